@@ -178,7 +178,7 @@ fn of_interfaces(
     let mut flushed_ns = live.now_ns();
     while signals.stop().is_none() && !trace.is_full() && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
         trace.round(&mut live)?;
-        live.look().iter().for_each(|change| console.say(up::changed(change)));
+        live.check_links().iter().for_each(|change| console.say(up::changed(change)));
         if signals.take_reopen() {
             trace.reopen();
         }

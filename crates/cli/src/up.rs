@@ -20,7 +20,7 @@ use clap::builder::PossibleValuesParser;
 use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
 use runtime::transport::Maker;
-use runtime::{Assembly, Change, Ports};
+use runtime::{Assembly, LinkChange, Ports};
 use values::Nanos;
 
 use crate::control::Script;
@@ -345,7 +345,7 @@ fn open_parts(
         let opens = Interface::open_parts(&spec, count).with_context(|| format!("cannot open {spec}"));
         opened.iter_mut().zip(opens?).for_each(|(part, opens)| part.push((number, opens)));
     }
-    let has_none = |port: &&runtime::Port| opened[0].iter().all(|&(number, _)| number != port.number);
+    let has_none = |port: &&runtime::PortEntry| opened[0].iter().all(|&(number, _)| number != port.number);
     if let Some(port) = ports.all().iter().find(has_none) {
         bail!("port {0} of the policy has no interface; add --port {0}=INTERFACE", port.name);
     }
@@ -378,19 +378,19 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
 }
 
 /// The line that reports a change of an interface's state.
-pub fn changed(change: &Change) -> String {
-    let Change { interface, is_up, fallback: refused, why } = change;
-    let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    let state = format!("rivulet: {interface} is {}{why}", if *is_up { "up" } else { "down" });
-    match refused {
-        Some(why) => format!("{state}\n{}", fallback(interface, why)),
+pub fn changed(change: &LinkChange) -> String {
+    let LinkChange { interface, is_up, fallback: reason, cause } = change;
+    let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+    let state = format!("rivulet: {interface} is {}{cause}", if *is_up { "up" } else { "down" });
+    match reason {
+        Some(reason) => format!("{state}\n{}", fallback(interface, reason)),
         None => state,
     }
 }
 
 /// Reports that an interface does not use the preferred driver.
-fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
-    format!("rivulet: {interface}: {why}")
+fn fallback(interface: &str, reason: impl std::fmt::Display) -> String {
+    format!("rivulet: {interface}: {reason}")
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{Fields, Filter, FilterAddressSet, FilterNumberField, NumberSet, Scalar};
-pub use literal::{ConfigLiteral, Prefix};
+pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};
 pub use policy::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
 pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use values::Quantity;
 
@@ -58,6 +59,12 @@ impl Prefix {
         Self { address: self.bounds().0, length: self.length }
     }
 
+    /// Returns whether an address is in the prefix.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (first, last) = self.bounds();
+        address.is_ipv4() == first.is_ipv4() && (first..=last).contains(&address)
+    }
+
     /// Returns the first and the last address of the prefix.
     pub fn bounds(&self) -> (IpAddr, IpAddr) {
         let host_bits = u32::from(width(self.address) - self.length);
@@ -73,6 +80,24 @@ impl Prefix {
         }
     }
 }
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    /// Parses `ADDRESS/LENGTH`, or an address alone.
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let error = || PrefixError(text.to_owned());
+        let (address, length) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let length = if length.is_empty() { width(address) } else { length.parse().map_err(|_| error())? };
+        Self::new(address, length).ok_or_else(error)
+    }
+}
+
+/// The text is not a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address prefix such as 10.0.0.0/8 or 2001:db8::/32, found `{0}`")]
+pub struct PrefixError(String);
 
 fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
@@ -99,5 +124,28 @@ impl fmt::Display for ConfigLiteral {
             Self::NumberRange(first, last) => write!(f, "{first}-{last}"),
             Self::Mac([a, b, c, d, e, g]) => write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_parsed_strictly() {
+        for wrong in ["10.0.0.0/33", "x", "10.0.0/8", "::/129", "", "10.0.0.0/-1"] {
+            assert_eq!(wrong.parse::<Prefix>(), Err(PrefixError(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn prefix_contains_addresses_of_its_version_only() {
+        let contains = |prefix: &str, address: &str| {
+            prefix.parse::<Prefix>().unwrap().contains(address.parse().unwrap())
+        };
+        assert!(contains("0.0.0.0/0", "1.2.3.4") && !contains("0.0.0.0/0", "2001::"));
+        assert!(contains("::/0", "2001::") && !contains("::/0", "1.2.3.4"));
+        assert!(contains("10.1.2.3/8", "10.255.0.1") && !contains("10.1.2.3/8", "11.0.0.0"));
+        assert!(contains("192.0.2.1", "192.0.2.1") && !contains("192.0.2.1", "192.0.2.2"));
     }
 }

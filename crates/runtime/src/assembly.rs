@@ -8,7 +8,7 @@ use nf::{MakeError, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, EdgeDirection, Filter, Node, Policy, Value};
 
-use crate::ports::{Port, PortConfig, Ports};
+use crate::ports::{PortConfig, PortEntry, Ports};
 use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
@@ -197,7 +197,7 @@ fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
         for number in port.numbers.clone() {
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
             let PortConfig { prefixes, address: networks, gateway: gateways } = config.clone();
-            ports.push(Port { number, name, side, prefixes, networks, gateways });
+            ports.push(PortEntry { number, name, side, prefixes, networks, gateways });
         }
     }
     Ports::new(ports)

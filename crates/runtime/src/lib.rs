@@ -1,7 +1,7 @@
 //! Runs a policy on this machine.
 //!
-//! [`assemble`] makes a graph of a policy; a [`Runner`] takes frames through it and reports;
-//! [`Live`] drives a runner from network interfaces.
+//! [`assemble`] makes a graph of a policy. A [`Runner`] processes frames and reports; [`Live`] runs it
+//! on network interfaces.
 
 mod assembly;
 mod backend;
@@ -18,8 +18,8 @@ pub mod transport;
 
 pub use assembly::{Assembly, assemble, assemble_part};
 pub use backend::Core;
-pub use live::{Change, Intake, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
-pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
+pub use live::{Intake, LinkChange, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
+pub use ports::{PortConfig, PortEntry, Ports};
 pub use report::{Report, TimeJumps};
 pub use runner::{BATCH, Frame, Ingress, Output, Runner};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

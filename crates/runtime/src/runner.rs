@@ -1,79 +1,32 @@
-//! The runner: frames in, packets out; run to completion on one thread, or with units on threads of
-//! their own.
+//! The runner: frames in, packets out, through a backend.
+
+mod ingress;
+mod output;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
-use nf::{Alert, ControlError, Effects, Event, FlowReport};
-use packet::{DropReason, LinkType, Packet, PacketPool, parse};
+use nf::ControlError;
+use packet::{DropReason, Packet, PacketPool};
 use protocol::message::UnitId;
 
+pub use self::ingress::{Frame, Ingress};
+use self::output::EffectsWriter;
+pub use self::output::Output;
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Core, Inline};
 use crate::elastic::{Elastic, ElasticError, Threads, Units, UnitsConfig};
 use crate::panics::Processing;
-use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
-use crate::shards::{Part, Shard};
+use crate::shards::{Shard, WorkerPart};
 use crate::transport::{Maker, Transport};
 
-/// Frames that are processed together.
+/// Packets that are processed together.
 pub const BATCH: usize = 64;
 
-/// Buffers of the runner: batches, and what may be held inside.
+/// Buffers of a runner, for batches and for packets that the graph holds.
 const BUFFERS: usize = 8 * 1024;
-
-/// A frame that was received.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// When, in nanoseconds.
-    pub timestamp_ns: u64,
-    /// How its first header is to be read.
-    pub link: LinkType,
-    /// Its length on the wire.
-    pub wire_len: u32,
-    /// Its bytes.
-    pub data: &'a [u8],
-}
-
-/// Which port a frame came in by.
-#[derive(Clone, Copy, Debug)]
-pub enum Ingress {
-    /// This one.
-    Port(u16),
-    /// The one that its source address or else its interface in the capture says.
-    Interface(u32),
-}
-
-impl Ingress {
-    /// The port that this packet came in by.
-    pub fn port<'a>(self, ports: &'a Ports, packet: &mut Packet) -> Option<&'a Port> {
-        let port = match self {
-            Ingress::Port(number) => ports.number(number),
-            Ingress::Interface(interface) => {
-                let prefixed = ports.all().iter().any(|port| !port.prefixes.is_empty());
-                let source = if prefixed { source_of(packet) } else { None };
-                ports.of_captured(interface, source)
-            }
-        };
-        port.or(ports.all().first())
-    }
-}
-
-/// Is handed what comes out.
-pub trait Output {
-    /// What can go wrong.
-    type Error;
-    /// A packet leaves by a port.
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error>;
-    /// An alert was raised, by the function with this name.
-    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error>;
-    /// The function with this name tells of something that happened in a flow.
-    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error>;
-    /// A monitor reports a flow; `now_ns` is the time of the run.
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
-}
 
 /// Runs an assembly over frames.
 pub struct Runner {
@@ -81,35 +34,37 @@ pub struct Runner {
     backend: Box<dyn Backend>,
     name: String,
     pool: PacketPool,
+    /// Packets that were received and not processed yet.
+    received: Vec<Packet>,
     batch: Vec<Packet>,
     out: Vec<Packet>,
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
     alerts: u64,
     events: u64,
-    /// Frames that never reached the graph.
+    /// Frames that did not reach the graph.
     refused: Refused,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
-    /// How far time has come.
+    /// The time of the run: it never goes back.
     now_ns: u64,
     busy_s: f64,
     started: Instant,
 }
 
-/// Frames that the graph never saw: they are packets in, and drops.
+/// Frames that did not reach the graph. Reports count them as received and dropped.
 #[derive(Default)]
 struct Refused {
     too_big: u64,
     no_buffer: u64,
     one_way: u64,
-    /// By a router's port, by reason.
+    /// Dropped by L3 of a port.
     by_port: BTreeMap<DropReason, u64>,
     bytes: u64,
 }
 
 impl Runner {
-    /// A runner of this assembly, which reports under `name`.
+    /// Creates a runner on the calling thread, whose reports carry `name`.
     pub fn new(assembly: Assembly, name: &str) -> Runner {
         let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
         Runner {
@@ -117,6 +72,7 @@ impl Runner {
             backend: Box::new(Inline),
             name: name.to_owned(),
             pool: PacketPool::new(BUFFERS),
+            received: Vec::with_capacity(BATCH),
             batch: Vec::with_capacity(BATCH),
             out: Vec::with_capacity(2 * BATCH),
             latency: new_histogram(),
@@ -132,21 +88,21 @@ impl Runner {
         }
     }
 
-    /// The same on units that come and go with the traffic.
+    /// Creates a runner on units that come and go with the traffic, on the calling thread.
     ///
     /// # Errors
-    /// If the configuration makes no sense, or there is no memory for the units' tables.
+    /// If the configuration is invalid, or memory for the units' tables is missing.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
         runner.backend = Box::new(Units::new(config, &runner.assembly.graph)?);
         Ok(runner)
     }
 
-    /// The same on units that have threads of their own, with graphs that `make` makes: of the same
-    /// policy, with the same seed.
+    /// Creates a runner on units with threads of their own. `make` creates their graphs, of the same
+    /// policy with the same seed.
     ///
     /// # Errors
-    /// If the configuration makes no sense, or threads or graphs cannot be made.
+    /// If the configuration is invalid, or a thread or graph cannot be created.
     pub fn on_threads(
         assembly: Assembly,
         name: &str,
@@ -174,16 +130,16 @@ impl Runner {
         Ok(runner)
     }
 
-    /// The runner of one part of several, for a thread of its own: what it receives of another
-    /// part's flows goes there.
-    pub fn of_part(part: Part) -> Runner {
-        let Part { assembly, name, shard } = part;
+    /// Creates the runner of one worker, for a thread of its own. It hands packets of other workers'
+    /// flows over to them.
+    pub fn of_part(part: WorkerPart) -> Runner {
+        let WorkerPart { assembly, name, shard } = part;
         let mut runner = Runner::new(assembly, &name);
         runner.backend = shard;
         runner
     }
 
-    /// Its part of the flows, if others have other parts.
+    /// Returns the worker's share of the flows, if there are several workers.
     pub fn shard(&self) -> Option<&Shard> {
         self.backend.shard()
     }
@@ -192,12 +148,12 @@ impl Runner {
         self.backend.shard_mut()
     }
 
-    /// Times from the start of packets' batches until those were done.
+    /// Returns the latency of packets: the processing time of their batches.
     pub(crate) fn latency(&self) -> &Histogram<u64> {
         &self.latency
     }
 
-    /// How long packets were processed, in seconds.
+    /// Returns the time spent processing, in seconds.
     pub(crate) fn busy_s(&self) -> f64 {
         self.busy_s
     }
@@ -207,15 +163,15 @@ impl Runner {
         self.backend.unit_loads()
     }
 
-    /// What is run.
+    /// Returns the assembly.
     pub fn assembly(&self) -> &Assembly {
         &self.assembly
     }
 
-    /// Carries out an operator's command to the function with this number in the graph.
+    /// Executes an operator's command at the NF with this number in the graph.
     ///
     /// # Errors
-    /// If the function does not know it, or there is no such function.
+    /// If the NF refuses the command, or there is no such NF.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), ControlError> {
         let _processing = Processing::begin();
         let Some(function) = self.assembly.graph.stage_mut(stage) else {
@@ -226,33 +182,41 @@ impl Runner {
         Ok(())
     }
 
-    /// Takes a frame in; it is processed with its batch.
+    /// Receives a frame, and processes the batch once it is full.
+    ///
+    /// # Errors
+    /// Those of `output`.
     pub fn receive<O: Output>(
         &mut self,
         frame: Frame<'_>,
         from: Ingress,
         output: &mut O,
     ) -> Result<(), O::Error> {
-        self.note(frame, output)?;
-        if let Some(packet) = self.admit(frame, from) {
-            self.batch.push(packet);
-        }
-        if self.batch.len() == BATCH { self.flush(output) } else { Ok(()) }
+        self.make_room(frame, output)?;
+        self.enqueue(frame, from);
+        if self.received.len() == BATCH { self.flush(output) } else { Ok(()) }
     }
 
-    /// A frame has come: time has, too, and there may have to be room for it.
-    fn note<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
-        self.first_ns.get_or_insert(frame.timestamp_ns);
-        self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
-        self.now_ns = self.now_ns.max(frame.timestamp_ns);
+    /// Receives a frame; [`flush`](Runner::flush) processes it.
+    pub fn enqueue(&mut self, frame: Frame<'_>, from: Ingress) {
+        if let Some(packet) = self.admit(frame, from) {
+            self.received.push(packet);
+        }
+    }
+
+    /// Lets time pass if there is no buffer for the frame: pending packets may return theirs.
+    fn make_room<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
         if self.pool.has_room(frame.data.len()) {
             return Ok(());
         }
-        self.pass_time(frame.timestamp_ns, output)
+        self.handle_timeout(frame.timestamp_ns, output)
     }
 
-    /// A packet of a frame, placed at its port; or none, counted.
+    /// Makes a packet of a frame, at its port. Returns `None` if the frame is dropped; it is counted.
     pub fn admit(&mut self, frame: Frame<'_>, from: Ingress) -> Option<Packet> {
+        self.first_ns.get_or_insert(frame.timestamp_ns);
+        self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
+        self.now_ns = self.now_ns.max(frame.timestamp_ns);
         let Some(mut packet) = self.pool.take(frame.data) else {
             self.refused.bytes += frame.data.len() as u64;
             let too_big = frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM;
@@ -279,7 +243,7 @@ impl Runner {
         Some(packet)
     }
 
-    /// A frame of this length came in by the port, which drops it.
+    /// Counts a frame of this length that the port has dropped.
     pub(crate) fn refuse(&mut self, port: u16, len: usize, reason: DropReason) {
         let counted = port_report(&mut self.ports, port);
         counted.packets_in += 1;
@@ -289,8 +253,20 @@ impl Runner {
         self.backend.count_refused();
     }
 
-    /// Processes what was received, and hands out what comes of it.
+    /// Processes received packets in batches, and passes the results to `output`.
+    ///
+    /// # Errors
+    /// Those of `output`.
     pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        while self.received.len() > BATCH {
+            self.batch.extend(self.received.drain(..BATCH));
+            self.process_batch(output)?;
+        }
+        std::mem::swap(&mut self.batch, &mut self.received);
+        self.process_batch(output)
+    }
+
+    fn process_batch<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         let processing = Processing::begin();
         let count = self.batch.len() as u64;
         let start = Instant::now();
@@ -306,8 +282,11 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes one packet alone, on the assembly's graph whatever it runs on else, and tells
-    /// `observer` all about it.
+    /// Processes one packet alone, always on the assembly's graph, and reports each step to
+    /// `observer`.
+    ///
+    /// # Errors
+    /// Those of `output`.
     pub fn observe<O: Output>(
         &mut self,
         frame: Frame<'_>,
@@ -315,18 +294,22 @@ impl Runner {
         observer: &mut dyn graph::Observer,
         output: &mut O,
     ) -> Result<(), O::Error> {
-        self.note(frame, output)?;
+        self.make_room(frame, output)?;
         if let Some(packet) = self.admit(frame, from) {
             self.assembly.graph.observe(packet, &mut self.out, &mut self.pool, observer);
         }
         self.emit(output)
     }
 
-    /// Processes what was received, and lets time pass to `now_ns`, beyond which nothing has come:
-    /// flows end that were idle for too long, and buffers come back of fragments that have waited
-    /// too long. Else a flood of fragments that took all buffers would keep them, as time passes in
-    /// the graph only with packets.
-    pub fn pass_time<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
+    /// Processes received packets, and lets time pass up to `now_ns`: idle flows expire, and
+    /// fragments that have waited too long return their buffers.
+    ///
+    /// Must be called periodically, as time passes in the graph only with packets: a flood of
+    /// fragments could otherwise keep all buffers.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn handle_timeout<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         self.now_ns = self.now_ns.max(now_ns);
         let processing = Processing::begin();
@@ -336,13 +319,16 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Whether packets are on their way through units of other threads, or come from other workers:
-    /// they come out with what is received next, or is processed.
-    pub fn has_under_way(&self) -> bool {
+    /// Returns whether packets are pending at units on other threads, or come from other workers.
+    /// They leave during a later [`flush`](Runner::flush).
+    pub fn has_pending(&self) -> bool {
         self.backend.has_pending()
     }
 
-    /// Processes what was received, waits until it is through, and hands out what comes of it.
+    /// Processes received packets, and waits until no packet is pending.
+    ///
+    /// # Errors
+    /// Those of `output`.
     pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
@@ -350,9 +336,11 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Ends the run: what is under way is processed, all flows end, and the report is made. Of
-    /// several parts the first one ends last: it has what functions shared for itself then, and
-    /// reports it.
+    /// Ends the run: processes pending packets, ends all flows, and returns the report. The first of
+    /// several workers must end last: it then has the NFs' shared state to itself, and reports it.
+    ///
+    /// # Errors
+    /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.graph.counters().flows_live;
@@ -374,14 +362,13 @@ impl Runner {
         Ok(report)
     }
 
-    /// A panic ended what this was doing: it goes on with what comes next. Buffers that were lost
-    /// with packets are made again.
+    /// Continues after a panic: replaces buffers that were lost with their packets.
     pub(crate) fn recover(&mut self) {
         self.pool.fill(BUFFERS);
     }
 
-    /// The report so far, with what functions share with those of other parts, if this is the first
-    /// part; the others wait meanwhile.
+    /// Returns the report so far. The first of several workers includes the NFs' shared state, for
+    /// which the others wait.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
         let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
@@ -395,7 +382,7 @@ impl Runner {
         report
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&self) -> Report {
         let seed = self.assembly.shows_seed.then_some(self.assembly.seed);
         let mut report = Report::of(&self.name, seed, &self.assembly.graph, &self.assembly.names);
@@ -427,13 +414,12 @@ impl Runner {
         report
     }
 
-    /// Asks units on threads of their own for what they have counted, which a report a little later
-    /// has.
+    /// Asks units on other threads for their counters; a report shortly after has them.
     pub fn ask_for_figures(&mut self) {
         self.backend.ask_for_figures();
     }
 
-    /// Hands out what the graph put out.
+    /// Passes what has left the graph to `output`.
     fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.backend.record_latency(&self.out, &mut self.latency);
         let mut result = Ok(());
@@ -451,56 +437,20 @@ impl Runner {
         result?;
         self.backend.return_buffers(&mut self.pool, BUFFERS);
         self.pool.trim(BUFFERS);
-        let mut told = Told {
+        let mut writer = EffectsWriter {
             names: &self.assembly.names,
             now_ns: self.now_ns,
             alerts: &mut self.alerts,
             events: &mut self.events,
         };
         if let Some(effects) = self.backend.effects_mut() {
-            effects.drain(..).try_for_each(|mut effects| told.tell(&mut effects, output))?;
+            effects.drain(..).try_for_each(|mut effects| writer.write(&mut effects, output))?;
         }
-        told.tell(self.assembly.graph.effects_mut(), output)
-    }
-}
-
-/// What is told of beside packets.
-struct Told<'a> {
-    names: &'a [String],
-    now_ns: u64,
-    alerts: &'a mut u64,
-    events: &'a mut u64,
-}
-
-impl Told<'_> {
-    /// Hands out alerts, events and flow reports.
-    fn tell<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
-        let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
-        *self.alerts += effects.alerts.len() as u64;
-        *self.events += effects.events.len() as u64;
-        let mut alerts_given = 0;
-        for event in effects.events.iter() {
-            let before = effects.alerts.get(alerts_given..event.alerts_before).unwrap_or_default();
-            before.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
-            alerts_given = alerts_given.max(event.alerts_before);
-            output.event(name(event.stage), event)?;
-        }
-        let rest = effects.alerts.get(alerts_given..).unwrap_or_default();
-        rest.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
-        effects.alerts.clear();
-        effects.events.clear();
-        effects.reports.drain(..).try_for_each(|report| output.flow(&report, self.now_ns))
+        writer.write(self.assembly.graph.effects_mut(), output)
     }
 }
 
 fn port_report(ports: &mut [(u16, PortReport)], number: u16) -> &mut PortReport {
     let at = ports.iter().position(|&(port, _)| port == number).unwrap_or(0);
     &mut ports[at].1
-}
-
-/// The source address of a packet that has not been parsed yet, if it has one.
-fn source_of(packet: &mut Packet) -> Option<packet::Addr> {
-    let parser = packet::Parser::new(packet::FlowHasher::new(0));
-    parser.parse(packet).ok()?;
-    (packet.meta().version != 0).then(|| parse::ends(packet).0.addr)
 }

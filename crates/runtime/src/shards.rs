@@ -1,19 +1,20 @@
-//! Several workers, each with a part of the flows: a thread, a graph, and sockets of its own on
-//! each interface. A packet runs to completion on one thread, that of the worker which has its
-//! flow.
+//! The sharded backend: several workers, each with a fixed share of the flows.
+//!
+//! A worker is a thread with a graph, and with sockets of its own on each interface. A packet runs to
+//! completion on the worker that owns its flow:
 //!
 //! ```text
-//! interface a --> worker 0: parse, whose is it? --mine--> graph --> interface b
+//! interface a --> worker 0: classify --own flow--> graph --> interface b
 //!                     |  ^
-//!                     |  | rings, one for each two workers and each way
+//!                     |  | a ring per pair of workers and direction
 //!                     v  |
-//! interface a --> worker 1: parse, whose is it? --mine--> graph --> interface b
+//! interface a --> worker 1: classify --own flow--> graph --> interface b
 //! ```
 //!
-//! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory
-//! of aliases, where it comes back with what functions made of the key. A worker that receives a
-//! packet of another one's hands it over. What functions share beside counters, all graphs have in
-//! common, see [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! The owner follows from a hash of the flow's key, the same for both directions, or from the
+//! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows over
+//! to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
+//! `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -30,77 +31,74 @@ use crate::assembly::Assembly;
 use crate::backend::{Backend, Core};
 use crate::runner::BATCH;
 
-pub use crew::{Failure, Place, Workers, WorkersError};
-use directory::{Directory, Own};
-pub(crate) use link::Bell;
+pub use crew::{OutputError, WorkerSetup, Workers, WorkersError};
+use directory::{Directory, WorkerAliases};
+pub(crate) use link::Doorbell;
 pub use link::RING;
-use link::{FromWorker, Handed, ToWorker, link};
+use link::{FromWorker, Handover, ToWorker, link};
 
-/// The most workers.
+/// Limit on workers.
 pub const WORKERS_MAX: usize = 64;
 const _: () = assert!(WORKERS_MAX <= directory::NAMED_MAX);
 
-/// Things from one other worker that are taken before others have their turn.
-const TAKEN_AT_ONCE: usize = BATCH;
+/// Handovers taken from one worker before the next one has its turn.
+const HANDOVERS_PER_TURN: usize = BATCH;
 
-/// Small buffers that a worker has at least, however many are with others.
-const BUFFERS_LEAST: usize = 4 * BATCH;
+/// Least number of small buffers of a worker, even if many are at other workers.
+const BUFFERS_MIN: usize = 4 * BATCH;
 
-/// A worker's part of the flows, and its ways to others.
+/// A worker's share of the flows, and its rings to other workers.
 pub struct Shard {
     number: usize,
     directory: Arc<Directory>,
-    bell: Arc<Bell>,
-    /// By worker; none to itself.
+    doorbell: Arc<Doorbell>,
+    /// By worker; `None` for itself.
     to: Vec<Option<ToWorker>>,
     from: Vec<Option<FromWorker>>,
-    /// Packets that are to be processed here, in order.
-    here: Vec<Packet>,
-    /// Frames that others told of neighbours, with their ports.
-    heard: Vec<(u16, Box<[u8]>)>,
-    /// Room that is reused.
+    /// Packets to process here, in order.
+    own: Vec<Packet>,
+    /// Frames about neighbours that other workers received, with their ports.
+    snooped: Vec<(u16, Box<[u8]>)>,
+    /// Scratch space.
     waited: Vec<Packet>,
     surplus: Vec<Packet>,
     counters: Counters,
 }
 
-/// What a worker has done.
+/// Packets and frames of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Packets that it received.
+    /// Packets received from interfaces.
     pub received: u64,
-    /// Packets that it handed over to others, each time; those that found no room are not among
-    /// them.
+    /// Packets handed over to other workers, each time; without `no_room`.
     pub handed_over: u64,
-    /// Packets that others handed over to it.
+    /// Packets taken over from other workers.
     pub taken: u64,
-    /// Packets that it processed, of flows that it has, or of none.
+    /// Packets processed: those of its flows, and of no flow.
     pub processed: u64,
-    /// Packets that found no room in the ring to another one: they were dropped, `worker-behind`.
+    /// Packets dropped (`worker-behind`) because the ring to another worker was full.
     pub no_room: u64,
-    /// Frames about neighbours that others were not told of, as there was no room in the ring to
-    /// them.
+    /// Frames about neighbours not shared with a worker because the ring to it was full.
     pub neighbours_lost: u64,
 }
 
-/// What one worker runs.
-pub struct Part {
+/// The parts that one worker runs.
+pub struct WorkerPart {
     pub(crate) assembly: Assembly,
     pub(crate) name: String,
     pub(crate) shard: Box<Shard>,
 }
 
-/// The parts of as many workers as there are assemblies, which report under `name`. The assemblies
-/// are of the same policy, with the same seed ([`crate::assemble_part`]); they have what functions
-/// share in common from then on.
+/// Creates a worker for each assembly; their reports carry `name`. The assemblies must be of the same
+/// policy with the same seed ([`crate::assemble_part`]). Their NFs share state from then on.
 ///
 /// # Errors
-/// If the system has no descriptors left to wake workers by.
-pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Part>> {
+/// If the process has no file descriptors left, which wake workers.
+pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<WorkerPart>> {
     let count = assemblies.len();
     let flows_max = assemblies.iter().map(|assembly| assembly.graph.options().flows_max as usize).sum();
     let directory = Arc::new(Directory::new(count, flows_max));
-    let bells = (0..count).map(|_| Bell::new().map(Arc::new)).collect::<std::io::Result<Vec<_>>>()?;
+    let doorbells = (0..count).map(|_| Doorbell::new().map(Arc::new)).collect::<std::io::Result<Vec<_>>>()?;
     let mut commons: Option<Vec<SharedHandle>> = None;
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
@@ -108,44 +106,46 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Part>
             None => commons = Some(assembly.graph.share()),
             Some(commons) => assembly.graph.join(commons.clone()),
         }
-        assembly.graph.tell_aliases(Arc::new(Own { directory: Arc::clone(&directory), worker: number }));
+        assembly
+            .graph
+            .tell_aliases(Arc::new(WorkerAliases { directory: Arc::clone(&directory), worker: number }));
         let shard = Shard {
             number,
             directory: Arc::clone(&directory),
-            bell: Arc::clone(&bells[number]),
+            doorbell: Arc::clone(&doorbells[number]),
             to: (0..count).map(|_| None).collect(),
             from: (0..count).map(|_| None).collect(),
-            here: Vec::with_capacity(BATCH),
-            heard: Vec::new(),
+            own: Vec::with_capacity(BATCH),
+            snooped: Vec::new(),
             waited: Vec::new(),
             surplus: Vec::new(),
             counters: Counters::default(),
         };
-        parts.push(Part { assembly, name: name.to_owned(), shard: Box::new(shard) });
+        parts.push(WorkerPart { assembly, name: name.to_owned(), shard: Box::new(shard) });
     }
     for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))) {
         if from != to {
-            let (way_to, way_from) = link(&bells[to]);
-            parts[from].shard.to[to] = Some(way_to);
-            parts[to].shard.from[from] = Some(way_from);
+            let (sender, receiver) = link(&doorbells[to]);
+            parts[from].shard.to[to] = Some(sender);
+            parts[to].shard.from[from] = Some(receiver);
         }
     }
     Ok(parts)
 }
 
 impl Shard {
-    /// Which worker it is, and how many there are.
+    /// Returns the worker's number and the number of workers.
     pub fn place(&self) -> (usize, usize) {
         (self.number, self.to.len())
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Takes packets in that were received, and those that others have handed over, and processes
-    /// those that are of its flows.
+    /// Processes received packets of its flows, and those taken over from other workers. Hands the
+    /// other packets over.
     pub(crate) fn process(
         &mut self,
         graph: &mut Graph,
@@ -164,40 +164,40 @@ impl Shard {
                 work.graph.process_without_flow(packet, work.out, work.pool);
                 continue;
             }
-            self.received(packet, &mut work);
+            self.receive(packet, &mut work);
         }
-        self.take(&mut work);
+        self.take_over(&mut work);
         self.run(&mut work);
-        self.ship(&mut work);
+        self.send(&mut work);
     }
 
-    /// Whether others have handed something over.
+    /// Returns whether other workers have handed something over.
     pub fn has_work(&self) -> bool {
         self.from.iter().flatten().any(|from| !from.ring.is_empty())
     }
 
-    /// Tells all others of a frame that is about a neighbour of this port.
-    pub(crate) fn tell(&mut self, port: u16, frame: &[u8]) {
+    /// Shares a frame about a neighbour of this port with all other workers.
+    pub(crate) fn share_snooped(&mut self, port: u16, frame: &[u8]) {
         for to in self.to.iter_mut().flatten() {
-            if to.ring.push(Handed::Told(port, frame.into())).is_err() {
+            if to.ring.push(Handover::Snooped(port, frame.into())).is_err() {
                 self.counters.neighbours_lost += 1;
             }
-            to.bell.ring();
+            to.doorbell.ring();
         }
     }
 
-    /// Frames that others told of neighbours, with their ports.
-    pub(crate) fn take_heard(&mut self) -> Vec<(u16, Box<[u8]>)> {
-        std::mem::take(&mut self.heard)
+    /// Returns frames about neighbours that other workers received, with their ports.
+    pub(crate) fn take_snooped(&mut self) -> Vec<(u16, Box<[u8]>)> {
+        std::mem::take(&mut self.snooped)
     }
 
-    /// How it is woken.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    /// Returns what wakes it.
+    pub(crate) fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.doorbell
     }
 
-    /// Gives buffers beyond so many back to those that they came from.
-    pub(crate) fn give_back(&mut self, pool: &mut PacketPool, keep: usize) {
+    /// Returns buffers beyond `keep` to the workers that they came from.
+    fn return_surplus(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
         }
@@ -219,127 +219,126 @@ impl Shard {
                 pool.give(buffer);
             }
         }
-        pool.fill(BUFFERS_LEAST);
+        pool.fill(BUFFERS_MIN);
     }
 
-    /// A packet that came by an interface.
-    fn received(&mut self, packet: Packet, work: &mut Work<'_>) {
+    /// Processes a packet from an interface, or hands it over.
+    fn receive(&mut self, packet: Packet, work: &mut Work<'_>) {
         match packet.meta().class {
-            // What is of no flow stays.
-            _ if work.graph.stages().is_empty() => self.here(packet, work),
-            PacketClass::NotIp => self.here(packet, work),
+            // Packets of no flow stay here.
+            _ if work.graph.stages().is_empty() => self.process_here(packet, work),
+            PacketClass::NotIp => self.process_here(packet, work),
             PacketClass::FirstFragment | PacketClass::LaterFragment => {
                 match self.directory.home(work.graph.classifier().datagram_hash(&packet)) {
                     to if to == self.number => self.fragment(packet, work),
-                    to => self.hand(to, Handed::Fragment(packet), work),
+                    to => self.hand(to, Handover::Fragment(packet), work),
                 }
             }
             PacketClass::Whole | PacketClass::IcmpError => match self.directory.owner(packet.meta().hash) {
                 to if to == self.number => self.of_flow(packet, work),
-                to => self.hand(to, Handed::Flow(packet), work),
+                to => self.hand(to, Handover::Flow(packet), work),
             },
         }
     }
 
-    /// A fragment of a datagram that this worker keeps track of: the later ones go where the first
-    /// one went, and behind it.
+    /// Routes a fragment of a datagram that this worker tracks: later fragments follow the first one.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::LaterFragment {
             return match work.graph.flow_of(&mut packet, work.pool) {
                 FlowLookup::Flow { hash, .. } if self.directory.owner(hash) != self.number => {
-                    self.hand(self.directory.owner(hash), Handed::Flow(packet), work);
+                    self.hand(self.directory.owner(hash), Handover::Flow(packet), work);
                 }
-                _ => self.here(packet, work),
+                _ => self.process_here(packet, work),
             };
         }
         let owner = self.directory.owner(packet.meta().hash);
         if owner == self.number {
-            return self.here(packet, work);
+            return self.process_here(packet, work);
         }
-        // Later ones that stand here in the same batch are to find those before them waiting.
+        // Later fragments in the same batch must find the earlier ones pending.
         self.run(work);
         let mut waited = std::mem::take(&mut self.waited);
         work.graph.classifier_mut().learn_elsewhere(&packet, &mut waited);
-        self.hand(owner, Handed::Flow(packet), work);
+        self.hand(owner, Handover::Flow(packet), work);
         for packet in waited.drain(..) {
             self.fragment(packet, work);
         }
         self.waited = waited;
     }
 
-    /// A packet whose flow, if it is known, this worker has.
+    /// Routes a packet whose flow this worker owns if it is known.
     fn of_flow(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::IcmpError {
-            // The flow may begin with a packet that waits.
+            // A pending packet may create the flow.
             self.run(work);
             let meta = packet.meta();
             if work.graph.flow(meta.hash, &meta.key, meta.reversed).is_none()
                 && let FlowLookup::Either { hash, .. } = work.graph.flow_of(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {
-                return self.hand(self.directory.owner(hash), Handed::Aside(packet), work);
+                return self.hand(self.directory.owner(hash), Handover::Aside(packet), work);
             }
         }
-        self.here(packet, work);
+        self.process_here(packet, work);
     }
 
-    /// A packet is to be processed here, behind those that are already.
-    fn here(&mut self, packet: Packet, work: &mut Work<'_>) {
-        self.here.push(packet);
-        if self.here.len() >= BATCH {
+    /// Enqueues a packet to process here.
+    fn process_here(&mut self, packet: Packet, work: &mut Work<'_>) {
+        self.own.push(packet);
+        if self.own.len() >= BATCH {
             self.run(work);
         }
     }
 
     fn run(&mut self, work: &mut Work<'_>) {
-        self.counters.processed += self.here.len() as u64;
-        work.graph.process_classified(&mut self.here, work.out, work.pool);
+        self.counters.processed += self.own.len() as u64;
+        work.graph.process_classified(&mut self.own, work.out, work.pool);
     }
 
-    /// Something goes to another worker, with the rest of its batch.
-    fn hand(&mut self, to: usize, handed: Handed, work: &mut Work<'_>) {
-        let Some(Some(way)) = self.to.get_mut(to) else {
-            debug_assert!(false, "nothing is handed over to the worker itself");
+    /// Enqueues a handover to another worker.
+    fn hand(&mut self, to: usize, handover: Handover, work: &mut Work<'_>) {
+        let Some(Some(worker)) = self.to.get_mut(to) else {
+            debug_assert!(false, "a worker hands nothing over to itself");
             return;
         };
-        way.next.push(handed);
-        if way.next.len() >= BATCH {
-            self.ship(work);
+        worker.next.push(handover);
+        if worker.next.len() >= BATCH {
+            self.send(work);
         }
     }
 
-    /// Takes what others have handed over.
-    fn take(&mut self, work: &mut Work<'_>) {
+    /// Takes over what other workers have handed over.
+    fn take_over(&mut self, work: &mut Work<'_>) {
         let mut taken = 0;
         for number in 0..self.from.len() {
-            for _ in 0..TAKEN_AT_ONCE {
+            for _ in 0..HANDOVERS_PER_TURN {
                 let Some(from) = &mut self.from[number] else { break };
-                let Ok(handed) = from.ring.pop() else { break };
-                if !matches!(handed, Handed::Told(..)) {
+                let Ok(handover) = from.ring.pop() else { break };
+                if !matches!(handover, Handover::Snooped(..)) {
                     from.owed += 1;
                     taken += 1;
                 }
-                match handed {
-                    Handed::Fragment(packet) => self.fragment(packet, work),
-                    Handed::Flow(packet) => self.of_flow(packet, work),
-                    Handed::Aside(packet) => self.here(packet, work),
-                    Handed::Told(port, frame) => self.heard.push((port, frame)),
+                match handover {
+                    Handover::Fragment(packet) => self.fragment(packet, work),
+                    Handover::Flow(packet) => self.of_flow(packet, work),
+                    Handover::Aside(packet) => self.process_here(packet, work),
+                    Handover::Snooped(port, frame) => self.snooped.push((port, frame)),
                 }
             }
         }
         self.counters.taken += taken;
     }
 
-    /// What is to go to others goes, as far as there is room.
-    fn ship(&mut self, work: &mut Work<'_>) {
+    /// Sends enqueued handovers as far as rings have room; the remaining packets are dropped.
+    fn send(&mut self, work: &mut Work<'_>) {
         for to in self.to.iter_mut().flatten().filter(|to| !to.next.is_empty()) {
             let count = to.next.len().min(to.ring.slots());
             if let Ok(room) = to.ring.write_chunk_uninit(count) {
                 self.counters.handed_over += count as u64;
                 room.fill_from_iter(to.next.drain(..count));
             }
-            to.bell.ring();
-            for packet in to.next.drain(..).filter_map(Handed::packet) {
+            to.doorbell.ring();
+            for packet in to.next.drain(..).filter_map(Handover::packet) {
                 self.counters.no_room += 1;
                 work.graph.classifier_mut().discard(packet, DropReason::WorkerBehind, work.pool);
             }
@@ -374,7 +373,7 @@ impl Backend for Shard {
     }
 
     fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
-        self.give_back(pool, keep);
+        self.return_surplus(pool, keep);
     }
 
     fn shard(&self) -> Option<&Shard> {
@@ -386,7 +385,7 @@ impl Backend for Shard {
     }
 }
 
-/// What a worker works with.
+/// The graph and buffers of a worker during a call.
 struct Work<'a> {
     graph: &'a mut Graph,
     out: &'a mut Vec<Packet>,

@@ -105,7 +105,7 @@ fn hairpins_are_the_same_however_the_policy_runs() {
     for (number, arriving) in frames.iter().enumerate() {
         receive(&mut runners[number % 3], arriving, &mut sink);
         runners.iter_mut().for_each(|runner| runner.flush(&mut sink).unwrap());
-        while runners.iter().any(Runner::has_under_way) {
+        while runners.iter().any(Runner::has_pending) {
             runners.iter_mut().for_each(|runner| runner.flush(&mut sink).unwrap());
         }
     }

@@ -135,7 +135,7 @@ fn panics_are_contained_however_the_policy_runs() {
         receive(&mut runners[number % 3], arriving, &mut sink);
         if number % 16 == 0 || number + 1 == frames.len() {
             runners.iter_mut().for_each(|runner| runner.flush(&mut sink).unwrap());
-            while runners.iter().any(Runner::has_under_way) {
+            while runners.iter().any(Runner::has_pending) {
                 runners.iter_mut().for_each(|runner| runner.flush(&mut sink).unwrap());
             }
         }

@@ -22,7 +22,7 @@ fn runners(assemble: &dyn Fn() -> Assembly, count: usize) -> Vec<Runner> {
 
 /// Until nothing is under way between them.
 fn settle(runners: &mut [Runner], sink: &mut Sink) {
-    while runners.iter().any(Runner::has_under_way) {
+    while runners.iter().any(Runner::has_pending) {
         runners.iter_mut().for_each(|runner| runner.flush(sink).unwrap());
     }
 }
@@ -48,7 +48,7 @@ fn play_parts(
     let (mut runners, mut sink) = (runners(assemble, count), Sink::default());
     for (number, arriving) in frames.iter().enumerate() {
         for runner in &mut runners {
-            runner.pass_time(arriving.timestamp_ns, &mut sink).unwrap();
+            runner.handle_timeout(arriving.timestamp_ns, &mut sink).unwrap();
         }
         let runner = &mut runners[by(number)];
         receive(runner, arriving, &mut sink);

@@ -35,14 +35,14 @@ impl Trace {
 
     /// Runs a packet through the policy, and writes it.
     pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) -> anyhow::Result<()> {
-        self.watch.take_in(runner, frame, from, &mut self.alerts)?;
+        self.watch.observe(runner, frame, from, &mut self.alerts)?;
         self.write(runner)
     }
 
     /// Runs the packets that interfaces have received through the policy, sends the result, and
     /// writes each packet.
     pub fn round(&mut self, live: &mut Live) -> anyhow::Result<()> {
-        live.round_by(&mut self.watch, &mut self.alerts)?;
+        live.round_uncaught(&mut self.watch, &mut self.alerts)?;
         self.write(live.runner())
     }
 
@@ -106,8 +106,17 @@ struct TraceObserver {
     witness: Tracer,
     /// Number of the latest packet.
     number: u64,
+    /// Frames of the current round.
+    received: Vec<ReceivedFrame>,
     /// Packets since the last write.
     told: Vec<TracedPacket>,
+}
+
+/// A received frame, with its bytes beside it.
+struct ReceivedFrame {
+    frame: Frame<'static>,
+    ingress: Ingress,
+    data: Box<[u8]>,
 }
 
 /// A packet and its fate.
@@ -117,8 +126,8 @@ struct TracedPacket {
     has_waited: bool,
 }
 
-impl Intake for TraceObserver {
-    fn take_in<O: Output>(
+impl TraceObserver {
+    fn observe<O: Output>(
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
@@ -134,6 +143,24 @@ impl Intake for TraceObserver {
             passage,
         }));
         Ok(())
+    }
+}
+
+impl Intake for TraceObserver {
+    fn receive(&mut self, _runner: &mut Runner, frame: Frame<'_>, ingress: Ingress) {
+        self.received.push(ReceivedFrame {
+            frame: Frame { data: &[], ..frame },
+            ingress,
+            data: frame.data.into(),
+        });
+    }
+
+    fn process<O: Output>(&mut self, runner: &mut Runner, output: &mut O) -> Result<(), O::Error> {
+        for ReceivedFrame { frame, ingress, data } in std::mem::take(&mut self.received) {
+            self.observe(runner, Frame { data: &data, ..frame }, ingress, output)?;
+        }
+        // There is no batch; this returns buffers and passes pending output on.
+        runner.flush(output)
     }
 }
 

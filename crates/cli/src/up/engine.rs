@@ -9,8 +9,8 @@ use anyhow::Context;
 use io::port::Interface;
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
-use runtime::shards::{Part, Place, Workers, WorkersError};
-use runtime::{Change, Live, Output, Report, Runner};
+use runtime::shards::{WorkerPart, WorkerSetup, Workers, WorkersError};
+use runtime::{LinkChange, Live, Output, Report, Runner};
 
 use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
@@ -61,14 +61,14 @@ impl Engine {
 
     /// Starts workers, each with its part of the policy and of the interfaces.
     pub fn several(
-        parts: Vec<Part>,
+        parts: Vec<WorkerPart>,
         interfaces: Vec<Vec<(u16, Interface)>>,
         sinks: Sinks,
     ) -> anyhow::Result<Engine> {
         let takes_packets = sinks.take_packets();
         let sinks = Shared { sinks: Arc::new(Mutex::new(sinks)), takes_packets };
         let places = parts.into_iter().zip(interfaces);
-        let places = places.map(|(part, interfaces)| Place { part, interfaces, output: sinks.clone() });
+        let places = places.map(|(part, interfaces)| WorkerSetup { part, interfaces, output: sinks.clone() });
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = (Instant::now(), since.as_nanos() as u64);
         Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Processes packets for up to some milliseconds, and returns interfaces whose state changed.
-    pub fn go_on(&mut self) -> anyhow::Result<Vec<Change>> {
+    pub fn go_on(&mut self) -> anyhow::Result<Vec<LinkChange>> {
         match self {
             Engine::One { live, sinks, mirror } => {
                 if mirror.is_on() {
@@ -107,7 +107,7 @@ impl Engine {
                 } else {
                     live.round(&mut **sinks)?;
                 }
-                Ok(live.look())
+                Ok(live.check_links())
             }
             Engine::Several { workers, .. } => Ok(workers.wait(PAUSE)?),
         }

@@ -299,18 +299,12 @@ fn own_user() -> Option<u32> {
 pub struct Arriving<'a>(pub &'a RefCell<&'a mut Mirror>);
 
 impl Intake for Arriving<'_> {
-    fn take_in<O: Output>(
-        &mut self,
-        runner: &mut Runner,
-        frame: Frame<'_>,
-        from: Ingress,
-        output: &mut O,
-    ) -> std::result::Result<(), O::Error> {
-        if let Ingress::Port(port) = from {
+    fn receive(&mut self, runner: &mut Runner, frame: Frame<'_>, ingress: Ingress) {
+        if let Ingress::Port(port) = ingress {
             let Frame { timestamp_ns, link, wire_len, data } = frame;
             self.0.borrow_mut().add(port, CaptureDirection::In, timestamp_ns, link, wire_len, data);
         }
-        runner.receive(frame, from, output)
+        runner.enqueue(frame, ingress);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The workers at work: a thread for each, and what is asked of all of them together.
+//! The threads of workers, and requests to all of them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -9,46 +9,45 @@ use hdrhistogram::Histogram;
 use io::port::Interface;
 use nf::ControlError;
 
-use super::{Bell, Part, Shard};
-use crate::live::{Change, Live};
+use super::{Doorbell, Shard, WorkerPart};
+use crate::live::{LinkChange, Live};
 use crate::report::{Report, WorkerReport};
 use crate::runner::{Output, Runner};
 
-/// How long workers may take until nothing is under way between them, once they receive nothing
-/// more.
-const SETTLING: Duration = Duration::from_secs(5);
+/// Limit on the time that workers take for packets between them, once they receive no more.
+const SETTLE_MAX: Duration = Duration::from_secs(5);
 
-/// Workers on threads of their own, each of which drives its part of the interfaces.
+/// Workers on threads of their own, each with sockets of its own on the interfaces.
 pub struct Workers<O: Output> {
     workers: Vec<Option<Worker<O>>>,
-    changes: Receiver<Change>,
+    changes: Receiver<LinkChange>,
 }
 
-/// A worker's place.
-pub struct Place<O> {
-    /// What it runs.
-    pub part: Part,
-    /// Its part of each port's interface.
+/// The parts from which a worker's thread starts.
+pub struct WorkerSetup<O> {
+    /// Its graph and its share of the flows.
+    pub part: WorkerPart,
+    /// Its sockets on the interface of each port, by the port's number.
     pub interfaces: Vec<(u16, Interface)>,
-    /// What is told what comes out.
+    /// Receives its output.
     pub output: O,
 }
 
-/// What is known of a worker's thread.
+/// A worker's thread.
 struct Worker<O: Output> {
-    orders: Sender<Order>,
-    bell: Arc<Bell>,
-    thread: JoinHandle<Result<Option<Ended<O>>, WorkersError>>,
+    requests: Sender<Request>,
+    doorbell: Arc<Doorbell>,
+    thread: JoinHandle<Result<Option<Finished<O>>, WorkersError>>,
 }
 
-/// What a worker leaves.
-struct Ended<O> {
-    seen: Seen,
+/// The result of a worker that has finished.
+struct Finished<O> {
+    figures: Figures,
     output: O,
 }
 
-/// What a worker has counted.
-struct Seen {
+/// The counters of a worker.
+struct Figures {
     /// The worker's number.
     number: usize,
     report: Report,
@@ -57,158 +56,157 @@ struct Seen {
     worker: WorkerReport,
 }
 
-/// What a worker is to do, and whom to tell.
-enum Order {
-    /// Tell what it has counted.
-    Report(SyncSender<Box<Seen>>),
-    /// Carry out a command to the function with this number in the graph.
+/// A request to a worker, with the channel for its answer.
+enum Request {
+    /// Return the counters.
+    Report(SyncSender<Box<Figures>>),
+    /// Execute a command at the NF with this number in the graph.
     Control(usize, Box<str>, SyncSender<Result<(), ControlError>>),
-    /// Receive nothing more.
+    /// Receive no further frames.
     Stop,
-    /// Tell how many packets it has handed over, and how many it has taken and dealt with.
+    /// Return the numbers of packets handed over, and of those taken over and processed.
     Count(SyncSender<(u64, u64)>),
     /// End all flows.
     Finish,
 }
 
-/// What comes out cannot be taken.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// Reason why an output cannot take more.
+pub type OutputError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Workers cannot go on.
+/// Workers cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
-    /// What comes out cannot be taken.
+    /// The output cannot take more.
     #[error(transparent)]
-    Output(Failure),
-    /// A function does not know a command.
+    Output(OutputError),
+    /// An NF refused a command.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// An interface does not tell what it is like.
-    #[error("cannot learn what the interfaces are like: {0}")]
+    /// The state of an interface cannot be read.
+    #[error("cannot read the state of the interfaces: {0}")]
     Interface(std::io::Error),
     /// A thread cannot be started.
     #[error("cannot start a thread for a worker: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
-    /// Has each part work on a thread of its own.
+impl<O: Output<Error: Into<OutputError>> + Send + 'static> Workers<O> {
+    /// Starts a thread for each worker.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(parts: impl IntoIterator<Item = Place<O>>) -> Result<Workers<O>, WorkersError> {
-        let (told, changes) = channel();
-        let mut workers = Vec::new();
-        for (number, Place { part, interfaces, output }) in parts.into_iter().enumerate() {
-            let (orders, ordered) = channel();
-            let bell = Arc::clone(part.shard.bell());
-            // All see the same changes of an interface: one tells.
-            let told = (number == 0).then(|| told.clone());
+    pub fn start(workers: impl IntoIterator<Item = WorkerSetup<O>>) -> Result<Workers<O>, WorkersError> {
+        let (reported, changes) = channel();
+        let mut threads = Vec::new();
+        for (number, WorkerSetup { part, interfaces, output }) in workers.into_iter().enumerate() {
+            let (requests, received) = channel();
+            let doorbell = Arc::clone(part.shard.doorbell());
+            // All see the same changes of an interface; the first one reports them.
+            let reported = (number == 0).then(|| reported.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(part, interfaces, output, &ordered, told.as_ref()))?;
-            workers.push(Some(Worker { orders, bell, thread }));
+                .spawn(move || work(part, interfaces, output, &received, reported.as_ref()))?;
+            threads.push(Some(Worker { requests, doorbell, thread }));
         }
-        Ok(Workers { workers, changes })
+        Ok(Workers { workers: threads, changes })
     }
 
-    /// Waits for up to so long until an interface has changed, and says what has.
+    /// Waits for changes of interfaces, up to `timeout`, and returns them.
     ///
     /// # Errors
-    /// If a worker could not go on.
-    pub fn wait(&mut self, timeout: Duration) -> Result<Vec<Change>, WorkersError> {
+    /// If a worker has failed.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Vec<LinkChange>, WorkersError> {
         let mut changes = match self.changes.recv_timeout(timeout) {
             Ok(change) => vec![change],
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Vec::new(),
         };
         changes.extend(self.changes.try_iter());
-        let is_over = |worker: &Option<Worker<O>>| worker.as_ref().is_some_and(|w| w.thread.is_finished());
-        if let Some(number) = self.workers.iter().position(is_over) {
+        let has_finished =
+            |worker: &Option<Worker<O>>| worker.as_ref().is_some_and(|w| w.thread.is_finished());
+        if let Some(number) = self.workers.iter().position(has_finished) {
             self.join(number)?;
         }
         Ok(changes)
     }
 
-    /// What all have counted so far.
+    /// Returns the report of all workers so far.
     ///
     /// # Errors
-    /// If a worker could not go on.
+    /// If a worker has failed.
     pub fn report(&mut self) -> Result<Report, WorkersError> {
-        Ok(together(self.ask(Order::Report)?.into_iter().map(|seen| *seen).collect()))
+        Ok(merge(self.request(Request::Report)?.into_iter().map(|figures| *figures).collect()))
     }
 
-    /// Carries out an operator's command to the function with this number in the graph: at all
-    /// workers.
+    /// Executes an operator's command at the NF with this number in the graphs of all workers.
     ///
     /// # Errors
-    /// If the function does not know it, or there is no such function; or if a worker could not go
-    /// on.
+    /// If the NF refuses the command, or there is no such NF; or if a worker has failed.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), WorkersError> {
         for number in 0..self.workers.len() {
-            // One after the other: what the first one refuses, the others do not hear of.
-            let answer = self.ask_one(number, |to| Order::Control(stage, command.into(), to))?;
+            // One after the other: a command that the first worker refuses does not reach the others.
+            let answer = self.request_one(number, |to| Request::Control(stage, command.into(), to))?;
             answer.unwrap_or(Ok(()))?;
         }
         Ok(())
     }
 
-    /// Ends the run: what is under way is processed and sent, all flows end. The report, and what
-    /// took what came out.
+    /// Ends the run: workers process and transmit pending packets, and end all flows. Returns the
+    /// report, and the workers' outputs.
     ///
     /// # Errors
-    /// If a worker could not go on.
+    /// If a worker has failed.
     pub fn finish(mut self) -> Result<(Report, Vec<O>), WorkersError> {
-        self.order_all(|| Order::Stop);
-        let end = std::time::Instant::now() + SETTLING;
+        self.send_all(|| Request::Stop);
+        let end = std::time::Instant::now() + SETTLE_MAX;
         loop {
-            // All that was handed over when the second sum was made was dealt with when the first
-            // one was.
-            let taken: u64 = self.ask(Order::Count)?.iter().map(|&(_, taken)| taken).sum();
-            let handed: u64 = self.ask(Order::Count)?.iter().map(|&(handed, _)| handed).sum();
+            // If equal, all packets of the second sum had been processed at the first one.
+            let taken: u64 = self.request(Request::Count)?.iter().map(|&(_, taken)| taken).sum();
+            let handed: u64 = self.request(Request::Count)?.iter().map(|&(handed, _)| handed).sum();
             if taken == handed || std::time::Instant::now() > end {
                 break;
             }
         }
-        let mut ended = Vec::new();
-        // The first one shared what functions share: it is the last one to end.
+        let mut finished = Vec::new();
+        // The first worker has the shared state of NFs: it ends last.
         for number in (0..self.workers.len()).rev() {
             if let Some(worker) = &self.workers[number] {
-                worker.order(Order::Finish);
+                worker.send(Request::Finish);
             }
-            ended.extend(self.join(number)?);
+            finished.extend(self.join(number)?);
         }
-        ended.reverse();
-        let (seen, outputs) = ended.into_iter().map(|Ended { seen, output }| (seen, output)).unzip();
-        Ok((together(seen), outputs))
+        finished.reverse();
+        let finished = finished.into_iter().map(|Finished { figures, output }| (figures, output));
+        let (figures, outputs) = finished.unzip();
+        Ok((merge(figures), outputs))
     }
 
-    fn order_all(&self, order: impl Fn() -> Order) {
-        self.workers.iter().flatten().for_each(|worker| worker.order(order()));
+    fn send_all(&self, request: impl Fn() -> Request) {
+        self.workers.iter().flatten().for_each(|worker| worker.send(request()));
     }
 
-    /// Asks all, at once, and waits for what they say.
-    fn ask<T>(&mut self, order: fn(SyncSender<T>) -> Order) -> Result<Vec<T>, WorkersError> {
+    /// Sends a request to all workers, and waits for the answers.
+    fn request<T>(&mut self, request: fn(SyncSender<T>) -> Request) -> Result<Vec<T>, WorkersError> {
         let (to, answers) = sync_channel(self.workers.len().max(1));
-        let mut said = Vec::new();
-        self.order_all(|| order(to.clone()));
+        let mut answered = Vec::new();
+        self.send_all(|| request(to.clone()));
         drop(to);
         while let Ok(answer) = answers.recv() {
-            said.push(answer);
+            answered.push(answer);
         }
-        if said.len() < self.workers.len() {
+        if answered.len() < self.workers.len() {
             self.wait(Duration::ZERO)?;
         }
-        Ok(said)
+        Ok(answered)
     }
 
-    fn ask_one<T>(
+    fn request_one<T>(
         &mut self,
         number: usize,
-        order: impl FnOnce(SyncSender<T>) -> Order,
+        request: impl FnOnce(SyncSender<T>) -> Request,
     ) -> Result<Option<T>, WorkersError> {
         let (to, answer) = sync_channel(1);
         if let Some(worker) = &self.workers[number] {
-            worker.order(order(to));
+            worker.send(request(to));
         }
         match answer.recv() {
             Ok(answer) => Ok(Some(answer)),
@@ -216,56 +214,56 @@ impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
         }
     }
 
-    /// Waits for a worker's end.
-    fn join(&mut self, number: usize) -> Result<Option<Ended<O>>, WorkersError> {
+    /// Waits for a worker's thread.
+    fn join(&mut self, number: usize) -> Result<Option<Finished<O>>, WorkersError> {
         let Some(worker) = self.workers[number].take() else { return Ok(None) };
         match worker.thread.join() {
-            Ok(ended) => ended,
+            Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
 impl<O: Output> Worker<O> {
-    fn order(&self, order: Order) {
-        // One that is over is found to be when it is waited for.
-        let _ = self.orders.send(order);
-        self.bell.ring();
+    fn send(&self, request: Request) {
+        // `wait` finds a worker that has finished.
+        let _ = self.requests.send(request);
+        self.doorbell.ring();
     }
 }
 
-/// Works until it is told to finish, or nobody is left to tell it.
-fn work<O: Output<Error: Into<Failure>>>(
-    part: Part,
+/// Runs a worker until it is asked to finish, or the requests' sender is gone.
+fn work<O: Output<Error: Into<OutputError>>>(
+    part: WorkerPart,
     interfaces: Vec<(u16, Interface)>,
     mut output: O,
-    orders: &Receiver<Order>,
-    changes: Option<&Sender<Change>>,
-) -> Result<Option<Ended<O>>, WorkersError> {
+    requests: &Receiver<Request>,
+    changes: Option<&Sender<LinkChange>>,
+) -> Result<Option<Finished<O>>, WorkersError> {
     let mut live = Live::new(Runner::of_part(part), interfaces).map_err(WorkersError::Interface)?;
     loop {
-        // Who asks may be gone; then nobody wants to know.
-        match orders.try_recv() {
+        // If the sender of a request is gone, so is the need for an answer.
+        match requests.try_recv() {
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(None),
-            Ok(Order::Report(to)) => {
-                let _ = to.send(Box::new(Seen::of(&mut live)));
+            Ok(Request::Report(to)) => {
+                let _ = to.send(Box::new(Figures::of(&mut live)));
             }
-            Ok(Order::Control(stage, command, to)) => {
+            Ok(Request::Control(stage, command, to)) => {
                 let _ = to.send(live.runner_mut().control(stage, &command));
             }
-            Ok(Order::Stop) => live.receive_no_more(),
-            Ok(Order::Count(to)) => {
+            Ok(Request::Stop) => live.stop_receiving(),
+            Ok(Request::Count(to)) => {
                 let counters = live.runner().shard().map(Shard::counters).unwrap_or_default();
                 let _ = to.send((counters.handed_over, counters.taken));
             }
-            Ok(Order::Finish) => {
+            Ok(Request::Finish) => {
                 let report = live.finish(&mut output).map_err(failed)?;
-                return Ok(Some(Ended { seen: Seen { report, ..Seen::of(&mut live) }, output }));
+                return Ok(Some(Finished { figures: Figures { report, ..Figures::of(&mut live) }, output }));
             }
         }
         live.round(&mut output).map_err(failed)?;
-        for change in live.look() {
+        for change in live.check_links() {
             if let Some(changes) = changes {
                 let _ = changes.send(change);
             }
@@ -273,15 +271,15 @@ fn work<O: Output<Error: Into<Failure>>>(
     }
 }
 
-fn failed(error: impl Into<Failure>) -> WorkersError {
+fn failed(error: impl Into<OutputError>) -> WorkersError {
     WorkersError::Output(error.into())
 }
 
-impl Seen {
-    fn of(live: &mut Live) -> Seen {
+impl Figures {
+    fn of(live: &mut Live) -> Figures {
         let report = live.report();
         let runner = live.runner();
-        Seen {
+        Figures {
             number: runner.shard().map_or(0, |shard| shard.place().0),
             report,
             latency: runner.latency().clone(),
@@ -294,20 +292,19 @@ impl Seen {
     }
 }
 
-/// One report of all. The first worker's is what the others' are added to: it has what functions
-/// share.
-fn together(mut seen: Vec<Seen>) -> Report {
-    seen.sort_by_key(|seen| seen.number);
+/// Merges the reports into the first worker's, which includes the shared state of NFs.
+fn merge(mut figures: Vec<Figures>) -> Report {
+    figures.sort_by_key(|figures| figures.number);
     let (mut workers, mut busy_s, mut latency) = (Vec::new(), 0.0, crate::report::new_histogram());
     let mut all: Option<Report> = None;
-    for seen in seen {
-        workers.push(seen.worker);
-        busy_s += seen.busy_s;
-        let added = latency.add(&seen.latency);
-        debug_assert!(added.is_ok(), "all have the same bounds");
+    for figures in figures {
+        workers.push(figures.worker);
+        busy_s += figures.busy_s;
+        let added = latency.add(&figures.latency);
+        debug_assert!(added.is_ok(), "all histograms have the same bounds");
         match &mut all {
-            None => all = Some(seen.report),
-            Some(all) => all.add_worker(seen.report),
+            None => all = Some(figures.report),
+            Some(all) => all.add_worker(figures.report),
         }
     }
     let mut all = all.unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Which worker has a flow: its key's hash says so, unless it is an alias, of which the worker that
-//! has the flow told.
+//! The directory of workers' aliases: which worker owns a flow key.
+//!
+//! A hash of the key names the owner, unless the key is an alias that a worker has claimed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,41 +8,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use graph::Ledger;
 use packet::memory::prefetch;
 
-/// Aliases of a line.
+/// Aliases per line.
 const SLOTS: usize = 7;
 
-/// Aliases per line that there is room for; the rest keeps it seldom that one stands in another
-/// line than its own.
+/// Aliases per line that the directory allows. The spare slots keep most aliases in their own line.
 const FILL: usize = 4;
 
-/// Bits of an alias's entry that name its worker; the others are those of the hash. So two keys are
-/// taken for one if 56 bits of a keyed hash are the same.
+/// Bits of an entry that name the worker; the others are those of the hash. Two keys are mistaken for
+/// each other if 56 bits of their keyed hashes are equal.
 const WORKER: u64 = 0xff;
 
-/// Workers that an entry can name.
+/// Limit on workers that an entry can name.
 pub(super) const NAMED_MAX: usize = WORKER as usize;
 
-/// The aliases of all workers' flows. Every worker looks for every packet that it receives, and
-/// waits for nobody; those that begin and end flows with aliases write one after the other.
+/// The aliases of all workers' flows. Lookups are lock-free, once per received packet. Claims and
+/// releases exclude each other.
 pub(super) struct Directory {
     lines: Box<[Line]>,
-    /// Aliases that there are, and who may write.
+    /// Number of aliases; its lock is held to write.
     count: Mutex<usize>,
     aliases_max: usize,
     workers: usize,
 }
 
-/// A cache line: aliases, and how many passed it by, as it was full, and stand in a later one.
+/// A cache line: aliases, and the number of those that are in a later line because it was full.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line {
-    /// 0: none.
+    /// 0: free.
     aliases: [AtomicU64; SLOTS],
     passed: AtomicU64,
 }
 
 impl Directory {
-    /// For the flows of so many workers, which have up to so many aliases together.
+    /// Creates a directory for this many workers, with up to `aliases_max` aliases together.
     pub fn new(workers: usize, aliases_max: usize) -> Directory {
         debug_assert!((1..=NAMED_MAX).contains(&workers));
         let lines = aliases_max.div_ceil(FILL).max(1).next_power_of_two();
@@ -53,23 +53,22 @@ impl Directory {
         }
     }
 
-    /// Asks for what a look-up needs.
+    /// Prefetches the line that a lookup reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&raw const self.lines[self.line(hash)]);
     }
 
-    /// The worker that has the flow with a key of this hash, if there is such a flow, and has it if
-    /// it begins.
+    /// Returns the worker that owns the flow with a key of this hash, or will if it begins.
     #[inline]
     pub fn owner(&self, hash: u64) -> usize {
         self.alias(hash).unwrap_or_else(|| self.home(hash))
     }
 
-    /// The worker that flows with a key of this hash begin at.
+    /// Returns the worker that flows with a key of this hash begin at.
     #[inline]
     pub fn home(&self, hash: u64) -> usize {
-        // By other bits than those by which workers find flows in their tables.
+        // Not the bits by which workers look flows up in their tables.
         (((hash >> 32) * self.workers as u64) >> 32) as usize
     }
 
@@ -90,8 +89,8 @@ impl Directory {
         None
     }
 
-    /// Packets with a key of this hash are this worker's; false if they are another flow's by an
-    /// alias, or there is no room.
+    /// Assigns packets with a key of this hash to a worker. Returns false if an alias has assigned
+    /// them already, or the directory is full.
     fn claim(&self, hash: u64, worker: usize) -> bool {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if *count >= self.aliases_max || self.alias(hash).is_some() {
@@ -106,13 +105,13 @@ impl Directory {
                 free.store(entry(hash, worker), Ordering::Release);
                 return true;
             }
-            // Before it is there: nobody who looks for it stops here once it is.
+            // First, so that no lookup stops here once the alias is in place.
             line.passed.fetch_add(1, Ordering::Release);
             at = self.next(at);
         }
     }
 
-    /// They are no longer.
+    /// Undoes [`claim`](Directory::claim).
     fn release(&self, hash: u64, worker: usize) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entry(hash, worker);
@@ -125,7 +124,7 @@ impl Directory {
                 break;
             }
             if line.passed.load(Ordering::Relaxed) == 0 {
-                debug_assert!(false, "an alias is given back that is not there");
+                debug_assert!(false, "a released alias was not claimed");
                 return;
             }
             at = self.next(at);
@@ -151,7 +150,7 @@ impl Directory {
 
 #[inline]
 fn entry(hash: u64, worker: usize) -> u64 {
-    // The bits that are left out are those of the line's number, of which the place tells most.
+    // The omitted bits are those of the line's number, most of which follow from the position.
     hash & !WORKER | (worker as u64 + 1)
 }
 
@@ -160,13 +159,13 @@ fn is_of(entry: u64, hash: u64) -> bool {
     entry != 0 && (entry ^ hash) & !WORKER == 0
 }
 
-/// A worker's part of the directory: its graph tells there which aliases its flows have.
-pub(super) struct Own {
+/// A worker's aliases in the directory, which its graph claims and releases.
+pub(super) struct WorkerAliases {
     pub directory: Arc<Directory>,
     pub worker: usize,
 }
 
-impl Ledger for Own {
+impl Ledger for WorkerAliases {
     fn claim(&self, hash: u64) -> bool {
         self.directory.claim(hash, self.worker)
     }
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn homes_are_even() {
+    fn flows_begin_evenly_at_all_workers() {
         let directory = Directory::new(3, 16);
         let mut state = 1;
         let mut counts = [0; 3];
@@ -196,9 +195,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map, with hashes that fall onto few lines.
+        /// The hashes fall onto few lines.
         #[test]
-        fn is_like_a_map(steps in prop::collection::vec((any::<bool>(), 0u64..40, 0usize..4), 1..300)) {
+        fn directory_equals_a_map(steps in prop::collection::vec((any::<bool>(), 0u64..40, 0usize..4), 1..300)) {
             let directory = Directory::new(4, 24);
             let mut map = HashMap::new();
             for (claim, number, worker) in steps {
@@ -221,11 +220,11 @@ mod tests {
         }
     }
 
-    /// An alias that is there is found, whatever others write meanwhile in the same lines.
+    /// Concurrent writes to the same lines do not hide an alias.
     #[test]
-    fn readers_find_what_is_there_while_others_write() {
+    fn lookups_find_aliases_during_writes() {
         let directory = Arc::new(Directory::new(4, 1024));
-        let hash = |number: u64| number << 32 | (number & 1); // All in two lines, and in what follows them.
+        let hash = |number: u64| number << 32 | (number & 1); // All in two lines and those after them.
         for number in (0..64).step_by(2) {
             assert!(directory.claim(hash(number), 3));
         }

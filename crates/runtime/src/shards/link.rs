@@ -1,4 +1,4 @@
-//! What goes between two workers, and how one that sleeps is woken.
+//! The rings between two workers, and the doorbell that wakes one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,105 +8,105 @@ use packet::Packet;
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Packets on their way from one worker to another at most. More are dropped,
+/// Length of the ring from one worker to another. Packets beyond it are dropped,
 /// [`packet::DropReason::WorkerBehind`].
 pub const RING: usize = 4096;
 
-/// From a worker to another one.
-#[allow(clippy::large_enum_variant)] // All are packets, but a few.
-pub(super) enum Handed {
-    /// A fragment of a datagram that the other one keeps track of.
+/// A packet or frame that one worker hands over to another.
+#[allow(clippy::large_enum_variant)] // Nearly all are packets.
+pub(super) enum Handover {
+    /// A fragment of a datagram that the other worker tracks.
     Fragment(Packet),
-    /// A packet of a flow that the other one has.
+    /// A packet of a flow that the other worker owns.
     Flow(Packet),
-    /// An ICMP error about no flow that is known: it is of one that its addresses make, and the
-    /// other one has that.
+    /// An ICMP error about no known flow. It belongs to the flow of its own addresses, which the
+    /// other worker owns.
     Aside(Packet),
-    /// A frame that tells of a neighbour of this port.
-    Told(u16, Box<[u8]>),
+    /// A received frame about a neighbour of this port.
+    Snooped(u16, Box<[u8]>),
 }
 
-impl Handed {
-    /// The packet, if it is one.
+impl Handover {
+    /// Returns the packet, if it is one.
     pub fn packet(self) -> Option<Packet> {
         match self {
-            Handed::Fragment(packet) | Handed::Flow(packet) | Handed::Aside(packet) => Some(packet),
-            Handed::Told(..) => None,
+            Handover::Fragment(packet) | Handover::Flow(packet) | Handover::Aside(packet) => Some(packet),
+            Handover::Snooped(..) => None,
         }
     }
 }
 
-/// The way to another worker.
+/// The sending end of the rings to another worker.
 pub(super) struct ToWorker {
-    pub ring: Producer<Handed>,
-    /// What is to go there with the rest of its batch.
-    pub next: Vec<Handed>,
-    /// Buffers that come back.
+    pub ring: Producer<Handover>,
+    /// Handovers to send with the rest of the batch.
+    pub next: Vec<Handover>,
+    /// Returned buffers.
     pub buffers: Consumer<Packet>,
-    pub bell: Arc<Bell>,
+    pub doorbell: Arc<Doorbell>,
 }
 
-/// The way from another worker.
+/// The receiving end of the rings from another worker.
 pub(super) struct FromWorker {
-    pub ring: Consumer<Handed>,
-    /// Where its buffers go back.
+    pub ring: Consumer<Handover>,
+    /// Takes its buffers back.
     pub buffers: Producer<Packet>,
-    /// Buffers that came from there and did not go back yet.
+    /// Buffers that are not returned yet.
     pub owed: usize,
 }
 
-/// The way from one worker to another.
-pub(super) fn link(bell: &Arc<Bell>) -> (ToWorker, FromWorker) {
+/// Creates the rings from one worker to another, which the doorbell wakes.
+pub(super) fn link(doorbell: &Arc<Doorbell>) -> (ToWorker, FromWorker) {
     let (ring, taken) = RingBuffer::new(RING);
     let (given_back, buffers) = RingBuffer::new(RING);
-    let to = ToWorker { ring, next: Vec::new(), buffers, bell: Arc::clone(bell) };
+    let to = ToWorker { ring, next: Vec::new(), buffers, doorbell: Arc::clone(doorbell) };
     (to, FromWorker { ring: taken, buffers: given_back, owed: 0 })
 }
 
-/// Wakes a worker that sleeps until a frame comes.
-pub(crate) struct Bell {
-    is_asleep: AtomicBool,
+/// Wakes a worker that waits for a frame.
+pub(crate) struct Doorbell {
+    is_parked: AtomicBool,
     event: OwnedFd,
 }
 
-impl Bell {
-    pub fn new() -> std::io::Result<Bell> {
+impl Doorbell {
+    pub fn new() -> std::io::Result<Doorbell> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Bell { is_asleep: AtomicBool::new(false), event })
+        Ok(Doorbell { is_parked: AtomicBool::new(false), event })
     }
 
-    /// Wakes the worker. To be called behind what it is to see.
+    /// Wakes the worker if it is parked. Must be called after the write that it must see.
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::Relaxed) {
+        if self.is_parked.load(Ordering::Relaxed) {
             self.wake();
         }
     }
 
     #[cold]
     fn wake(&self) {
-        if self.is_asleep.swap(false, Ordering::Relaxed) {
-            // It cannot be full: it is emptied whenever the worker gets up.
+        if self.is_parked.swap(false, Ordering::Relaxed) {
+            // It cannot be full: `unpark` empties it.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 
-    /// The worker is to be woken from now on. It may wait for [`Bell::event`] if there still is
-    /// nothing to do.
-    pub fn lie_down(&self) {
-        self.is_asleep.store(true, Ordering::Relaxed);
+    /// Has the worker woken from now on. It may wait for [`Doorbell::event`] if there still is no
+    /// work.
+    pub fn park(&self) {
+        self.is_parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The worker is awake.
-    pub fn get_up(&self) {
-        self.is_asleep.store(false, Ordering::Relaxed);
-        // Who has rung may write only now: then the next sleep is a short one.
+    /// Marks the worker as awake.
+    pub fn unpark(&self) {
+        self.is_parked.store(false, Ordering::Relaxed);
+        // A late write of another thread only shortens the next wait.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
 
-    /// What there is to be waited for.
+    /// Returns the descriptor that becomes readable when it rings.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -118,23 +118,23 @@ mod tests {
 
     use super::*;
 
-    fn has_rung(bell: &Bell) -> bool {
+    fn has_rung(doorbell: &Doorbell) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::from_borrowed_fd(bell.event(), PollFlags::IN)], Some(&at_once)).unwrap() > 0
+        poll(&mut [PollFd::from_borrowed_fd(doorbell.event(), PollFlags::IN)], Some(&at_once)).unwrap() > 0
     }
 
     #[test]
-    fn who_sleeps_is_woken_and_who_does_not_is_let_be() {
-        let bell = Bell::new().unwrap();
-        bell.ring();
-        assert!(!has_rung(&bell));
+    fn doorbell_wakes_only_a_parked_worker() {
+        let doorbell = Doorbell::new().unwrap();
+        doorbell.ring();
+        assert!(!has_rung(&doorbell));
         for _ in 0..3 {
-            bell.lie_down();
-            bell.ring();
-            bell.ring();
-            assert!(has_rung(&bell));
-            bell.get_up();
-            assert!(!has_rung(&bell), "the next sleep is a sound one");
+            doorbell.park();
+            doorbell.ring();
+            doorbell.ring();
+            assert!(has_rung(&doorbell));
+            doorbell.unpark();
+            assert!(!has_rung(&doorbell), "the next wait is not cut short");
         }
     }
 }

@@ -1,0 +1,162 @@
+//! L3 of a port: what answers and resolves addresses between an interface and the graph.
+
+use io::port::LinkState;
+use l3::{EgressAction, IngressAction, ProxyPort, ProxyPortConfig, RouterPort};
+use nf::OwnedAddresses;
+use packet::wire::MacAddress;
+
+use crate::assembly::Assembly;
+use crate::ports::PortEntry;
+use crate::report::HostReport;
+
+/// L3 of a port.
+pub(super) enum PortL3 {
+    /// A port of a wire: all frames pass.
+    Wire,
+    /// A port of a wire that answers ARP and ND for addresses of NFs.
+    Proxy(Box<ProxyPort>),
+    /// A router's port, which has addresses.
+    Router(Box<RouterPort>),
+}
+
+impl PortL3 {
+    /// Creates L3 for a port.
+    ///
+    /// On a wire, nobody else answers for addresses that NFs own on one side. Hosts of the wire may
+    /// have addresses that are owned on both sides, as a load balancer's. `wire` has the Ethernet
+    /// addresses of all interfaces; `shard` is the worker's number and the number of workers.
+    pub fn new(
+        port: &PortEntry,
+        link: LinkState,
+        wire: &[MacAddress],
+        assembly: &Assembly,
+        shard: (usize, usize),
+    ) -> PortL3 {
+        let owned = assembly.graph.stages().iter().flat_map(|stage| &stage.shared().owned);
+        let range = |owned: &OwnedAddresses| (owned.first, owned.last);
+        if port.networks.is_empty() {
+            let mut of_one_side = owned.filter(|owned| owned.side.is_some()).peekable();
+            if of_one_side.peek().is_none() || link.address.is_none() {
+                return PortL3::Wire;
+            }
+            let of_this_side = of_one_side.filter(|owned| owned.side == Some(port.side));
+            return PortL3::Proxy(Box::new(ProxyPort::new(ProxyPortConfig {
+                mac: mac(link),
+                wire: wire.to_vec(),
+                nf_addresses: of_this_side.map(range).collect(),
+                shard,
+            })));
+        }
+        let networks = assembly.ports.all().iter().flat_map(|port| &port.networks);
+        PortL3::Router(Box::new(RouterPort::new(l3::Config {
+            mac: mac(link),
+            mtu: link.mtu,
+            addresses: port.networks.clone(),
+            gateways: port.gateways.clone(),
+            nf_addresses: owned
+                .filter(|owned| owned.side.is_none_or(|side| side == port.side))
+                .map(range)
+                .collect(),
+            router_addresses: networks.map(|network| network.address).collect(),
+            drop_martians: assembly.graph.options().guards.martians != Some(false),
+            shard,
+        })))
+    }
+
+    pub fn is_router(&self) -> bool {
+        matches!(self, PortL3::Router(_))
+    }
+
+    pub fn handle_ingress(&mut self, frame: &[u8], now_ns: u64) -> IngressAction {
+        match self {
+            PortL3::Wire => IngressAction::Forward,
+            PortL3::Proxy(proxy) => proxy.handle_ingress(frame, now_ns),
+            PortL3::Router(router) => router.handle_ingress(frame, now_ns),
+        }
+    }
+
+    pub fn handle_egress(&mut self, frame: &mut [u8], now_ns: u64) -> EgressAction {
+        match self {
+            PortL3::Wire => EgressAction::Transmit,
+            PortL3::Proxy(proxy) => proxy.handle_egress(frame, now_ns),
+            PortL3::Router(router) => router.handle_egress(frame, now_ns),
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        match self {
+            PortL3::Wire => {}
+            PortL3::Proxy(proxy) => proxy.handle_timeout(now_ns),
+            PortL3::Router(router) => router.handle_timeout(now_ns),
+        }
+    }
+
+    /// Learns from a frame about neighbours that another worker has received on the same port.
+    pub fn snoop(&mut self, frame: &[u8], now_ns: u64) {
+        match self {
+            PortL3::Wire => {}
+            PortL3::Proxy(proxy) => proxy.snoop(frame, now_ns),
+            PortL3::Router(router) => router.snoop(frame, now_ns),
+        }
+    }
+
+    /// Takes the current state of the link; `came_up` if it was down, or the interface is another
+    /// one.
+    pub fn set_link(&mut self, link: LinkState, wire: &[MacAddress], came_up: bool, now_ns: u64) {
+        match self {
+            PortL3::Wire => {}
+            PortL3::Proxy(proxy) => {
+                proxy.set_link(mac(link), wire);
+                if came_up {
+                    proxy.handle_link_up(now_ns);
+                }
+            }
+            PortL3::Router(router) => {
+                router.set_link(mac(link), link.mtu);
+                if came_up {
+                    router.handle_link_up(now_ns);
+                }
+            }
+        }
+    }
+
+    /// Returns frames that leave by the port: answers, requests, and packets whose neighbour is
+    /// known now.
+    pub fn take_frames(&mut self) -> Vec<Vec<u8>> {
+        match self {
+            PortL3::Wire => Vec::new(),
+            PortL3::Proxy(proxy) => proxy.take_frames(),
+            PortL3::Router(router) => router.take_frames(),
+        }
+    }
+
+    /// Returns received frames about neighbours, for other workers.
+    pub fn take_snooped(&mut self) -> Vec<Vec<u8>> {
+        match self {
+            PortL3::Wire => Vec::new(),
+            PortL3::Proxy(proxy) => proxy.take_snooped(),
+            PortL3::Router(router) => router.take_snooped(),
+        }
+    }
+
+    /// Returns frames that enter the graph as if they had been received: ICMP errors about packets
+    /// that could not leave.
+    pub fn take_returned(&mut self) -> Vec<Vec<u8>> {
+        match self {
+            PortL3::Wire | PortL3::Proxy(_) => Vec::new(),
+            PortL3::Router(router) => router.take_returned(),
+        }
+    }
+
+    pub fn report(&self) -> Option<HostReport> {
+        match self {
+            PortL3::Wire => None,
+            PortL3::Proxy(proxy) => Some(HostReport::of(proxy.counters(), proxy.pending())),
+            PortL3::Router(router) => Some(HostReport::of(router.counters(), router.pending())),
+        }
+    }
+}
+
+fn mac(link: LinkState) -> MacAddress {
+    MacAddress(link.address.unwrap_or_default())
+}

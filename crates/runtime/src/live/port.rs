@@ -1,0 +1,154 @@
+//! A port of the policy on its interface.
+
+use io::port::{Interface, LinkState, TransmitBurst};
+use l3::{EgressAction, IngressAction};
+use packet::LinkType;
+use packet::wire::MacAddress;
+
+use super::Intake;
+use super::l3::PortL3;
+use crate::report::InterfaceReport;
+use crate::runner::{Frame, Ingress, Runner};
+
+/// A port, its interface, and the L3 in between.
+pub(super) struct LivePort {
+    pub number: u16,
+    pub interface: Interface,
+    pub l3: PortL3,
+    is_up: bool,
+    /// Frames to transmit.
+    outbox: TransmitBurst,
+    /// Buffer for a frame without its VLAN tag.
+    untagged: Vec<u8>,
+}
+
+/// A change of an interface's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// The interface's name.
+    pub interface: String,
+    /// False if it is down or gone.
+    pub is_up: bool,
+    /// If another driver is in use now, the reason.
+    pub fallback: Option<String>,
+    /// The cause, if it is known: the peer that connected, or why the link is down.
+    pub cause: Option<String>,
+}
+
+/// Outcome of a look at an interface.
+pub(super) struct LinkCheck {
+    pub change: Option<LinkChange>,
+    /// The current state, unless the interface is gone.
+    pub link: Option<LinkState>,
+    /// The link came up, or the interface is another one of the same name.
+    pub came_up: bool,
+}
+
+impl LivePort {
+    pub fn new(number: u16, interface: Interface, l3: PortL3) -> LivePort {
+        LivePort {
+            number,
+            is_up: is_up(&interface),
+            interface,
+            l3,
+            outbox: TransmitBurst::default(),
+            untagged: Vec::new(),
+        }
+    }
+
+    /// Hands a burst of received frames to the runner, except for those that L3 consumes or drops.
+    /// Returns whether there was one.
+    pub fn receive(&mut self, now_ns: u64, runner: &mut Runner, intake: &mut impl Intake) -> bool {
+        let (mut has_received, mut has_consumed) = (false, false);
+        let received = self.interface.receive(|data| {
+            has_received = true;
+            let is_tagged = self.l3.is_router() && l3::untag(data, &mut self.untagged);
+            let data = if is_tagged { &self.untagged[..] } else { data };
+            match self.l3.handle_ingress(data, now_ns) {
+                IngressAction::Forward => {
+                    intake.receive(runner, frame(data, now_ns), Ingress::Port(self.number));
+                }
+                IngressAction::Drop(reason) => runner.refuse(self.number, data.len(), reason),
+                IngressAction::Consumed => has_consumed = true,
+            }
+        });
+        if has_consumed {
+            // Packets whose neighbour is known now leave before those of this burst.
+            self.collect();
+        }
+        // An interface that went down reports it once; a later look handles it.
+        has_received && received.is_ok()
+    }
+
+    /// Adds a packet that leaves by the port to the burst; L3 may keep it until it knows the
+    /// neighbour.
+    pub fn enqueue(&mut self, packet: &[u8], now_ns: u64) {
+        let frame = self.outbox.push(packet);
+        if self.l3.handle_egress(frame, now_ns) == EgressAction::Consumed {
+            self.outbox.pop();
+        }
+    }
+
+    /// Adds L3's frames to the burst.
+    pub fn collect(&mut self) {
+        for frame in self.l3.take_frames() {
+            self.outbox.push(&frame);
+        }
+    }
+
+    /// Transmits the burst.
+    pub fn transmit(&mut self) {
+        self.collect();
+        self.interface.send(&mut self.outbox);
+    }
+
+    /// Looks for a change of the interface's state, and opens it again if it was gone.
+    pub fn check_link(&mut self) -> LinkCheck {
+        let mode = self.interface.mode();
+        // As long as there is no interface, the next look tries again.
+        let is_another = self.interface.reopen().unwrap_or(false);
+        let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
+        let fallback = (self.interface.mode() != mode).then(|| self.interface.fallback()).flatten();
+        let fallback = fallback.map(ToString::to_string);
+        let cause = self.interface.take_reason();
+        let has_changed = was_up != self.is_up || fallback.is_some() || cause.is_some();
+        let change = has_changed.then(|| LinkChange {
+            interface: self.interface.name().to_owned(),
+            is_up: self.is_up,
+            fallback,
+            cause,
+        });
+        let came_up = is_another || change.as_ref().is_some_and(|change| change.is_up);
+        LinkCheck { change, link: self.interface.link().ok(), came_up }
+    }
+
+    pub fn report(&mut self) -> InterfaceReport {
+        let counters = self.interface.counters();
+        InterfaceReport {
+            name: self.interface.name().to_owned(),
+            driver: self.interface.mode().to_owned(),
+            received: counters.received,
+            completed: counters.completed,
+            missed: counters.missed,
+            unreadable: counters.unreadable,
+            sent: counters.sent,
+            too_long: counters.too_long,
+            no_room: counters.no_room,
+            down: counters.down,
+            host: self.l3.report(),
+        }
+    }
+}
+
+/// Returns the Ethernet addresses of the interfaces.
+pub(super) fn mac_addresses<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Vec<MacAddress> {
+    interfaces.filter_map(|interface| interface.link().ok()?.address.map(MacAddress)).collect()
+}
+
+pub(super) fn frame(data: &[u8], now_ns: u64) -> Frame<'_> {
+    Frame { timestamp_ns: now_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data }
+}
+
+fn is_up(interface: &Interface) -> bool {
+    interface.link().is_ok_and(|link| link.is_up)
+}

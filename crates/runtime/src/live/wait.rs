@@ -1,0 +1,100 @@
+//! Waits for frames while there is nothing to do.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Rounds without work after which the thread sleeps: some tens of microseconds, in which the next
+/// frame of a burst finds it awake.
+pub(super) const ROUNDS_AWAKE: u32 = 64;
+
+/// Longest sleep, so that time passes for flows and for the caller of the rounds.
+const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
+
+/// Shortest sleep where frames arrive without a notification (DPDK).
+///
+/// Such a sleep lasts an eighth of the time since the last frame, within these bounds: an answer
+/// waits little longer than it took, and an idle port costs little.
+pub const POLL_SLEEP_NS_MIN: u64 = 50_000;
+/// Longest such sleep; see [`POLL_SLEEP_NS_MIN`].
+pub const POLL_SLEEP_NS_MAX: u64 = 1_000_000;
+
+/// Events that `poll` reports of a socket with an error, or without a device.
+const FAILED: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+
+/// Time that a thread has slept.
+#[derive(Default)]
+pub(super) struct Sleeper {
+    slept: Duration,
+    /// `slept` when there was work last.
+    slept_before: Duration,
+    /// Rounds without work in a row.
+    idle_rounds: u32,
+}
+
+/// Outcome of a sleep.
+pub(super) struct Woken {
+    /// An event ended it, rather than time.
+    pub by_event: bool,
+    /// Links may have changed.
+    pub by_link: bool,
+}
+
+impl Sleeper {
+    /// Notes a round. Returns whether the thread may sleep now.
+    pub fn note_round(&mut self, is_idle: bool) -> bool {
+        if !is_idle {
+            self.idle_rounds = 0;
+            self.slept_before = self.slept;
+        } else {
+            self.idle_rounds = self.idle_rounds.saturating_add(1);
+        }
+        self.idle_rounds > ROUNDS_AWAKE
+    }
+
+    /// Returns the time that the thread has slept.
+    pub fn slept(&self) -> Duration {
+        self.slept
+    }
+
+    /// Sleeps until one of these descriptors is readable, or its time is over. `is_polled`: frames
+    /// may arrive that no descriptor reports.
+    pub fn sleep<'a>(
+        &mut self,
+        sockets: impl Iterator<Item = BorrowedFd<'a>>,
+        links: Option<BorrowedFd<'a>>,
+        is_polled: bool,
+    ) -> Woken {
+        let descriptors = sockets.chain(links);
+        let mut events: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let time = if is_polled { poll_sleep(self.slept.saturating_sub(self.slept_before)) } else { SLEEP };
+        let began = Instant::now();
+        // The next round finds out whether it was a frame, time, a doorbell or a signal.
+        let woken_by = poll(&mut events, Some(&time));
+        self.slept += began.elapsed();
+        // Until they are handled, link events and socket errors end every sleep. A TAP device that
+        // is being deleted reports an error long before a read fails.
+        let has_news = links.is_some() && events.last().is_some_and(|news| !news.revents().is_empty());
+        let has_failed = events.iter().any(|event| event.revents().intersects(FAILED));
+        Woken { by_event: woken_by != Ok(0), by_link: has_news || has_failed }
+    }
+}
+
+/// Returns the length of a sleep after this time without a frame.
+fn poll_sleep(silence: Duration) -> Timespec {
+    let ns = (silence.as_nanos() / 8).clamp(POLL_SLEEP_NS_MIN.into(), POLL_SLEEP_NS_MAX.into());
+    Timespec { tv_sec: 0, tv_nsec: ns as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polling_sleeps_get_longer_with_the_silence() {
+        let ns = |silence_us| poll_sleep(Duration::from_micros(silence_us)).tv_nsec as u64;
+        assert_eq!([0, 400, 800, 8_000, 8_001].map(ns), [50_000, 50_000, 100_000, 1_000_000, 1_000_000]);
+        assert_eq!(poll_sleep(Duration::MAX).tv_nsec as u64, POLL_SLEEP_NS_MAX);
+    }
+}

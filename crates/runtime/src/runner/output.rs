@@ -1,0 +1,48 @@
+//! The receiver of what leaves a graph.
+
+use nf::{Alert, Effects, Event, FlowReport};
+use packet::Packet;
+
+/// Receives what leaves a graph.
+pub trait Output {
+    /// Reason why it cannot take more.
+    type Error;
+    /// Takes a packet that leaves by a port.
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error>;
+    /// Takes an alert of the NF with this name.
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error>;
+    /// Takes an event of a flow, reported by the NF with this name.
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error>;
+    /// Takes a monitor's report of a flow; `now_ns` is the time of the run.
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
+}
+
+/// Passes effects of NFs to an output, and counts them.
+pub(super) struct EffectsWriter<'a> {
+    /// Name of each NF of the graph.
+    pub names: &'a [String],
+    pub now_ns: u64,
+    pub alerts: &'a mut u64,
+    pub events: &'a mut u64,
+}
+
+impl EffectsWriter<'_> {
+    /// Writes alerts and events in the order in which they were raised, then flow reports.
+    pub fn write<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
+        let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
+        *self.alerts += effects.alerts.len() as u64;
+        *self.events += effects.events.len() as u64;
+        let mut alerts_written = 0;
+        for event in effects.events.iter() {
+            let before = effects.alerts.get(alerts_written..event.alerts_before).unwrap_or_default();
+            before.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
+            alerts_written = alerts_written.max(event.alerts_before);
+            output.event(name(event.stage), event)?;
+        }
+        let rest = effects.alerts.get(alerts_written..).unwrap_or_default();
+        rest.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
+        effects.alerts.clear();
+        effects.events.clear();
+        effects.reports.drain(..).try_for_each(|report| output.flow(&report, self.now_ns))
+    }
+}
