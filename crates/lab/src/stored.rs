@@ -112,7 +112,7 @@ impl<S: Store> Stored<S> {
         let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
         let router = protocol::dispatcher::Config {
             when_full: protocol::dispatcher::WhenFull::RefuseNew,
-            ..config.router(graph.options())
+            ..config.dispatcher(graph.options())
         };
         Ok(Stored {
             dispatcher: Dispatcher::new(router)?,

@@ -1,4 +1,4 @@
-//! From a policy to something that runs: functions made, graph built, ports placed.
+//! Makes a policy ready to run: creates NFs, the graph, and ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,37 +13,36 @@ use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
 pub struct Assembly {
-    /// Its graph.
+    /// The graph.
     pub graph: Box<Graph>,
-    /// The names of the graph's functions in the policy, from the inside to the outside.
+    /// Names of the NFs in the policy, from the inside to the outside.
     pub names: Vec<String>,
-    /// Its ports.
+    /// The ports.
     pub ports: Ports,
-    /// Whether packets that come from the outside are carried; else they are dropped by policy.
+    /// If false, packets from the outside are dropped (`policy`).
     pub both_ways: bool,
-    /// The seed that is in force.
+    /// The seed in use.
     pub seed: u64,
-    /// Whether the policy names the seed.
+    /// The policy names the seed.
     pub seed_is_named: bool,
-    /// Whether the report says the seed: see [`Assembly::hide_seed`].
+    /// The report shows the seed: see [`Assembly::hide_seed`].
     pub shows_seed: bool,
-    /// What functions have to say of their configurations that is no error: the function's name,
-    /// and each warning.
+    /// Warnings about configurations: the NF's name, and the warning.
     pub warnings: Vec<(String, String)>,
 }
 
 impl Assembly {
-    /// The report does not say the seed, unless the policy names it: who knows it can choose
-    /// packets whose flows share one place in tables.
+    /// Hides the seed from the report, unless the policy names it. Who knows the seed can choose
+    /// packets whose flows collide in hash tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
     }
 }
 
-/// Makes what the policy describes. `seed` counts if the policy names none.
+/// Assembles a policy. `seed` applies if the policy names none.
 ///
 /// # Errors
-/// All that is wrong, each with its place in the policy.
+/// All errors of the policy, each with its position.
 pub fn assemble(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -53,10 +52,10 @@ pub fn assemble(
     assemble_part(policy, registry, seed, cycles, 1)
 }
 
-/// The same for one of so many parts: its graph has room for as large a part of the flows.
+/// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the flows.
 ///
 /// # Errors
-/// All that is wrong, each with its place in the policy.
+/// All errors of the policy, each with its position.
 pub fn assemble_part(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -103,7 +102,7 @@ pub fn assemble_part(
         stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
     });
     let warnings = warnings.chain(ports.warning().map(|warning| ("ports".to_owned(), warning))).collect();
-    // What functions share is that of all parts: the functions were told of all flows.
+    // NFs share state among all parts, so they were set up for all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
     let graph = Graph::new(stages, Options { flows_max, ..options })
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
@@ -119,22 +118,21 @@ pub fn assemble_part(
     })
 }
 
-/// The way of the packets: the port inside, the functions in order, the port outside.
+/// The path of packets: a port inside, NFs in order, a port outside.
 struct Line {
     inside: usize,
     nfs: Vec<usize>,
     outside: usize,
-    /// Whether packets pass from the outside to the inside too.
+    /// Packets pass from the outside to the inside, too.
     both_ways: bool,
 }
 
-/// The one line that the policy draws. This runner carries out one pipelet, a line between two
-/// ports.
+/// Returns the path of the policy. This runner supports one pipelet, a line between two ports.
 fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
     let [pipelet] = &policy.pipelets[..] else {
         let (message, span) = match policy.pipelets.get(1) {
-            Some(second) => ("this runner carries out one pipelet, and here is a second", second.span),
-            None => ("the policy has no pipelet: nothing says which way packets go", policy.settings.span),
+            Some(second) => ("only one pipelet is supported; this is a second one", second.span),
+            None => ("the policy has no pipelet, so packets have no path", policy.settings.span),
         };
         let help = "write `pipelet { inside <-> function <-> outside; }`";
         return Err(Box::new(Diagnostic::error(message, span).help(help)));
@@ -142,7 +140,7 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
     let edges: Vec<_> =
         pipelet.edges.iter().filter(|edge| edge.direction == EdgeDirection::Forward).collect();
     if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
-        return Err(not_a_line("filters on edges are not carried out yet", edge.span));
+        return Err(not_a_line("filters on edges are not supported yet", edge.span));
     }
     let targets: BTreeSet<Node> = edges.iter().map(|edge| edge.to).collect();
     let starts: Vec<_> = edges
@@ -170,7 +168,7 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
         return Err(not_a_line("the line must end at a port", pipelet.span));
     };
     if nfs.len() + 1 != edges.len() {
-        return Err(not_a_line("the functions must stand in one line between two ports", pipelet.span));
+        return Err(not_a_line("the functions must form one line between two ports", pipelet.span));
     }
     let back = pipelet.edges.len() - edges.len();
     if back != 0 && back != edges.len() {
@@ -180,8 +178,7 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
 }
 
 fn not_a_line(message: &str, span: policy::Span) -> Box<Diagnostic> {
-    let help =
-        "this runner carries out one line between two ports: `inside <-> nat <-> firewall <-> outside;`";
+    let help = "only one line between two ports is supported: `inside <-> nat <-> firewall <-> outside;`";
     Box::new(Diagnostic::error(message, span).help(help))
 }
 

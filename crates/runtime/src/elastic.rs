@@ -2,7 +2,7 @@
 //! flow state follows (S3, S42, S49).
 //!
 //! This is the dispatcher's end. It finds each packet's flow, numbers and assigns it, executes the
-//! dispatcher's orders, applies what units report, and meters intervals. The units are at the other
+//! dispatcher's outputs, applies what units report, and meters intervals. The units are at the other
 //! end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
 //!
 //! A packet of no known flow is assigned after all earlier packets have left: it may be the answer
@@ -55,9 +55,9 @@ pub type Threads = Elastic<Rings>;
 /// The dispatcher's end of units that are reached through `T`.
 pub struct Elastic<T> {
     config: UnitsConfig,
-    router: Dispatcher,
+    dispatcher: Dispatcher,
     transport: T,
-    epochs: IntervalMeter,
+    intervals: IntervalMeter,
     /// Arrival of the first packet; intervals count from there.
     began_ns: Option<u64>,
     now_ns: u64,
@@ -68,7 +68,7 @@ pub struct Elastic<T> {
     guesses: Vec<FlowGuess>,
     /// Packets of a batch from the first one that does not continue a flowlet.
     rest: Vec<Packet>,
-    orders: Vec<DispatcherOutput>,
+    outputs: Vec<DispatcherOutput>,
     /// Fragments whose first fragment has been processed.
     again: Vec<Packet>,
     effects: Vec<Effects>,
@@ -108,9 +108,12 @@ pub enum ElasticError {
 }
 
 /// Returns each running unit with its load, as a share of its capacity, and its flows.
-pub(crate) fn loads(router: &Dispatcher, capacity_bps: u64) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+pub(crate) fn loads(
+    dispatcher: &Dispatcher,
+    capacity_bps: u64,
+) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
     let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
-    let running = router.units().filter(move |unit| runs(unit.state));
+    let running = dispatcher.units().filter(move |unit| runs(unit.state));
     running.map(move |unit| (unit.unit, f64::from(unit.load_bps) / capacity_bps as f64, unit.flows))
 }
 
@@ -121,24 +124,25 @@ impl<T: Transport> Elastic<T> {
         dispatcher: protocol::dispatcher::Config,
         transport: T,
     ) -> Result<Elastic<T>, ElasticError> {
-        let mut epochs = IntervalMeter::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps)
-            .keeping(INTERVALS_MAX);
+        let mut intervals =
+            IntervalMeter::new(config.interval_ns, u64::MAX, config.units_max, config.capacity_bps)
+                .keeping(INTERVALS_MAX);
         for unit in (0..config.units_min).map(UnitId) {
-            epochs.set_on(0, unit, true);
-            epochs.set_ready(0, unit, true);
+            intervals.set_on(0, unit, true);
+            intervals.set_ready(0, unit, true);
         }
         Ok(Elastic {
-            router: Dispatcher::new(dispatcher)?,
+            dispatcher: Dispatcher::new(dispatcher)?,
             tally: Tally::new(config.units_max, Work::at(config.capacity_bps)),
             config,
             transport,
-            epochs,
+            intervals,
             began_ns: None,
             now_ns: 0,
             due_ns: 0,
             guesses: Vec::new(),
             rest: Vec::new(),
-            orders: Vec::new(),
+            outputs: Vec::new(),
             again: Vec::new(),
             effects: Vec::new(),
             flows_peak: 0,
@@ -162,20 +166,25 @@ impl<T: Transport> Elastic<T> {
     pub fn report(&self) -> UnitsReport {
         let counters = self.transport.unit_counters();
         let running = self.loads().count();
-        let mut report =
-            UnitsReport::of(&self.config, self.router.counters(), counters.iter(), running, &self.epochs);
+        let mut report = UnitsReport::of(
+            &self.config,
+            self.dispatcher.counters(),
+            counters.iter(),
+            running,
+            &self.intervals,
+        );
         self.transport.add_to_units_report(&mut report);
         report
     }
 
     /// Returns the intervals that have ended.
-    pub fn epochs(&self) -> &[Interval] {
-        self.epochs.done()
+    pub fn intervals(&self) -> &[Interval] {
+        self.intervals.done()
     }
 
     /// Returns each running unit with its load, as a share of its capacity, and its flows.
     pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
-        loads(&self.router, self.config.capacity_bps)
+        loads(&self.dispatcher, self.config.capacity_bps)
     }
 
     fn since_ns(&self, now_ns: u64) -> u64 {
@@ -187,17 +196,18 @@ impl<T: Transport> Elastic<T> {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
             if T::IS_LOCAL && many {
-                for (unit, slot) in guesses.iter().filter_map(|&guess| self.router.owner_of_guess(guess)) {
-                    self.router.prefetch_flowlet(slot);
+                for (unit, slot) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
+                {
+                    self.dispatcher.prefetch_flowlet(slot);
                     self.transport.prefetch_flow(unit, slot);
                 }
             }
-            let before = self.router.counters().flowlets();
+            let before = self.dispatcher.counters().flowlets();
             for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
-                self.packet(packet, guess);
+                self.dispatch_one(packet, guess);
             }
             // Flows that began together are cut together.
-            many |= 2 * (self.router.counters().flowlets() - before) > guesses.len() as u64;
+            many |= 2 * (self.dispatcher.counters().flowlets() - before) > guesses.len() as u64;
         }
     }
 
@@ -210,32 +220,32 @@ impl<T: Transport> Elastic<T> {
             let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
             (meta.class == PacketClass::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
         });
-        let bytes_before = self.router.counters().bytes;
+        let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
-        let count = self.router.number_batch(times, arrivals, |packet| self.transport.skips_unit(packet));
-        self.now_ns = self.router.now_ns();
-        self.tally.came(count as u64, self.router.counters().bytes - bytes_before);
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| self.transport.skips_unit(packet));
+        self.now_ns = self.dispatcher.now_ns();
+        self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
     }
 
     /// Dispatches a classified packet.
     #[inline]
-    fn packet(&mut self, packet: Packet, guess: FlowGuess) {
+    fn dispatch_one(&mut self, packet: Packet, guess: FlowGuess) {
         if packet.meta().class != PacketClass::Whole {
-            return self.odd(packet);
+            return self.dispatch_other(packet);
         }
         self.arrive(&packet);
         let meta = packet.meta();
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.number_next(self.now_ns, arrival, guess) {
+        match self.dispatcher.number_next(self.now_ns, arrival, guess) {
             Some(numbered) => self.continue_flowlet(numbered, packet),
-            None => self.assign(packet),
+            None => self.dispatch_known(packet),
         }
     }
 
     /// Dispatches a packet that is not a whole one of a flow.
     #[cold]
-    fn odd(&mut self, packet: Packet) {
+    fn dispatch_other(&mut self, packet: Packet) {
         if packet.meta().class == PacketClass::NotIp
             && self.transport.core().graph.classifier().is_refused(&packet)
         {
@@ -244,7 +254,7 @@ impl<T: Transport> Elastic<T> {
             return self.transport.core().process_aside(packet);
         }
         self.arrive(&packet);
-        self.alone(packet);
+        self.dispatch_alone(packet);
     }
 
     /// Lets time pass up to the packet's arrival.
@@ -254,7 +264,7 @@ impl<T: Transport> Elastic<T> {
         if self.now_ns >= self.due_ns {
             self.handle_timeouts();
         }
-        self.tally.came(1, packet.meta().wire_len.into());
+        self.tally.add(1, packet.meta().wire_len.into());
     }
 
     /// Sends the next packet of a flowlet to its unit.
@@ -263,7 +273,7 @@ impl<T: Transport> Elastic<T> {
         if self.transport.skips_unit(&numbered) {
             return self.transport.skip_unit(numbered.flow.index, packet);
         }
-        let stamp = self.router.stamp_numbered(&numbered);
+        let stamp = self.dispatcher.stamp_numbered(&numbered);
         self.transport.continue_flowlet(self.now_ns, &numbered, stamp, packet);
         if T::IS_LOCAL {
             self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
@@ -272,23 +282,23 @@ impl<T: Transport> Elastic<T> {
 
     /// Dispatches a whole packet that does not just continue a flowlet.
     #[inline(never)]
-    fn assign(&mut self, packet: Packet) {
+    fn dispatch_known(&mut self, packet: Packet) {
         let meta = packet.meta();
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.handle_known_packet(self.now_ns, arrival, &mut self.orders) {
+        match self.dispatcher.handle_known_packet(self.now_ns, arrival, &mut self.outputs) {
             Some(Dispatched::To { unit, stamp }) => {
-                self.execute_orders();
+                self.execute_outputs();
                 self.transport.packet(self.now_ns, unit, stamp, packet);
                 self.take_messages();
             }
-            Some(Dispatched::Refused) | None => self.alone(packet),
+            Some(Dispatched::Refused) | None => self.dispatch_alone(packet),
         }
     }
 
     /// Dispatches a packet of no known flow, or one that depends on others, after all earlier
     /// packets, and in memory before any later one.
     #[cold]
-    fn alone(&mut self, mut packet: Packet) {
+    fn dispatch_alone(&mut self, mut packet: Packet) {
         self.settle_units();
         let lookup = self.transport.core().flow_of(&mut packet);
         let meta = packet.meta();
@@ -301,10 +311,10 @@ impl<T: Transport> Elastic<T> {
             FlowLookup::Aside => return self.transport.core().process_aside(packet),
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
-        let routed = self.router.handle_packet(self.now_ns, arrival, &mut self.orders);
-        self.flows_peak = self.flows_peak.max(self.router.flows());
-        self.execute_orders();
-        match routed {
+        let dispatched = self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.outputs);
+        self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
+        self.execute_outputs();
+        match dispatched {
             Dispatched::To { unit, stamp } => {
                 self.transport.packet_alone(self.now_ns, unit, stamp, packet);
                 self.take_returns();
@@ -317,10 +327,10 @@ impl<T: Transport> Elastic<T> {
 
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
-        let Some(flow) = self.router.flow(hash, key) else { return false };
+        let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
         self.transport.expire_flow(self.now_ns, flow);
         self.take_returns();
-        self.router.flow(hash, key).is_some()
+        self.dispatcher.flow(hash, key).is_some()
     }
 
     /// Sends pending packets through the graph where this thread can do that, and applies the
@@ -348,17 +358,18 @@ impl<T: Transport> Elastic<T> {
         self.flush();
         let now_ns = self.now_ns;
         let began_ns = *self.began_ns.get_or_insert(now_ns);
-        self.tally.tell(&mut self.epochs, &self.router);
-        self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
+        self.tally.report(&mut self.intervals, &self.dispatcher);
+        self.intervals.pass(now_ns - began_ns, self.dispatcher.counters().flowlets());
         if self.transport.next_timeout_ns() <= now_ns {
             self.handle_unit_timeouts();
         }
-        if self.router.next_timeout_ns() <= now_ns {
-            self.router.handle_timeout(now_ns, &mut self.orders);
+        if self.dispatcher.next_timeout_ns() <= now_ns {
+            self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
         }
-        self.execute_orders();
-        let epoch_ns = began_ns.saturating_add(self.epochs.ends_ns());
-        self.due_ns = epoch_ns.min(self.transport.next_timeout_ns()).min(self.router.next_timeout_ns());
+        self.execute_outputs();
+        let interval_end_ns = began_ns.saturating_add(self.intervals.ends_ns());
+        self.due_ns =
+            interval_end_ns.min(self.transport.next_timeout_ns()).min(self.dispatcher.next_timeout_ns());
     }
 
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
@@ -382,8 +393,8 @@ impl<T: Transport> Elastic<T> {
         self.take_returns();
     }
 
-    /// Ends all flows of all units after one has lost some of its state: nobody may wait for what
-    /// was lost. Packets that wait for state are dropped.
+    /// Ends all flows of all units after one has lost some of its state, so that no unit waits for
+    /// lost state. Packets that wait for state are dropped.
     #[cold]
     fn start_over(&mut self) {
         self.is_starting_over = true;
@@ -391,60 +402,61 @@ impl<T: Transport> Elastic<T> {
             self.transport.reset_units();
             self.await_answers();
         }
-        self.router.end_all();
-        self.orders.clear();
-        // No unit may ask another one that still discards what it receives.
+        self.dispatcher.end_all();
+        self.outputs.clear();
+        // No unit may send to another one that still discards what it receives.
         self.transport.resume_units();
         self.await_answers();
         self.is_starting_over = false;
     }
 
-    /// Executes the dispatcher's orders, and those that follow from them.
-    fn execute_orders(&mut self) {
-        while !self.orders.is_empty() {
-            let mut orders = std::mem::take(&mut self.orders);
-            for order in orders.drain(..) {
+    /// Executes the dispatcher's outputs, and those that follow from them.
+    fn execute_outputs(&mut self) {
+        while !self.outputs.is_empty() {
+            let mut outputs = std::mem::take(&mut self.outputs);
+            for output in outputs.drain(..) {
                 let since_ns = self.since_ns(self.now_ns);
-                match order {
+                match output {
                     DispatcherOutput::Send { to, message } => {
                         self.transport.message(self.now_ns, to, message)
                     }
                     DispatcherOutput::Start(unit) => match self.transport.start(unit) {
                         Started::Ready => {
-                            self.epochs.set_on(since_ns, unit, true);
+                            self.intervals.set_on(since_ns, unit, true);
                             self.set_ready(unit);
                         }
-                        Started::Pending => self.epochs.set_on(since_ns, unit, true),
+                        Started::Pending => self.intervals.set_on(since_ns, unit, true),
                         Started::Unchanged => {}
                     },
                     DispatcherOutput::Stop(unit) => {
-                        self.epochs.set_ready(since_ns, unit, false);
-                        self.epochs.set_on(since_ns, unit, false);
+                        self.intervals.set_ready(since_ns, unit, false);
+                        self.intervals.set_on(since_ns, unit, false);
                     }
                 }
             }
-            if self.orders.is_empty() {
-                self.orders = orders; // Keeps its capacity.
+            if self.outputs.is_empty() {
+                self.outputs = outputs; // Keeps its capacity.
             }
             self.transport.drain_local(&mut |unit, message| {
-                self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
+                self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
             });
         }
-        self.due_ns = self.due_ns.min(self.router.next_timeout_ns()).min(self.transport.next_timeout_ns());
+        self.due_ns =
+            self.due_ns.min(self.dispatcher.next_timeout_ns()).min(self.transport.next_timeout_ns());
     }
 
     /// Applies messages that units in memory sent just now.
     fn take_messages(&mut self) {
         self.transport.drain_local(&mut |unit, message| {
-            self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
+            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
         });
-        self.execute_orders();
+        self.execute_outputs();
     }
 
     fn set_ready(&mut self, unit: UnitId) {
         let since_ns = self.since_ns(self.now_ns);
-        self.epochs.set_ready(since_ns, unit, true);
-        self.router.started(self.now_ns, unit);
+        self.intervals.set_ready(since_ns, unit, true);
+        self.dispatcher.started(self.now_ns, unit);
     }
 
     /// Applies what units have reported.
@@ -453,10 +465,10 @@ impl<T: Transport> Elastic<T> {
             self.apply(*report);
         }
         if self.again.is_empty() || self.is_starting_over {
-            return; // Fragments wait until units have started over.
+            return; // Fragments stay pending until units have started over.
         }
         for packet in std::mem::take(&mut self.again) {
-            self.alone(packet);
+            self.dispatch_alone(packet);
         }
     }
 
@@ -468,20 +480,20 @@ impl<T: Transport> Elastic<T> {
         }
         if has_left {
             let since_ns = self.since_ns(self.now_ns);
-            self.epochs.set_on(since_ns, unit, false);
+            self.intervals.set_on(since_ns, unit, false);
         }
         // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit has
         // looked among its own flows only: if another unit's flow has the key, the later one gets it.
         for (flow, key, hash) in aliases {
-            self.router.take_alias(flow, &key, hash, &mut self.orders);
+            self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
         }
         for (datagram, passed, at_ns) in fragments {
             self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
         }
         for message in messages {
-            self.router.handle_message(self.now_ns, unit, message, &mut self.orders);
+            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
         }
-        self.execute_orders();
+        self.execute_outputs();
         self.effects.extend(effects.map(|effects| *effects));
     }
 }
@@ -489,16 +501,16 @@ impl<T: Transport> Elastic<T> {
 impl<T: Transport> Backend for Elastic<T> {
     fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
         self.transport.lend(&mut core);
-        self.transport.core().graph.classify(batch, |hash| self.router.prefetch(hash));
+        self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
         self.transport.note_arrivals(batch);
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {
-            let guess = self.router.guess(packet.meta().hash);
+            let guess = self.dispatcher.guess(packet.meta().hash);
             self.transport.prefetch_index(guess.index());
             guess
         }));
-        // Units are notified of packets that begin flowlets; of others, few.
-        let many = !T::IS_LOCAL || self.router.expects_flowlets();
+        // Units are notified of packets that begin flowlets, and of few others.
+        let many = !T::IS_LOCAL || self.dispatcher.expects_flowlets();
         let count = if many { 0 } else { self.number_all(batch, &guesses) };
         let (first, others) = guesses.split_at(count);
         let mut rest = std::mem::take(&mut self.rest);
@@ -546,12 +558,12 @@ impl<T: Transport> Backend for Elastic<T> {
         self.transport.lend(&mut core);
         if !self.is_finishing {
             if !T::IS_LOCAL {
-                // Once no flow is moving, each ends at its unit.
+                // No flow is in handover now: each ends at its owner.
                 self.handle_unit_timeouts();
             }
             if self.began_ns.is_some() {
-                self.tally.tell(&mut self.epochs, &self.router);
-                self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
+                self.tally.report(&mut self.intervals, &self.dispatcher);
+                self.intervals.finish(self.since_ns(self.now_ns), self.dispatcher.counters().flowlets());
             }
             self.transport.finish();
             self.is_finishing = true;

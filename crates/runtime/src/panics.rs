@@ -1,6 +1,6 @@
-//! Panics on threads that process packets: they are contained, so nobody has to see them on a
-//! terminal, but everybody wants to know of them. Their messages are kept for the report, a few,
-//! each once.
+//! Panics of threads that process packets.
+//!
+//! They are contained, so they do not appear on the terminal. Reports show the first few.
 
 use std::cell::Cell;
 use std::panic::PanicHookInfo;
@@ -8,20 +8,20 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use serde::Serialize;
 
-/// Different panics that are kept; of further ones nothing is known but that they were counted.
+/// Limit on distinct panics that are kept. Further ones are only counted.
 pub const KEPT_MAX: usize = 16;
 
-/// Panics of a thread's own code, of any kind, before it is given up.
+/// Limit on restarts after panics outside NFs; then the panic ends the thread.
 pub const RESTARTS_MAX: u64 = 1_000;
 
 /// A place in the program that panicked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Panicked {
-    /// What it said first.
+    /// Message of the first occurrence.
     pub message: String,
     /// File and line.
     pub place: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
@@ -31,8 +31,8 @@ thread_local! {
     static IS_PROCESSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics of threads that process packets from now on, which were printed before; others are
-/// still printed.
+/// Keeps panics of threads that process packets from now on, instead of printing them. Other panics
+/// are still printed.
 pub fn keep() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -44,12 +44,12 @@ pub fn keep() {
     });
 }
 
-/// The panics that were kept since the program began.
+/// Returns the panics since the start of the program.
 pub fn kept() -> Vec<Panicked> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The thread processes packets for as long as this lives.
+/// Marks the thread as processing packets while it lives.
 pub(crate) struct Processing(bool);
 
 impl Processing {
@@ -71,7 +71,7 @@ fn note(panic: &PanicHookInfo<'_>) {
     if let Some(known) = kept.iter_mut().find(|known| known.place == place) {
         known.count += 1;
     } else if kept.len() < KEPT_MAX {
-        let message = panic.payload_as_str().unwrap_or("a value that is no text");
+        let message = panic.payload_as_str().unwrap_or("a value that is not a string");
         let end = message.floor_char_boundary(nf::stage::PANIC_TEXT_MAX);
         kept.push(Panicked { message: message[..end].to_owned(), place, count: 1 });
     }

@@ -1,20 +1,20 @@
-//! The flows of one home as bytes: what goes from unit to unit.
+//! Saved flows: what units exchange in a handover.
 //!
-//! A flow of the router's is, nearly always, one of the graph's; see [`Graph::flows_of`].
+//! A flow of the dispatcher is nearly always one flow of the graph; see [`Graph::flows_of`].
 
 use graph::{Graph, RestoreError};
 use packet::PacketPool;
 use protocol::message::RefuseReason;
 
-/// What stands before each saved flow: its length.
+/// Length of the length field before each saved flow.
 const PREFIX_LEN: usize = size_of::<u32>();
 
-/// What a saved flow usually takes at most beside its record.
+/// Usual limit on the bytes of a saved flow beside its record.
 const SPARE_LEN: usize = 64;
 
-/// Appends all flows that have this home.
-pub fn save(graph: &mut Graph, home: u32, out: &mut Vec<u8>) {
-    let flow = |graph: &Graph, number| graph.flows_of(home).nth(number);
+/// Appends all flows with this handle.
+pub fn save(graph: &mut Graph, handle: u32, out: &mut Vec<u8>) {
+    let flow = |graph: &Graph, number| graph.flows_of(handle).nth(number);
     let mut number = 0;
     while let Some(record) = flow(graph, number) {
         number += 1;
@@ -27,49 +27,51 @@ pub fn save(graph: &mut Graph, home: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Where saved flows come from.
+/// Origin of saved flows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Whoever saved them does not have them any more.
+    /// Their owner handed them over.
     Handed,
-    /// They were with somebody else meanwhile, who dropped fragments whose time was over.
+    /// A replica: meanwhile their owner may have dropped expired fragments.
     Copied,
 }
 
-/// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read
-/// nothing changes.
+/// Replaces the flows with this handle by saved ones.
+///
+/// # Errors
+/// The reason, if they cannot be restored. Then nothing has changed.
 pub fn restore(
     graph: &mut Graph,
-    home: u32,
+    handle: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
 ) -> Result<(), RefuseReason> {
     let mut before = Vec::new();
-    save(graph, home, &mut before);
-    release(graph, home);
-    add(graph, home, (saved, source), pool).inspect_err(|_| {
-        release(graph, home);
-        let _ = add(graph, home, (&before, Source::Handed), pool); // What was here a moment ago has room here.
+    save(graph, handle, &mut before);
+    release(graph, handle);
+    add(graph, handle, (saved, source), pool).inspect_err(|_| {
+        release(graph, handle);
+        let _ = add(graph, handle, (&before, Source::Handed), pool); // There was room for them before.
     })
 }
 
-/// Takes the flows that [`save`] wrote over.
+/// Adds saved flows.
 fn add(
     graph: &mut Graph,
-    home: u32,
+    handle: u32,
     (saved, source): (&[u8], Source),
     pool: &mut PacketPool,
 ) -> Result<(), RefuseReason> {
     let mut rest = saved;
-    while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {
+    while let Some((len, after)) = rest.split_first_chunk::<PREFIX_LEN>() {
         let (flow, next) =
-            behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(RefuseReason::Unreadable)?;
+            after.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(RefuseReason::Unreadable)?;
         let restored = match source {
             Source::Handed => graph.restore_flow(flow, pool),
             Source::Copied => graph.restore_copy(flow, pool),
         };
         let record = restored.map_err(|error| reason(&error))?;
-        graph.set_handle(record, home);
+        graph.set_handle(record, handle);
         rest = next;
     }
     if rest.is_empty() { Ok(()) } else { Err(RefuseReason::Unreadable) }
@@ -85,8 +87,8 @@ fn reason(error: &RestoreError) -> RefuseReason {
     }
 }
 
-/// The flows that have this home are elsewhere.
-pub fn release(graph: &mut Graph, home: u32) {
-    let records: Vec<u32> = graph.flows_of(home).collect();
+/// Removes the flows with this handle; they have another owner.
+pub fn release(graph: &mut Graph, handle: u32) {
+    let records: Vec<u32> = graph.flows_of(handle).collect();
     records.into_iter().for_each(|record| graph.release_flow(record));
 }

@@ -190,7 +190,7 @@ fn no_clock() -> u64 {
 impl Faulty {
     fn spawn(&mut self, unit: UnitId) -> Result<(), String> {
         let graph = (self.make)()?;
-        let flows_max = self.config.router_of_threads(graph.options()).flows_max;
+        let flows_max = self.config.dispatcher_of_threads(graph.options()).flows_max;
         let config = self.config.unit(unit);
         let end = UnitEnd::new(config, graph, self.shared.clone(), flows_max, false, no_clock);
         self.units[unit.index()] = Some(Box::new(end));

@@ -1,43 +1,42 @@
-//! How many units there are, and what is given to them.
+//! Configuration of units.
 
 use graph::{Options, WhenFull};
 use protocol::dispatcher::{Granularity, TargetChoice};
 use protocol::message::UnitId;
 
-/// The most units of a machine.
+/// Limit on units.
 pub const UNITS_MAX: u16 = 1_000;
 
-/// How many units there are, and what is given to them. The rest is as the papers have it; see
-/// [`protocol::dispatcher::Config`]. The default takes fewer units than what is published, and
-/// moves fewer states; [`UnitsConfig::as_published`] is that.
+/// Configuration of units: their number, and what is assigned to them.
+///
+/// Everything else is as published, see [`protocol::dispatcher::Config`]. The default needs fewer
+/// units and moves fewer states than the published scheme, [`UnitsConfig::as_published`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
-    /// What is given to a unit at a time.
+    /// Granularity of assignments.
     pub mode: Granularity,
-    /// Units that run from the beginning. At least 1.
+    /// Units that run from the beginning; at least 1.
     pub units_min: u16,
-    /// Units at most, up to [`UNITS_MAX`].
+    /// Limit on units, up to [`UNITS_MAX`].
     pub units_max: u16,
-    /// What a unit is taken to process, in bits per second (S41).
+    /// Assumed capacity of a unit in bits per second (S41).
     pub capacity_bps: u64,
     /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30).
-    /// With units that are slower than usual it should be longer: a flowlet of the greatest size
-    /// within T would fill one.
+    /// Slow units need a longer gap: a flowlet of maximum size within T would fill one.
     pub gap_ns: u64,
-    /// Units are as many as all that comes asks for, loaded to this share, above 0 and up to 1;
-    /// none: one more is started for flowlets that find no room, and one stopped that is idle. Of
-    /// flowlets only.
+    /// Target load of units, above 0 and up to 1: their number follows the demand. `None`: a unit is
+    /// started for flowlets without room, and an idle one stopped. For flowlets only.
     pub follow_at: Option<f32>,
-    /// A flowlet stays with its flow's unit as long as that is loaded to less than this share,
-    /// above 0 and up to 1; none: it is assigned anew. Of flowlets only.
+    /// A flowlet stays at its flow's unit while that is loaded below this share, above 0 and up to 1.
+    /// `None`: it is always assigned again. For flowlets only.
     pub stay_below: Option<f32>,
-    /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a
-    /// state is there as soon as it is asked for, and copies only take time.
+    /// Number of units to which a flow's state is replicated once it pauses (K, S55). On one thread
+    /// state is available immediately, and replicas only cost time.
     pub copies: u8,
-    /// Whether copies tell only what has changed since one that the other unit has.
+    /// Replicas are sent as deltas to units that have an earlier one.
     pub deltas: bool,
-    /// Demand and capacity are told for each epoch of this length, in nanoseconds (S47).
-    pub epoch_ns: u64,
+    /// Length of an interval, for which demand and capacity are reported, in nanoseconds (S47).
+    pub interval_ns: u64,
 }
 
 impl Default for UnitsConfig {
@@ -52,29 +51,29 @@ impl Default for UnitsConfig {
             stay_below: Some(0.95),
             copies: 0,
             deltas: false,
-            epoch_ns: 100_000_000,
+            interval_ns: 100_000_000,
         }
     }
 }
 
-/// The router knows so many times the flows of the graph: those that ended in the graph stay with
-/// it until it has heard so.
-const ROUTER_FLOWS: u32 = 2;
+/// Flows of the dispatcher per flow of the graph: a flow that ended in the graph stays known until the
+/// dispatcher is notified.
+const DISPATCHER_FLOWS: u32 = 2;
 
 /// Longer than any run, and short enough to be added to any time: more than two years.
 const NEVER_NS: u64 = u64::MAX >> 8;
 
-/// The most flows that a graph may have which runs on units: they number no more.
-pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / ROUTER_FLOWS;
+/// Limit on flows of a graph on units, whose handles are limited.
+pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / DISPATCHER_FLOWS;
 
 impl UnitsConfig {
-    /// The default, but with flowlets and units as in the papers (S35, S42, S43).
+    /// Returns the default, but with flowlets and units as published (S35, S42, S43).
     pub fn as_published() -> UnitsConfig {
         UnitsConfig { follow_at: None, stay_below: None, ..UnitsConfig::default() }
     }
 
-    /// The router, over a graph with these options.
-    pub fn router(&self, options: &Options) -> protocol::dispatcher::Config {
+    /// Returns the dispatcher's configuration for graphs with these options.
+    pub fn dispatcher(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config {
             mode: self.mode,
             capacity_bps: self.capacity_bps,
@@ -85,7 +84,7 @@ impl UnitsConfig {
             stay_below: self.stay_below.filter(|_| self.mode == Granularity::Flowlet),
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
             targets_count: self.copies,
-            flows_max: options.flows_max * ROUTER_FLOWS,
+            flows_max: options.flows_max * DISPATCHER_FLOWS,
             when_full: match options.when_full {
                 WhenFull::RefuseNew => protocol::dispatcher::WhenFull::RefuseNew,
                 WhenFull::EvictOldest => protocol::dispatcher::WhenFull::EndOldest,
@@ -95,13 +94,13 @@ impl UnitsConfig {
         }
     }
 
-    /// The router of units on threads: it sees to it that all of them together have no more flows
-    /// than the graph may have.
-    pub fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
-        protocol::dispatcher::Config { flows_max: options.flows_max, ..self.router(options) }
+    /// Returns the dispatcher's configuration for units with flow tables of their own: all together
+    /// have no more flows than one graph may have.
+    pub fn dispatcher_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
+        protocol::dispatcher::Config { flows_max: options.flows_max, ..self.dispatcher(options) }
     }
 
-    /// A unit. Its flows end when the graph says so.
+    /// Returns a unit's configuration. The graph decides when flows end.
     pub fn unit(&self, id: UnitId) -> protocol::unit::Config {
         protocol::unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
@@ -111,9 +110,9 @@ impl UnitsConfig {
         }
     }
 
-    /// The same on a thread of its own. Between threads nothing is lost: what a unit waits for
-    /// comes, be it late, as threads take turns on few cores; time in a capture may go by much
-    /// faster than that. So nothing is given up or said again.
+    /// Returns the configuration of a unit on a thread of its own. Rings lose nothing, but threads may
+    /// be slow compared with the time of a capture: so nothing times out, and nothing is
+    /// retransmitted.
     pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
         let pending_max = 2 * crate::transport::IN_FLIGHT_MAX as usize;
         let unit = self.unit(id);

@@ -65,7 +65,7 @@ impl Elastic<Memory> {
             due_ns: 0,
             next: Return::default(),
         };
-        Elastic::with_transport(config, config.router(options), transport)
+        Elastic::with_transport(config, config.dispatcher(options), transport)
     }
 }
 

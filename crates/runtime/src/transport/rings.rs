@@ -107,7 +107,7 @@ impl Elastic<Rings> {
         if front.options().flows_max > FLOWS_MAX {
             return Err(ElasticError::Flows(front.options().flows_max));
         }
-        let dispatcher = config.router_of_threads(front.options());
+        let dispatcher = config.dispatcher_of_threads(front.options());
         let (returns, returned) = sync_channel(RETURNS);
         let (mailboxes, mails) = (0..config.units_max)
             .map(|_| {
@@ -166,7 +166,7 @@ impl Rings {
                 }
             };
             commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
-            let flows_max = config.router_of_threads(graph.options()).flows_max;
+            let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
             let unit = config.unit_on_thread(id);
             let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
             Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, bell: rung, board }.run())
