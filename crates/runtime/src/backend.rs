@@ -7,24 +7,14 @@
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
 //! | [`Shard`] | on the calling thread, for one worker's share of the flows |
 
-use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{Packet, PacketPool};
 use protocol::message::UnitId;
 
+use crate::batch::Core;
 use crate::report::Report;
 use crate::shards::Shard;
-
-/// What a backend works with during a call, and its runner keeps between calls.
-pub struct Core<'a> {
-    /// The graph of the calling thread.
-    pub graph: &'a mut Box<Graph>,
-    /// Packets that leave.
-    pub out: &'a mut Vec<Packet>,
-    /// Buffers.
-    pub pool: &'a mut PacketPool,
-}
 
 /// A way to run a policy's graph.
 ///
@@ -107,5 +97,44 @@ impl Backend for Inline {
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
         core.graph.handle_timeout(now_ns, core.pool);
+    }
+}
+
+/// Runs the graph on the calling thread for the flows of one worker.
+impl Backend for Shard {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        Shard::process(self, batch, core);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        core.graph.handle_timeout(now_ns, core.pool);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.has_work()
+    }
+
+    /// The first worker ends last and then has the shared state for itself.
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        if self.place().0 == 0 {
+            core.graph.part();
+        }
+        true
+    }
+
+    fn count_refused(&mut self) {
+        Shard::count_refused(self);
+    }
+
+    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
+        self.return_surplus(pool, keep);
+    }
+
+    fn shard(&self) -> Option<&Shard> {
+        Some(self)
+    }
+
+    fn shard_mut(&mut self) -> Option<&mut Shard> {
+        Some(self)
     }
 }

@@ -14,29 +14,30 @@
 //!                         +------------- aliases, ends, messages <---- transport <-------+
 //! ```
 
-mod config;
-mod report;
+pub(crate) mod error;
 mod tally;
 mod work;
 
-use graph::{FlowLookup, Graph, GraphError};
+use graph::{FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{
-    Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput, FlowGuess, NumberedPacket, UnitState,
+    Arrival, Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, UnitState,
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
 
-pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
-pub use report::UnitsReport;
+pub use error::ElasticError;
 use tally::Tally;
 pub(crate) use work::Work;
 
-use crate::backend::{Backend, Core};
+use crate::backend::Backend;
+use crate::batch::Core;
 use crate::report::Report;
-use crate::transport::{Memory, Return, Rings, Started, Transport};
+use crate::transport::{Maker, Memory, Return, Rings, Started, THREADS_MAX, Transport};
+pub use crate::units_config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
+pub use crate::units_report::UnitsReport;
 
 /// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
 /// are twice as long.
@@ -77,36 +78,6 @@ pub struct Elastic<T> {
     is_starting_over: bool,
 }
 
-/// Units cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum ElasticError {
-    /// The dispatcher's configuration is invalid.
-    #[error(transparent)]
-    Dispatcher(#[from] DispatcherError),
-    /// More units than the transport can reach.
-    #[error("up to {max} units run on threads of their own, not {asked}")]
-    Units {
-        /// Units that were asked for.
-        asked: u16,
-        /// Units that are possible.
-        max: u16,
-    },
-    /// More flows than units can number.
-    #[error(
-        "units know up to {FLOWS_MAX} flows, and the policy asks for {0}: say `settings {{ flows: ... }}`"
-    )]
-    Flows(u32),
-    /// Not enough memory for tables.
-    #[error(transparent)]
-    Tables(#[from] GraphError),
-    /// A unit's graph cannot be set up.
-    #[error("cannot make a graph for a unit: {0}")]
-    Graph(String),
-    /// A thread cannot be started.
-    #[error("cannot start a thread for a unit: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
 /// Returns each running unit with its load, as a share of its capacity, and its flows.
 pub(crate) fn loads(
     dispatcher: &Dispatcher,
@@ -115,6 +86,39 @@ pub(crate) fn loads(
     let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
     let running = dispatcher.units().filter(move |unit| runs(unit.state));
     running.map(move |unit| (unit.unit, f64::from(unit.load_bps) / capacity_bps as f64, unit.flows))
+}
+
+impl Units {
+    /// Creates units that run this graph, which has no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, the graph may have more than [`FLOWS_MAX`] flows, or memory
+    /// for tables is missing.
+    pub fn new(config: UnitsConfig, graph: &Graph) -> Result<Units, ElasticError> {
+        let options = graph.options();
+        check_flows(options)?;
+        Elastic::with_transport(config, config.dispatcher(options), Memory::new(&config, graph)?)
+    }
+}
+
+impl Threads {
+    /// Creates units that run graphs like this one. It classifies their packets and processes those
+    /// of no flow; it has no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration is invalid, or a thread or graph cannot be created.
+    pub fn new(config: UnitsConfig, local: &mut Graph, make: Maker) -> Result<Threads, ElasticError> {
+        if config.units_max > THREADS_MAX {
+            return Err(ElasticError::Units { asked: config.units_max, max: THREADS_MAX });
+        }
+        check_flows(local.options())?;
+        let dispatcher = config.dispatcher_of_threads(local.options());
+        Elastic::with_transport(config, dispatcher, Rings::new(config, local, make)?)
+    }
+}
+
+fn check_flows(options: &Options) -> Result<(), ElasticError> {
+    if options.flows_max > FLOWS_MAX { Err(ElasticError::Flows(options.flows_max)) } else { Ok(()) }
 }
 
 impl<T: Transport> Elastic<T> {

@@ -5,6 +5,8 @@
 
 mod assembly;
 mod backend;
+mod batch;
+mod doorbell;
 pub mod elastic;
 mod live;
 pub mod panics;
@@ -15,11 +17,13 @@ pub mod saved;
 mod settings;
 pub mod shards;
 pub mod transport;
+mod units_config;
+mod units_report;
 
 pub use assembly::{Assembly, assemble, assemble_part};
-pub use backend::Core;
+pub use batch::{BATCH, Core};
 pub use live::{Intake, LinkChange, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{PortConfig, PortEntry, Ports};
 pub use report::{Report, TimeJumps};
-pub use runner::{BATCH, Frame, Ingress, Output, Runner};
+pub use runner::{Frame, Ingress, Output, Runner};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

@@ -224,13 +224,15 @@ impl Live {
         }
         let shard = self.runner.shard();
         let doorbell = shard.map(Shard::doorbell);
-        doorbell.inspect(|doorbell| doorbell.park());
+        if let Some(doorbell) = doorbell {
+            doorbell.park();
+        }
         // No doorbell reports what other workers handed over before it was parked.
         if !shard.is_some_and(Shard::has_work) {
             let ports = self.ports.iter().filter(|_| self.receives);
             let is_polled = ports.clone().any(|port| port.interface.is_polled());
             let sockets = ports.flat_map(|port| port.interface.sockets());
-            let sockets = sockets.chain(doorbell.map(|doorbell| doorbell.event()));
+            let sockets = sockets.chain(doorbell.map(|doorbell| doorbell.waker().event()));
             let links = self.link_monitor.as_ref().map(AsFd::as_fd);
             let woken = self.sleeper.sleep(sockets, links, is_polled);
             self.polling.sleeps += 1;
@@ -239,7 +241,10 @@ impl Live {
                 self.link_events_ns = 0;
             }
         }
-        doorbell.inspect(|doorbell| doorbell.unpark());
+        if let Some(doorbell) = doorbell {
+            doorbell.unpark();
+            doorbell.waker().clear();
+        }
     }
 
     /// Returns interfaces that went down or came up, and opens those again that were gone. Looks at

@@ -9,8 +9,8 @@ use nf::{Connection, EndReason, RuleCounters, Shared};
 use packet::{DropReason, TunnelKind};
 use serde::Serialize;
 
-use crate::elastic::UnitsReport;
-use crate::shards::Counters as WorkerCounters;
+use crate::shards::counters::Counters as WorkerCounters;
+use crate::units_report::UnitsReport;
 
 /// What a run has done. `packets_in + packets_generated = packets_out + sum(drops) + packets_pending`,
 /// always.

@@ -15,15 +15,14 @@ pub use self::ingress::{Frame, Ingress};
 use self::output::EffectsWriter;
 pub use self::output::Output;
 use crate::assembly::Assembly;
-use crate::backend::{Backend, Core, Inline};
-use crate::elastic::{Elastic, ElasticError, Threads, Units, UnitsConfig};
+use crate::backend::{Backend, Inline};
+use crate::batch::{BATCH, Core};
+use crate::elastic::{Elastic, ElasticError, Threads, Units};
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
 use crate::shards::{Shard, WorkerPart};
 use crate::transport::{Maker, Transport};
-
-/// Packets that are processed together.
-pub const BATCH: usize = 64;
+use crate::units_config::UnitsConfig;
 
 /// Buffers of a runner, for batches and for packets that the graph holds.
 const BUFFERS: usize = 8 * 1024;

@@ -16,6 +16,7 @@
 //! to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
 //! `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
+pub(crate) mod counters;
 mod crew;
 mod directory;
 mod link;
@@ -25,15 +26,14 @@ use std::sync::Arc;
 use graph::{FlowLookup, Graph};
 use nf::SharedHandle;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
-use serde::Serialize;
 
 use crate::assembly::Assembly;
-use crate::backend::{Backend, Core};
-use crate::runner::BATCH;
+use crate::batch::{BATCH, Core};
+use crate::doorbell::{Doorbell, EventWaker};
 
+pub use counters::Counters;
 pub use crew::{OutputError, WorkerSetup, Workers, WorkersError};
 use directory::{Directory, WorkerAliases};
-pub(crate) use link::Doorbell;
 pub use link::RING;
 use link::{FromWorker, Handover, ToWorker, link};
 
@@ -51,7 +51,7 @@ const BUFFERS_MIN: usize = 4 * BATCH;
 pub struct Shard {
     number: usize,
     directory: Arc<Directory>,
-    doorbell: Arc<Doorbell>,
+    doorbell: Arc<Doorbell<EventWaker>>,
     /// By worker; `None` for itself.
     to: Vec<Option<ToWorker>>,
     from: Vec<Option<FromWorker>>,
@@ -63,23 +63,6 @@ pub struct Shard {
     waited: Vec<Packet>,
     surplus: Vec<Packet>,
     counters: Counters,
-}
-
-/// Packets and frames of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Packets received from interfaces.
-    pub received: u64,
-    /// Packets handed over to other workers, each time; without `no_room`.
-    pub handed_over: u64,
-    /// Packets taken over from other workers.
-    pub taken: u64,
-    /// Packets processed: those of its flows, and of no flow.
-    pub processed: u64,
-    /// Packets dropped (`worker-behind`) because the ring to another worker was full.
-    pub no_room: u64,
-    /// Frames about neighbours not shared with a worker because the ring to it was full.
-    pub neighbours_lost: u64,
 }
 
 /// The parts that one worker runs.
@@ -98,7 +81,9 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Worke
     let count = assemblies.len();
     let flows_max = assemblies.iter().map(|assembly| assembly.graph.options().flows_max as usize).sum();
     let directory = Arc::new(Directory::new(count, flows_max));
-    let doorbells = (0..count).map(|_| Doorbell::new().map(Arc::new)).collect::<std::io::Result<Vec<_>>>()?;
+    let doorbells = (0..count)
+        .map(|_| EventWaker::new().map(|waker| Arc::new(Doorbell::new(waker))))
+        .collect::<std::io::Result<Vec<_>>>()?;
     let mut commons: Option<Vec<SharedHandle>> = None;
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
@@ -146,13 +131,8 @@ impl Shard {
 
     /// Processes received packets of its flows, and those taken over from other workers. Hands the
     /// other packets over.
-    pub(crate) fn process(
-        &mut self,
-        graph: &mut Graph,
-        batch: &mut Vec<Packet>,
-        out: &mut Vec<Packet>,
-        pool: &mut PacketPool,
-    ) {
+    pub(crate) fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        let Core { graph, out, pool } = core;
         self.take_buffers(pool);
         self.counters.received += batch.len() as u64;
         let directory = Arc::clone(&self.directory);
@@ -176,6 +156,12 @@ impl Shard {
         self.from.iter().flatten().any(|from| !from.ring.is_empty())
     }
 
+    /// Counts a packet that a port dropped before the graph.
+    pub(crate) fn count_refused(&mut self) {
+        self.counters.received += 1;
+        self.counters.processed += 1;
+    }
+
     /// Shares a frame about a neighbour of this port with all other workers.
     pub(crate) fn share_snooped(&mut self, port: u16, frame: &[u8]) {
         for to in self.to.iter_mut().flatten() {
@@ -192,12 +178,12 @@ impl Shard {
     }
 
     /// Returns what wakes it.
-    pub(crate) fn doorbell(&self) -> &Arc<Doorbell> {
+    pub(crate) fn doorbell(&self) -> &Arc<Doorbell<EventWaker>> {
         &self.doorbell
     }
 
     /// Returns buffers beyond `keep` to the workers that they came from.
-    fn return_surplus(&mut self, pool: &mut PacketPool, keep: usize) {
+    pub(crate) fn return_surplus(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
         }
@@ -343,45 +329,6 @@ impl Shard {
                 work.graph.classifier_mut().discard(packet, DropReason::WorkerBehind, work.pool);
             }
         }
-    }
-}
-
-impl Backend for Shard {
-    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        Shard::process(self, core.graph, batch, core.out, core.pool);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.graph.handle_timeout(now_ns, core.pool);
-    }
-
-    fn has_pending(&self) -> bool {
-        self.has_work()
-    }
-
-    /// The first worker ends last and then has the shared state for itself.
-    fn finish(&mut self, core: Core<'_>) -> bool {
-        if self.number == 0 {
-            core.graph.part();
-        }
-        true
-    }
-
-    fn count_refused(&mut self) {
-        self.counters.received += 1;
-        self.counters.processed += 1;
-    }
-
-    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
-        self.return_surplus(pool, keep);
-    }
-
-    fn shard(&self) -> Option<&Shard> {
-        Some(self)
-    }
-
-    fn shard_mut(&mut self) -> Option<&mut Shard> {
-        Some(self)
     }
 }
 

@@ -25,9 +25,10 @@ use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 
-use crate::backend::Core;
-use crate::elastic::{ElasticError, UnitsReport};
+use crate::batch::Core;
+use crate::elastic::error::ElasticError;
 use crate::report::Report;
+use crate::units_report::UnitsReport;
 
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;

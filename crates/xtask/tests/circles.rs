@@ -23,7 +23,6 @@ const PENDING: &[&str] = &[
     "packet",
     "policy",
     "protocol",
-    "runtime",
     "signatures",
     "sim",
 ];

@@ -9,7 +9,8 @@ use hdrhistogram::Histogram;
 use io::port::Interface;
 use nf::ControlError;
 
-use super::{Doorbell, Shard, WorkerPart};
+use super::{Shard, WorkerPart};
+use crate::doorbell::{Doorbell, EventWaker};
 use crate::live::{LinkChange, Live};
 use crate::report::{Report, WorkerReport};
 use crate::runner::{Output, Runner};
@@ -36,7 +37,7 @@ pub struct WorkerSetup<O> {
 /// A worker's thread.
 struct Worker<O: Output> {
     requests: Sender<Request>,
-    doorbell: Arc<Doorbell>,
+    doorbell: Arc<Doorbell<EventWaker>>,
     thread: JoinHandle<Result<Option<Finished<O>>, WorkersError>>,
 }
 

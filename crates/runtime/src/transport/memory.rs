@@ -17,8 +17,9 @@ use protocol::unit::{Counters, Outbox, Unit};
 use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
 use super::{LocalGraph, Return, Started, Transport};
-use crate::backend::Core;
-use crate::elastic::{Elastic, ElasticError, FLOWS_MAX, UnitsConfig};
+use crate::batch::Core;
+use crate::elastic::error::ElasticError;
+use crate::units_config::UnitsConfig;
 
 /// Units that share the calling thread and its flow table.
 pub struct Memory {
@@ -41,20 +42,15 @@ enum Mail {
     Packet(Stamp, Packet),
 }
 
-impl Elastic<Memory> {
+impl Memory {
     /// Creates units that run this graph, which has no flows yet.
     ///
     /// # Errors
-    /// If the configuration is invalid, the graph may have more than [`FLOWS_MAX`] flows, or there
-    /// is no memory for tables.
-    pub fn new(config: UnitsConfig, graph: &Graph) -> Result<Elastic<Memory>, ElasticError> {
-        let options = graph.options();
-        if options.flows_max > FLOWS_MAX {
-            return Err(ElasticError::Flows(options.flows_max));
-        }
+    /// If memory for tables is missing.
+    pub fn new(config: &UnitsConfig, graph: &Graph) -> Result<Memory, ElasticError> {
         let table = Rc::new(RefCell::new(SharedTable::new(LocalGraph::placeholder(graph)?)));
         let unit = |id| Unit::new(config.unit(id), SharedEngine::new(id, Rc::clone(&table)));
-        let transport = Memory {
+        Ok(Memory {
             units: (0..config.units_max).map(UnitId).map(unit).collect(),
             table: Rc::clone(&table),
             unheard: Unheard::default(),
@@ -64,12 +60,9 @@ impl Elastic<Memory> {
             now_ns: 0,
             due_ns: 0,
             next: Return::default(),
-        };
-        Elastic::with_transport(config, config.dispatcher(options), transport)
+        })
     }
-}
 
-impl Memory {
     /// Notifies the unit of the flow's packets that it has not heard of, if it has the state. To be
     /// called before anything else happens to the flow there.
     fn catch_up(&mut self, unit: UnitId, flow: FlowId) {

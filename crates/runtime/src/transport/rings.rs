@@ -20,9 +20,9 @@ mod worker;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -34,13 +34,16 @@ use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 
-use super::lane::{Bell, Lane, MAILS, Mailbox, RETURNS, RING};
-use super::unit_end::{Figures, Left, Mail, ToUnit, UnitEnd, control};
+use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
+use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
 use super::{LocalGraph, Return, Started, Transport};
-use crate::backend::Core;
-use crate::elastic::{Elastic, ElasticError, FLOWS_MAX, UnitsConfig, UnitsReport};
+use crate::batch::Core;
+use crate::doorbell::Doorbell;
+use crate::elastic::error::ElasticError;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
+use crate::units_config::UnitsConfig;
+use crate::units_report::UnitsReport;
 use worker::Worker;
 
 /// The most units that run on threads of their own.
@@ -59,9 +62,6 @@ const STEP_NS: u64 = 1_000_000;
 
 /// Makes a graph of the policy's functions: one for each unit.
 pub type Maker = Arc<dyn Fn() -> Result<Box<Graph>, String> + Send + Sync>;
-
-/// Where a unit puts its counters.
-pub(super) type FiguresBoard = Arc<Mutex<Option<Box<Figures>>>>;
 
 /// Units on threads of their own.
 pub struct Rings {
@@ -94,25 +94,17 @@ pub struct Rings {
     has_failed: bool,
 }
 
-impl Elastic<Rings> {
-    /// Creates units that run graphs like this one, which itself gets none of their packets. It has
-    /// no flows yet.
+impl Rings {
+    /// Starts the first units. They run graphs like this one, which itself gets none of their packets.
     ///
     /// # Errors
-    /// If the configuration is invalid, or a thread or graph cannot be made.
-    pub fn new(config: UnitsConfig, front: &mut Graph, make: Maker) -> Result<Elastic<Rings>, ElasticError> {
-        if config.units_max > THREADS_MAX {
-            return Err(ElasticError::Units { asked: config.units_max, max: THREADS_MAX });
-        }
-        if front.options().flows_max > FLOWS_MAX {
-            return Err(ElasticError::Flows(front.options().flows_max));
-        }
-        let dispatcher = config.dispatcher_of_threads(front.options());
+    /// If a thread or graph cannot be created.
+    pub fn new(config: UnitsConfig, front: &mut Graph, make: Maker) -> Result<Rings, ElasticError> {
         let (returns, returned) = sync_channel(RETURNS);
         let (mailboxes, mails) = (0..config.units_max)
             .map(|_| {
                 let (sender, receiver) = sync_channel(MAILS);
-                (Mailbox { sender, bell: Arc::new(Bell::default()) }, Some(receiver))
+                (Mailbox { sender, doorbell: Arc::new(Doorbell::default()) }, Some(receiver))
             })
             .unzip();
         let mut rings = Rings {
@@ -140,19 +132,18 @@ impl Elastic<Rings> {
             let graph = (rings.make)().map_err(ElasticError::Graph)?;
             rings.spawn(unit, Some(graph))?;
         }
-        Elastic::with_transport(config, dispatcher, rings)
+        Ok(rings)
     }
-}
 
-impl Rings {
     /// Starts a unit's thread, which makes its graph if there is none yet.
     fn spawn(&mut self, id: UnitId, graph: Option<Box<Graph>>) -> std::io::Result<()> {
         let (ring, inbox) = rtrb::RingBuffer::new(RING);
         let Some(mails) = self.mails[id.index()].take() else { return Ok(()) };
         let (mailboxes, returns) = (self.mailboxes.clone(), self.returns.clone());
         let (make, commons, commands) = (Arc::clone(&self.make), self.commons.clone(), self.commands.clone());
-        let bell = Arc::clone(&self.mailboxes[id.index()].bell);
-        let (config, rung, in_flight) = (self.config, Arc::clone(&bell), Arc::clone(&self.mails_in_flight));
+        let doorbell = Arc::clone(&self.mailboxes[id.index()].doorbell);
+        let (config, rung, in_flight) =
+            (self.config, Arc::clone(&doorbell), Arc::clone(&self.mails_in_flight));
         let figures = FiguresBoard::default();
         let board = Arc::clone(&figures);
         let work = move || {
@@ -167,16 +158,16 @@ impl Rings {
             };
             commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
             let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
-            let unit = config.unit_on_thread(id);
+            let unit = config.unit_on_thread(id, IN_FLIGHT_MAX as usize);
             let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
-            Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, bell: rung, board }.run())
+            Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
         self.lanes[id.index()] = Some(Lane {
             ring,
-            bell,
+            doorbell,
             thread: Some(thread),
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             is_used: false,
             is_behind: false,
             has_messages: false,
@@ -248,10 +239,6 @@ impl Rings {
         // The others go on without it.
         failed.inspect(|unit| self.lanes[unit.index()] = None)
     }
-}
-
-fn lock(board: &FiguresBoard) -> std::sync::MutexGuard<'_, Option<Box<Figures>>> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Transport for Rings {
@@ -327,7 +314,7 @@ impl Transport for Rings {
     }
 
     fn receive(&mut self) -> Option<Box<Return>> {
-        self.lanes.iter_mut().flatten().for_each(Lane::pump);
+        self.lanes.iter_mut().flatten().for_each(Lane::send);
         let report = self.returned.try_recv().ok().or_else(|| {
             let failed = self.take_ended();
             let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
@@ -348,7 +335,7 @@ impl Transport for Rings {
 
     fn is_full(&self) -> bool {
         self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
-            || self.lanes.iter().flatten().any(|lane| !lane.waiting.is_empty())
+            || self.lanes.iter().flatten().any(|lane| !lane.queue.is_empty())
     }
 
     fn wait(&mut self) {
@@ -402,7 +389,7 @@ impl Transport for Rings {
     fn ask_for_figures(&mut self) {
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
             lane.push(ToUnit::Figures);
-            lane.pump();
+            lane.send();
         }
     }
 

@@ -2,6 +2,7 @@
 //! thread and no queue to others: its driver hands it what arrives and takes what it sends.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use graph::Graph;
 use hdrhistogram::Histogram;
@@ -78,6 +79,14 @@ pub(super) struct Figures {
     pub report: Report,
     pub counters: Counters,
     pub pulls: Histogram<u64>,
+}
+
+/// The board on which a unit's thread puts its counters.
+pub(super) type FiguresBoard = Arc<Mutex<Option<Box<Figures>>>>;
+
+/// Locks a board, whatever happened to its last user.
+pub(super) fn lock(board: &FiguresBoard) -> MutexGuard<'_, Option<Box<Figures>>> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A unit, the graph that it runs, and what it wants sent.

@@ -11,9 +11,9 @@ use protocol::message::UnitId;
 use rtrb::chunks::ReadChunk;
 
 use super::super::Return;
-use super::super::lane::{Bell, Mailbox};
-use super::super::unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
-use super::{FiguresBoard, lock};
+use super::super::lane::Mailbox;
+use super::super::unit_end::{FiguresBoard, Left, Mail, Sending, ToUnit, UnitEnd, lock};
+use crate::doorbell::{Doorbell, ThreadWaker};
 use crate::panics::{Processing, RESTARTS_MAX};
 
 /// Packets and messages that are taken at a time.
@@ -34,7 +34,7 @@ pub(super) struct Worker {
     /// Messages between all units that have not been handled.
     pub in_flight: Arc<AtomicU64>,
     pub returns: SyncSender<Box<Return>>,
-    pub bell: Arc<Bell>,
+    pub doorbell: Arc<Doorbell<ThreadWaker>>,
     /// Where the unit's counters go.
     pub board: FiguresBoard,
 }
@@ -57,7 +57,7 @@ pub(super) fn clock_ns() -> u64 {
 impl Worker {
     /// Works until the run ends.
     pub fn run(mut self) -> Left {
-        self.bell.watch();
+        self.doorbell.waker().set_current();
         let _processing = Processing::begin();
         let mut state = Loop::default();
         self.send_all();
@@ -142,13 +142,13 @@ impl Worker {
     }
 
     fn sleep(&mut self, state: &mut Loop) {
-        self.bell.lie_down();
+        self.doorbell.park();
         match self.mails.try_recv() {
             Ok(mail) => state.early = Some(mail),
             Err(_) if self.inbox.is_empty() => std::thread::park_timeout(SLEEP),
             Err(_) => {}
         }
-        self.bell.get_up();
+        self.doorbell.unpark();
     }
 
     /// Sends as far as there is room.
@@ -176,7 +176,7 @@ impl Worker {
                 let mailbox = self.mailboxes.get(to.index())?;
                 match mailbox.sender.try_send(mail) {
                     Ok(()) => {
-                        mailbox.bell.ring();
+                        mailbox.doorbell.ring();
                         None
                     }
                     Err(TrySendError::Full(mail)) => Some(Sending::Mail(to, mail)),

@@ -112,9 +112,9 @@ impl UnitsConfig {
 
     /// Returns the configuration of a unit on a thread of its own. Rings lose nothing, but threads may
     /// be slow compared with the time of a capture: so nothing times out, and nothing is
-    /// retransmitted.
-    pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
-        let pending_max = 2 * crate::transport::IN_FLIGHT_MAX as usize;
+    /// retransmitted. Up to `in_flight_max` packets are at units.
+    pub(crate) fn unit_on_thread(&self, id: UnitId, in_flight_max: usize) -> protocol::unit::Config {
+        let pending_max = 2 * in_flight_max;
         let unit = self.unit(id);
         protocol::unit::Config {
             reorder_timeout_ns: NEVER_NS,

@@ -1,11 +1,11 @@
-//! What units did.
+//! Report of units.
 
 use std::collections::BTreeMap;
 
 use protocol::metering::{Bill, Interval, IntervalMeter, Tariff, Tracking};
 use serde::Serialize;
 
-use super::UnitsConfig;
+use crate::units_config::UnitsConfig;
 
 /// What a run's units did: assignment, states on their way, and how capacity followed demand.
 #[derive(Clone, Debug, Serialize)]
@@ -16,7 +16,7 @@ pub struct UnitsReport {
     pub units_max: u16,
     /// What one is taken to process, in bits per second.
     pub capacity_bps: u64,
-    /// Flows that began, at the router.
+    /// Flows that began, at the dispatcher.
     pub flows: u64,
     /// Flowlets that began.
     pub flowlets: u64,
@@ -76,10 +76,10 @@ pub struct UnitsReport {
 impl UnitsReport {
     pub(crate) fn of<'a>(
         config: &UnitsConfig,
-        router: &protocol::dispatcher::Counters,
+        dispatcher: &protocol::dispatcher::Counters,
         units: impl Iterator<Item = &'a protocol::unit::Counters>,
         running: usize,
-        epochs: &IntervalMeter,
+        intervals: &IntervalMeter,
     ) -> UnitsReport {
         let units = units.fold(protocol::unit::Counters::default(), |sum, unit| protocol::unit::Counters {
             seamless: sum.seamless + unit.seamless,
@@ -99,16 +99,16 @@ impl UnitsReport {
             mode: config.mode.to_string(),
             units_max: config.units_max,
             capacity_bps: config.capacity_bps,
-            flows: router.flows,
-            flowlets: router.flowlets(),
-            flowlets_by_gap: router.flowlets_by_gap,
-            flowlets_by_size: router.flowlets_by_size,
-            assignments: router.assignments,
-            moved: router.assignments_moved,
-            without_room: router.assignments_without_room,
+            flows: dispatcher.flows,
+            flowlets: dispatcher.flowlets(),
+            flowlets_by_gap: dispatcher.flowlets_by_gap,
+            flowlets_by_size: dispatcher.flowlets_by_size,
+            assignments: dispatcher.assignments,
+            moved: dispatcher.assignments_moved,
+            without_room: dispatcher.assignments_without_room,
             units_running: running as u64,
-            units_started: router.units_started,
-            units_stopped: router.units_stopped,
+            units_started: dispatcher.units_started,
+            units_stopped: dispatcher.units_stopped,
             seamless: units.seamless,
             pulls: units.pulls_sent,
             states_refused: units.states_refused,
@@ -122,9 +122,9 @@ impl UnitsReport {
             replica_bytes: units.replica_bytes_received,
             deltas: units.deltas_sent,
             deltas_without_base: units.deltas_without_base,
-            tracking: Tracking::of(epochs.done()),
-            bill: Bill::of(&Tariff::default(), epochs.done()),
-            intervals: epochs.done().to_vec(),
+            tracking: Tracking::of(intervals.done()),
+            bill: Bill::of(&Tariff::default(), intervals.done()),
+            intervals: intervals.done().to_vec(),
         }
     }
 }
