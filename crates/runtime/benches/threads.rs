@@ -1,14 +1,14 @@
-//! What it costs to go from thread to thread: `cargo bench -p runtime --bench threads`.
+//! Costs of passing work between threads: `cargo bench -p runtime --bench threads`.
 //!
-//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back;
-//!   half of that. Beside it, a bare word that two threads hand to each other: what the machine
-//!   itself takes, which depends on where the host has put its cores.
-//! - *state transfer*: one flow whose every packet goes to the other of two units: from when the
-//!   state is asked for until it is there.
-//! - *throughput*: the same packets, a million in a second, on one thread, and with units on
-//!   others. Rounds are interleaved.
+//! - *ring hop*: half the time in which a packet's entry goes through a ring to another thread and
+//!   back. Beside it, the same for a single word, which is the machine's own latency and depends on
+//!   the placement of its cores.
+//! - *state transfer*: time from a pull to the arrival of the state, for a flow whose packets
+//!   alternate between two units.
+//! - *throughput*: the same packets, a million per second, on one thread and with units on other
+//!   threads. Rounds are interleaved.
 //!
-//! Threads that spin need a core each: with fewer, all of this measures the scheduler.
+//! Spinning threads need a core each; with fewer cores this measures the scheduler.
 #![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ use runtime::elastic::UnitsConfig;
 use runtime::transport::{Maker, RING};
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
-/// What lies in a ring for a packet: its time, its stamp, and where its buffer is.
+/// A packet's entry in a ring: time, stamp and buffer.
 type Item = [u64; 13];
 
 const ROUNDS: usize = 7;
@@ -189,7 +189,7 @@ fn receive(runner: &mut Runner, timestamp_ns: u64, data: &[u8]) {
     runner.receive(frame, Ingress::Port(0), &mut Sink).unwrap();
 }
 
-/// Where nothing is kept.
+/// Discards all output.
 struct Sink;
 
 impl Output for Sink {

@@ -52,7 +52,8 @@ pub fn assemble(
     assemble_part(policy, registry, seed, cycles, 1)
 }
 
-/// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the flows.
+/// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the
+/// flows.
 ///
 /// # Errors
 /// All errors of the policy, each with its position.

@@ -1,4 +1,4 @@
-//! What a batch of packets is processed with.
+//! The resources to process a batch of packets.
 
 use graph::Graph;
 use packet::{Packet, PacketPool};

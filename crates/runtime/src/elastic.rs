@@ -2,8 +2,8 @@
 //! flow state follows (S3, S42, S49).
 //!
 //! This is the dispatcher's end. It finds each packet's flow, numbers and assigns it, executes the
-//! dispatcher's outputs, applies what units report, and meters intervals. The units are at the other
-//! end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
+//! dispatcher's outputs, applies what units report, and meters intervals. The units are at the
+//! other end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
 //!
 //! A packet of no known flow is assigned after all earlier packets have left: it may be the answer
 //! to one of them and go by the alias that this one created, or be the fragment after it.
@@ -356,7 +356,7 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Does everything that is due.
+    /// Handles all deadlines that have passed.
     #[cold]
     fn handle_timeouts(&mut self) {
         self.flush();
@@ -486,8 +486,9 @@ impl<T: Transport> Elastic<T> {
             let since_ns = self.since_ns(self.now_ns);
             self.intervals.set_on(since_ns, unit, false);
         }
-        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit has
-        // looked among its own flows only: if another unit's flow has the key, the later one gets it.
+        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
+        // has looked among its own flows only: if another unit's flow has the key, the later one
+        // gets it.
         for (flow, key, hash) in aliases {
             self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
         }

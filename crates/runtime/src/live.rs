@@ -46,8 +46,8 @@ pub struct Live {
     clock: Clock,
     sleeper: Sleeper,
     ticked_ns: u64,
-    /// Link events of the kernel. Without them, as where a sandbox allows no such sockets, looks are
-    /// periodic.
+    /// Link events of the kernel. Without them, as where a sandbox allows no such sockets, looks
+    /// are periodic.
     link_monitor: Option<LinkMonitor>,
     link_events_ns: u64,
     link_checked_ns: u64,
@@ -345,7 +345,7 @@ impl<O: Output> Egress<'_, O> {
         }
     }
 
-    /// Tells other workers what L3 has heard of neighbours, and learns from them.
+    /// Shares what L3 has heard of neighbours with other workers, and learns from them.
     fn exchange_neighbours(&mut self, shard: &mut Shard) {
         for (number, data) in shard.take_snooped() {
             if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {

@@ -17,8 +17,8 @@ pub struct PortConfig {
     /// Source prefixes behind this port. They assign the packets of a capture to ports.
     #[serde(deserialize_with = "one_or_many")]
     pub prefixes: Vec<Prefix>,
-    /// Addresses of the port on its link, each with its network's prefix length. A port with addresses
-    /// is a router's; one without is a wire's.
+    /// Addresses of the port on its link, each with its network's prefix length. A port with
+    /// addresses is a router's; one without is a wire's.
     #[serde(deserialize_with = "one_or_many")]
     pub address: Vec<InterfaceAddress>,
     /// Next hops for destinations that are not on the link, one per IP version.
@@ -199,8 +199,8 @@ impl Ports {
         [Side::Inside, Side::Outside].into_iter().any(|side| self.on(side).count() > 1)
     }
 
-    /// Returns a warning if only their order distinguishes ports, and the sides have different numbers
-    /// of ports.
+    /// Returns a warning if only their order distinguishes ports, and the sides have different
+    /// numbers of ports.
     pub(crate) fn warning(&self) -> Option<String> {
         let count = |side| self.on(side).count();
         let is_distinct = |port: &PortEntry| !port.prefixes.is_empty() || !port.networks.is_empty();

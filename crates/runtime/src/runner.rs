@@ -97,8 +97,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Creates a runner on units with threads of their own. `make` creates their graphs, of the same
-    /// policy with the same seed.
+    /// Creates a runner on units with threads of their own. `make` creates their graphs, of the
+    /// same policy with the same seed.
     ///
     /// # Errors
     /// If the configuration is invalid, or a thread or graph cannot be created.
@@ -129,8 +129,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Creates the runner of one worker, for a thread of its own. It hands packets of other workers'
-    /// flows over to them.
+    /// Creates the runner of one worker, for a thread of its own. It hands packets of other
+    /// workers' flows over to them.
     pub fn of_part(part: WorkerPart) -> Runner {
         let WorkerPart { assembly, name, shard } = part;
         let mut runner = Runner::new(assembly, &name);
@@ -211,7 +211,8 @@ impl Runner {
         self.handle_timeout(frame.timestamp_ns, output)
     }
 
-    /// Makes a packet of a frame, at its port. Returns `None` if the frame is dropped; it is counted.
+    /// Makes a packet of a frame, at its port. Returns `None` if the frame is dropped; it is
+    /// counted.
     pub fn admit(&mut self, frame: Frame<'_>, from: Ingress) -> Option<Packet> {
         self.first_ns.get_or_insert(frame.timestamp_ns);
         self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
@@ -335,8 +336,9 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Ends the run: processes pending packets, ends all flows, and returns the report. The first of
-    /// several workers must end last: it then has the NFs' shared state to itself, and reports it.
+    /// Ends the run: processes pending packets, ends all flows, and returns the report. The first
+    /// of several workers must end last: it then has the NFs' shared state to itself, and reports
+    /// it.
     ///
     /// # Errors
     /// Those of `output`.

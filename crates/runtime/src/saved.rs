@@ -32,7 +32,7 @@ pub fn save(graph: &mut Graph, handle: u32, out: &mut Vec<u8>) {
 pub enum Source {
     /// Their owner handed them over.
     Handed,
-    /// A replica: meanwhile their owner may have dropped expired fragments.
+    /// A replica: their owner may have dropped expired fragments since.
     Copied,
 }
 

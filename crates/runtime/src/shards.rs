@@ -1,7 +1,7 @@
 //! The sharded backend: several workers, each with a fixed share of the flows.
 //!
-//! A worker is a thread with a graph, and with sockets of its own on each interface. A packet runs to
-//! completion on the worker that owns its flow:
+//! A worker is a thread with a graph, and with sockets of its own on each interface. A packet runs
+//! to completion on the worker that owns its flow:
 //!
 //! ```text
 //! interface a --> worker 0: classify --own flow--> graph --> interface b
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The owner follows from a hash of the flow's key, the same for both directions, or from the
-//! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows over
-//! to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
+//! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows
+//! over to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
 //! `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 pub(crate) mod counters;
@@ -72,8 +72,8 @@ pub struct WorkerPart {
     pub(crate) shard: Box<Shard>,
 }
 
-/// Creates a worker for each assembly; their reports carry `name`. The assemblies must be of the same
-/// policy with the same seed ([`crate::assemble_part`]). Their NFs share state from then on.
+/// Creates a worker for each assembly; their reports carry `name`. The assemblies must be of the
+/// same policy with the same seed ([`crate::assemble_part`]). Their NFs share state from then on.
 ///
 /// # Errors
 /// If the process has no file descriptors left, which wake workers.
@@ -227,7 +227,8 @@ impl Shard {
         }
     }
 
-    /// Routes a fragment of a datagram that this worker tracks: later fragments follow the first one.
+    /// Routes a fragment of a datagram that this worker tracks: later fragments follow the first
+    /// one.
     fn fragment(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::LaterFragment {
             return match work.graph.flow_of(&mut packet, work.pool) {

@@ -24,11 +24,11 @@ pub struct UnitsConfig {
     /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30).
     /// Slow units need a longer gap: a flowlet of maximum size within T would fill one.
     pub gap_ns: u64,
-    /// Target load of units, above 0 and up to 1: their number follows the demand. `None`: a unit is
-    /// started for flowlets without room, and an idle one stopped. For flowlets only.
+    /// Target load of units, above 0 and up to 1: their number follows the demand. `None`: a unit
+    /// is started for flowlets without room, and an idle one stopped. For flowlets only.
     pub follow_at: Option<f32>,
-    /// A flowlet stays at its flow's unit while that is loaded below this share, above 0 and up to 1.
-    /// `None`: it is always assigned again. For flowlets only.
+    /// A flowlet stays at its flow's unit while that is loaded below this share, above 0 and up to
+    /// 1. `None`: it is always assigned again. For flowlets only.
     pub stay_below: Option<f32>,
     /// Number of units to which a flow's state is replicated once it pauses (K, S55). On one thread
     /// state is available immediately, and replicas only cost time.
@@ -56,8 +56,8 @@ impl Default for UnitsConfig {
     }
 }
 
-/// Flows of the dispatcher per flow of the graph: a flow that ended in the graph stays known until the
-/// dispatcher is notified.
+/// Flows of the dispatcher per flow of the graph: a flow that ended in the graph stays known until
+/// the dispatcher is notified.
 const DISPATCHER_FLOWS: u32 = 2;
 
 /// Longer than any run, and short enough to be added to any time: more than two years.
@@ -110,8 +110,8 @@ impl UnitsConfig {
         }
     }
 
-    /// Returns the configuration of a unit on a thread of its own. Rings lose nothing, but threads may
-    /// be slow compared with the time of a capture: so nothing times out, and nothing is
+    /// Returns the configuration of a unit on a thread of its own. Rings lose nothing, but threads
+    /// may be slow compared with the time of a capture: so nothing times out, and nothing is
     /// retransmitted. Up to `in_flight_max` packets are at units.
     pub(crate) fn unit_on_thread(&self, id: UnitId, in_flight_max: usize) -> protocol::unit::Config {
         let pending_max = 2 * in_flight_max;

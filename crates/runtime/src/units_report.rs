@@ -7,69 +7,69 @@ use serde::Serialize;
 
 use crate::units_config::UnitsConfig;
 
-/// What a run's units did: assignment, states on their way, and how capacity followed demand.
+/// Assignments, handovers, and capacity of a run's units.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitsReport {
-    /// What was given to units: `flowlet`, `flow`, and so on.
+    /// Granularity of assignments: `flowlet`, `flow`, and so on.
     pub mode: String,
-    /// Units at most.
+    /// Limit on units.
     pub units_max: u16,
-    /// What one is taken to process, in bits per second.
+    /// Assumed capacity of a unit in bits per second.
     pub capacity_bps: u64,
-    /// Flows that began, at the dispatcher.
+    /// Flows that began at the dispatcher.
     pub flows: u64,
     /// Flowlets that began.
     pub flowlets: u64,
-    /// Of these, behind a gap.
+    /// Flowlets that began after a gap.
     pub flowlets_by_gap: u64,
-    /// Of these, because the one before was too large.
+    /// Flowlets that began because the previous one reached its maximum size.
     pub flowlets_by_size: u64,
-    /// Times that a unit was chosen.
+    /// Assignments of flowlets to units.
     pub assignments: u64,
-    /// Times that it was another than before.
+    /// Assignments to another unit than before.
     pub moved: u64,
-    /// Times that no unit had room.
+    /// Assignments for which no unit had room.
     pub without_room: u64,
-    /// Units that run.
+    /// Running units.
     pub units_running: u64,
-    /// Units that were started.
+    /// Started units.
     pub units_started: u64,
-    /// Units that were stopped.
+    /// Stopped units.
     pub units_stopped: u64,
-    /// Changes of a unit for which a copy of the state was there.
+    /// Handovers for which a replica was available.
     pub seamless: u64,
-    /// Changes for which the state was asked for.
+    /// Handovers for which the state was pulled.
     pub pulls: u64,
-    /// States that the next owner refused: their flows stayed where they were.
+    /// States that the next owner refused; their flows stayed.
     pub states_refused: u64,
-    /// Refused states that could not be taken back: their flows began again.
+    /// Refused states that could not be restored; their flows began again.
     pub states_lost: u64,
-    /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
+    /// Median time to start a unit in nanoseconds, if units have threads of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
-    /// Time from when a state was asked for until it was there, in nanoseconds, by percentile,
-    /// where each has a thread of its own.
+    /// Percentiles of the time from a pull to the arrival of the state, in nanoseconds, if units have
+    /// threads of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_ns: Option<BTreeMap<&'static str, u64>>,
-    /// Share of changes for which a copy was there; none if there were no changes.
+    /// Share of handovers for which a replica was available; absent without handovers.
     pub seamless_share: Option<f64>,
-    /// States that were handed over.
+    /// States handed over.
     pub states_moved: u64,
-    /// Bytes of them.
+    /// Bytes of states handed over.
     pub state_bytes: u64,
-    /// Copies that were sent ahead.
+    /// Replicas sent.
     pub replicas: u64,
-    /// Bytes of them.
+    /// Bytes of replicas.
     pub replica_bytes: u64,
-    /// Of these copies, those that told only what had changed.
+    /// Replicas sent as deltas.
     pub deltas: u64,
-    /// And of those, the ones whose base was not there: the whole state was sent after them.
+    /// Deltas whose base was missing; the whole state followed.
     pub deltas_without_base: u64,
-    /// How what was there followed what was wanted.
+    /// Capacity compared with demand.
     pub tracking: Tracking,
-    /// What it earns and costs, at the default prices.
+    /// Revenue and cost at the default prices.
     pub bill: Bill,
-    /// Interval by interval, from the first packet on.
+    /// Intervals from the first packet on.
     pub intervals: Vec<Interval>,
 }
 

@@ -90,7 +90,7 @@ fn frames() -> Vec<Arriving> {
     generated(&profile(Payload::Random, 6_000, 20_000.0, SEED))
 }
 
-/// What every way of running has to come to.
+/// Checks the result of a run on any backend.
 fn check(way: &str, report: &Report, sink: &Sink) {
     let function = &report.functions[1];
     assert!(report.adds_up(), "{way}: {report:#?}");

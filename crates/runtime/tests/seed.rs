@@ -1,4 +1,4 @@
-//! Who sees a run's seed.
+//! Visibility of a run's seed.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod support;

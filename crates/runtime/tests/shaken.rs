@@ -1,5 +1,5 @@
-//! Units' threads whose own code panics at random, where no function is to blame: each goes on with
-//! what comes next, the others go on meanwhile, packets are accounted for, and all flows end.
+//! Threads of units that panic at random outside NFs: each continues with the next packet, and so do
+//! the others. All packets are accounted for, and all flows end.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod support;
@@ -25,8 +25,8 @@ use values::ConfigError;
 
 use support::{SEED, assembly_of, generated, play, profile};
 
-/// A stage that breaks the promise that no panic leaves it: at one of so many states that are
-/// saved, taken over or given up, and at one of so many flows that end in time.
+/// A stage that panics although stages must not: at every n-th state that is saved, restored or
+/// released, and at every n-th flow that expires.
 struct Shaky {
     inside: Box<dyn Stage>,
     every: u64,
@@ -208,7 +208,7 @@ impl NetworkFunction for Counting {
 const POLICY: &str = "Port<0> inside; Port<1> outside; Monitor m {}; pipelet { inside <-> m <-> outside; }
 settings { seed: 1, timeouts: { udp: 50ms, udp_unreplied: 50ms } };";
 
-/// The policy, with a stage that panics at one of so many calls.
+/// The policy, with a stage that panics at every n-th call.
 fn shaken(every: u64, panics: &Arc<AtomicU64>) -> Assembly {
     let mut assembly = assembly_of("shaken.rvl", POLICY);
     let options = *assembly.graph.options();

@@ -14,7 +14,7 @@ use support::{
     Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, counted, play, profile, receive,
 };
 
-/// Runners of so many parts.
+/// Creates the runners of `count` workers.
 fn runners(assemble: &dyn Fn() -> Assembly, count: usize) -> Vec<Runner> {
     let assemblies = (0..count).map(|_| assemble()).collect();
     parts(assemblies, "parts").unwrap().into_iter().map(Runner::of_part).collect()

@@ -145,10 +145,10 @@ fn all_functions_in_one_graph() {
     check_all("all.rvl", Payload::Http);
 }
 
-/// Which flows find no room depends on no unit; and where old ones go instead, every packet is
-/// accounted for, also of those whose slots others have while their states are under way.
+/// Refusal of flows does not depend on units. If old flows are evicted instead, every packet is
+/// accounted for, even those of flows whose slots are taken during a handover.
 #[test]
-fn a_full_table_is_full_for_all_units_together() {
+fn flow_limit_holds_for_all_units_together() {
     let refuse = policy(
         "settings { flows: 40, when_full: refuse-new } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }",
     );
@@ -173,7 +173,7 @@ fn a_full_table_is_full_for_all_units_together() {
     }
 }
 
-/// Packets that leave no flow in the graph take no room at the router.
+/// Packets that leave no flow in the graph take no room at the dispatcher.
 #[test]
 fn a_wire_has_no_flows() {
     let wire =
@@ -302,9 +302,9 @@ fn commands_reach_all_units() {
     assert!(report.units.unwrap().units_started > 0, "no unit came later");
 }
 
-/// What units count is known while they run, soon after they were asked.
+/// A report shortly after a request has the units' counters.
 #[test]
-fn units_tell_their_figures_while_they_run() {
+fn units_report_counters_while_they_run() {
     let mut runner = on_threads("lb.rvl", &example("lb.rvl"), config(Granularity::Packet, 3, 0));
     let mut sink = Sink::default();
     for frame in &conversation("lb.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED)) {
@@ -339,7 +339,7 @@ fn what_cannot_run_is_refused() {
     let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::as_published() };
     let make: Maker = Arc::new(|| Ok(assembly("nat.rvl").graph));
     let Err(error) = Runner::on_threads(assembly("nat.rvl"), "nat", many, make) else {
-        panic!("so many threads")
+        panic!("too many threads were accepted")
     };
     assert!(error.to_string().contains("up to 64"), "{error}");
     let make: Maker = Arc::new(|| Err("no memory".to_owned()));

@@ -272,14 +272,13 @@ fn more_flows_than_units_can_number_are_refused() {
     let on_units =
         |flows| Runner::on_units(assembly_of("many.rvl", &policy(flows)), "many.rvl", UnitsConfig::default());
     assert!(on_units(FLOWS_MAX).is_ok());
-    let Err(error) = on_units(FLOWS_MAX + 1) else { panic!("so many flows were accepted") };
+    let Err(error) = on_units(FLOWS_MAX + 1) else { panic!("too many flows were accepted") };
     assert!(error.to_string().contains("2097152"), "{error}");
 }
 
-/// An error about a flow whose time is over is of no flow that is known, on whatever units that
-/// was, though it was not cleared away yet.
+/// An ICMP error about an expired flow belongs to no known flow, even before the flow is removed.
 #[test]
-fn errors_about_a_flow_that_is_over_are_flows_of_their_own() {
+fn errors_about_an_expired_flow_are_flows_of_their_own() {
     let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let request = udp(client, server, b"request");
     let unknown = udp(Endpoint { port: 1001, ..client }, server, b"never sent");
@@ -315,9 +314,9 @@ fn time_does_not_go_back_when_buffers_run_out() {
     check_assembled("m.rvl", || assembly_of("m.rvl", policy), &frames, UnitsConfig::default());
 }
 
-/// The last packet, be it the only one, is in an epoch.
+/// Even the only packet is in an interval.
 #[test]
-fn every_packet_is_in_an_epoch() {
+fn every_packet_is_in_an_interval() {
     let frames = conversation("monitor.rvl", &profile(Payload::Random, 200, 1_000.0, SEED));
     for count in [0, 1, 2, frames.len()] {
         let runner =
@@ -374,7 +373,7 @@ fn batches_of_any_size_are_alike() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the units are, and whatever the traffic.
+    /// Random units and random traffic.
     #[test]
     fn any_units(
         seed in 0u64..1_000,

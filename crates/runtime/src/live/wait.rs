@@ -58,7 +58,7 @@ impl Sleeper {
         self.slept
     }
 
-    /// Sleeps until one of these descriptors is readable, or its time is over. `is_polled`: frames
+    /// Sleeps until one of these descriptors is readable, or the time has passed. `is_polled`: frames
     /// may arrive that no descriptor reports.
     pub fn sleep<'a>(
         &mut self,

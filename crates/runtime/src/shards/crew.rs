@@ -144,7 +144,8 @@ impl<O: Output<Error: Into<OutputError>> + Send + 'static> Workers<O> {
     /// If the NF refuses the command, or there is no such NF; or if a worker has failed.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), WorkersError> {
         for number in 0..self.workers.len() {
-            // One after the other: a command that the first worker refuses does not reach the others.
+            // One after the other: a command that the first worker refuses does not reach the
+            // others.
             let answer = self.request_one(number, |to| Request::Control(stage, command.into(), to))?;
             answer.unwrap_or(Ok(()))?;
         }

@@ -14,8 +14,8 @@ const SLOTS: usize = 7;
 /// Aliases per line that the directory allows. The spare slots keep most aliases in their own line.
 const FILL: usize = 4;
 
-/// Bits of an entry that name the worker; the others are those of the hash. Two keys are mistaken for
-/// each other if 56 bits of their keyed hashes are equal.
+/// Bits of an entry that name the worker; the others are those of the hash. Two keys are mistaken
+/// for each other if 56 bits of their keyed hashes are equal.
 const WORKER: u64 = 0xff;
 
 /// Limit on workers that an entry can name.

@@ -9,7 +9,8 @@ use std::time::Instant;
 use super::unit_end::{FiguresBoard, Left, Mail, ToUnit};
 use crate::doorbell::{Doorbell, ThreadWaker};
 
-/// Length of the ring from the dispatcher to a unit. More packets and messages wait at the dispatcher.
+/// Length of the ring from the dispatcher to a unit. More packets and messages wait at the
+/// dispatcher.
 pub const RING: usize = 1024;
 
 /// Length of the channel to a unit from other units. More messages wait at those.
@@ -49,7 +50,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Enqueues something for the unit. It stays here until its batch is sent and the ring has room.
+    /// Enqueues something for the unit. It stays here until its batch is sent and the ring has
+    /// room.
     pub fn push(&mut self, item: ToUnit) {
         self.queue.push_back(item);
     }

@@ -1,8 +1,8 @@
 //! Units on threads of their own, with rings in between.
 //!
 //! Each unit has a graph and a flow table of its own; what functions share beside counters, their
-//! graphs have in common (see [`nf::SharedHandle`]), so that a NAT's port is given once and a rate is
-//! that of all units together. Packets of a flow leave in the order of their arrival; those of
+//! graphs have in common (see [`nf::SharedHandle`]), so that a NAT's port is given once and a rate
+//! is that of all units together. Packets of a flow leave in the order of their arrival; those of
 //! different flows may not.
 //!
 //! ```text
@@ -95,7 +95,8 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Starts the first units. They run graphs like this one, which itself gets none of their packets.
+    /// Starts the first units. They run graphs like this one, which itself gets none of their
+    /// packets.
     ///
     /// # Errors
     /// If a thread or graph cannot be created.

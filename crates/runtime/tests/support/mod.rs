@@ -17,19 +17,19 @@ pub mod packets;
 
 pub const SEED: u64 = 7;
 
-/// A frame that comes in.
+/// A received frame.
 pub struct Arriving {
     pub timestamp_ns: u64,
     pub port: u16,
     pub data: Vec<u8>,
 }
 
-/// What came out.
+/// Collected output.
 #[derive(Default)]
 pub struct Sink {
     pub sent: Vec<(u16, u64, Vec<u8>)>,
     pub told: Vec<String>,
-    /// What flows' ends gave rise to.
+    /// Effects of the ends of flows.
     pub ends: Vec<String>,
 }
 
@@ -78,14 +78,14 @@ pub fn assembly_of(name: &str, text: &str) -> Assembly {
         .unwrap()
 }
 
-/// Plays frames; a batch is processed after so many.
+/// Plays frames; each full batch is processed.
 pub fn play(mut runner: Runner, frames: &[Arriving]) -> (Sink, Report) {
     let mut sink = Sink::default();
     for frame in frames {
         receive(&mut runner, frame, &mut sink);
     }
     let report = runner.finish(&mut sink).unwrap();
-    // Flows whose time is over at once end in an order that is each table's own.
+    // Each table has its own order of flows that expire together.
     sink.ends.sort();
     (sink, report)
 }
@@ -148,7 +148,7 @@ pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> TrafficP
     }
 }
 
-/// What functions, and the graph, have counted; without what depends on how work was shared out.
+/// Returns the counters of NFs and of the graph, except for those that depend on the backend.
 pub fn counted(report: &Report) -> String {
     let functions: Vec<_> = report
         .functions
@@ -166,7 +166,8 @@ pub fn counted(report: &Report) -> String {
     format!("{} {} {drops:?} {flows:?} {functions:#?}", report.packets_in, report.packets_out)
 }
 
-/// What left, by port, addresses and protocol: packets of one connection that go one way, in order.
+/// Returns sent packets by port, addresses and protocol: those of one direction of a connection, in
+/// order.
 pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (port, _, data) in &sink.sent {
