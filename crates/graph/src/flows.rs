@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nf::record::{RecordHeader, RecordLayout};
 use nf::stage::StageEnv;
-use nf::{Connection, EndReason};
+use nf::{Connection, EffectsMark, EndReason};
 use packet::memory::OutOfMemory;
 use packet::{
     Direction, DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, Parser, Side, TunnelKind,
@@ -50,6 +50,8 @@ pub enum FlowChange {
     Ended {
         /// The flow's handle.
         handle: u32,
+        /// The output when it had ended: what its end brought about is before this.
+        effects: EffectsMark,
     },
 }
 
@@ -391,7 +393,7 @@ impl Flows {
         }
         self.end_second_pass(record, reason, stages, pool);
         if let Some(handle) = self.table.remove(record) {
-            self.changes.push(FlowChange::Ended { handle });
+            self.changes.push(FlowChange::Ended { handle, effects: stages.effects.mark() });
         }
     }
 
@@ -480,9 +482,6 @@ impl Flows {
     pub fn clear(&mut self, stages: &mut Stages, options: &Options, pool: &mut PacketPool) -> bool {
         let live: Vec<u32> = self.table.live().collect();
         for &record in &live {
-            if let Some(handle) = self.table.handles.of(record) {
-                self.changes.push(FlowChange::Ended { handle });
-            }
             let second = self.table.passes.get(record).map(|pass| pass.second);
             for record in [Some(record), second].into_iter().flatten() {
                 let Stages { all, effects, .. } = &mut *stages;
@@ -490,6 +489,9 @@ impl Flows {
                 for stage in all {
                     stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
                 }
+            }
+            if let Some(handle) = self.table.handles.of(record) {
+                self.changes.push(FlowChange::Ended { handle, effects: stages.effects.mark() });
             }
             // The index may be what failed: then others keep what they have heard of its aliases
             // until those are claimed again.

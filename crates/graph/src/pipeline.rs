@@ -137,8 +137,6 @@ impl Pipeline {
         run.is_alone = false;
         run.observer = None;
         self.is_replaying = false;
-        self.stages.effects.order_reports(false);
-        self.stages.effects.put_reports_in_order();
         for stage in &mut self.stages.all {
             stage.close();
         }

@@ -281,7 +281,7 @@ impl<S: Store> Stored<S> {
                         self.dispatcher.take_alias(flow, &key, hash, &mut self.orders);
                     }
                 }
-                FlowChange::Ended { handle: home } => self.ended(home),
+                FlowChange::Ended { handle: home, .. } => self.ended(home),
                 FlowChange::FirstFragment { .. } => {} // There is one graph, which has learnt it.
             }
         }

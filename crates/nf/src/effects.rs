@@ -1,5 +1,7 @@
 //! Output of NFs beside packets: alerts, events, flow reports, generated packets. All bounded.
 
+mod attribution;
+
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,6 +9,8 @@ use std::sync::Arc;
 use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, PacketPool, Side};
 
 use crate::event::Events;
+
+pub use attribution::{EffectCause, EffectsMark};
 
 /// Limit on the alerts, and on the flow reports, held until the runner takes them. Further ones are
 /// counted as lost.
@@ -235,6 +239,7 @@ pub struct GeneratedPacket {
 }
 
 /// Everything that NFs emit beside packets.
+#[derive(Default)]
 pub struct Effects {
     /// Alerts, oldest first.
     pub alerts: Vec<Alert>,
@@ -250,25 +255,8 @@ pub struct Effects {
     pub reports_lost: u64,
     /// Packets not generated for lack of a buffer.
     pub not_generated: u64,
-    /// Numbers of the packets behind the flow reports, while a group is processed.
-    order: Vec<u64>,
-    is_ordering: bool,
-}
-
-impl Default for Effects {
-    fn default() -> Effects {
-        Effects {
-            alerts: Vec::with_capacity(64),
-            events: Events::default(),
-            reports: Vec::with_capacity(1024),
-            generated: Vec::with_capacity(64),
-            alerts_lost: 0,
-            reports_lost: 0,
-            not_generated: 0,
-            order: Vec::new(),
-            is_ordering: false,
-        }
-    }
+    /// Numbers of the packets behind the flow reports; 0 at a flow's end.
+    causes: Vec<u64>,
 }
 
 impl Effects {
@@ -278,12 +266,8 @@ impl Effects {
             alerts: std::mem::take(&mut self.alerts),
             events: self.events.take(),
             reports: std::mem::take(&mut self.reports),
-            generated: Vec::new(),
-            alerts_lost: 0,
-            reports_lost: 0,
-            not_generated: 0,
-            order: Vec::new(),
-            is_ordering: false,
+            causes: std::mem::take(&mut self.causes),
+            ..Effects::default()
         }
     }
 
@@ -292,29 +276,22 @@ impl Effects {
         self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()
     }
 
-    /// Starts or stops noting packet numbers with flow reports, for
-    /// [`Effects::put_reports_in_order`]. Set while a group is processed.
-    #[inline]
-    pub fn order_reports(&mut self, is_ordering: bool) {
-        self.is_ordering = is_ordering;
-    }
-
-    /// Sorts the flow reports of a group by packet. Reports of one packet keep their order.
-    pub fn put_reports_in_order(&mut self) {
-        if !self.order.is_sorted() {
-            let first = self.reports.len().saturating_sub(self.order.len());
-            let reports = self.reports.get_mut(first..).unwrap_or_default();
-            // Insertion sort, in place: a group has few reports, and each NF's are in order.
-            for end in 1..reports.len().min(self.order.len()) {
-                let mut at = end;
-                while at > 0 && self.order[at - 1] > self.order[at] {
-                    self.order.swap(at - 1, at);
-                    reports.swap(at - 1, at);
-                    at -= 1;
-                }
+    /// Sorts the flow reports of a group, from number `first` on, by packet. Reports of one packet
+    /// keep their order.
+    pub fn put_reports_in_order(&mut self, first: usize) {
+        let (Some(reports), Some(causes)) = (self.reports.get_mut(first..), self.causes.get_mut(first..))
+        else {
+            return;
+        };
+        // Insertion sort, in place: a group has few reports, and each NF's are in order.
+        for end in 1..reports.len().min(causes.len()) {
+            let mut at = end;
+            while at > 0 && causes[at - 1] > causes[at] {
+                causes.swap(at - 1, at);
+                reports.swap(at - 1, at);
+                at -= 1;
             }
         }
-        self.order.clear();
     }
 
     /// Sorts a group's alerts and events, from these numbers on, by packet and NF, so that the
@@ -328,10 +305,10 @@ impl Effects {
 
     /// Moves the output of `others` here, except generated packets.
     pub fn append(&mut self, others: &mut Effects) {
+        self.events.append(&mut others.events, self.alerts.len());
         others.alerts.drain(..).for_each(|alert| self.alert(alert));
-        let numbers = others.order.drain(..).chain(std::iter::repeat(0));
-        others.reports.drain(..).zip(numbers).for_each(|(report, sequence)| self.report(report, sequence));
-        self.events.append(&mut others.events);
+        let causes = others.causes.drain(..).chain(std::iter::repeat(0));
+        others.reports.drain(..).zip(causes).for_each(|(report, sequence)| self.report(report, sequence));
         self.alerts_lost += std::mem::take(&mut others.alerts_lost);
         self.reports_lost += std::mem::take(&mut others.reports_lost);
     }
@@ -348,10 +325,9 @@ impl Effects {
     /// Adds a report caused by packet `sequence`, or counts it as lost.
     pub(crate) fn report(&mut self, report: FlowReport, sequence: u64) {
         if self.reports.len() < EFFECTS_MAX {
+            self.causes.resize(self.reports.len(), 0); // The reports may have been taken.
             self.reports.push(report);
-            if self.is_ordering {
-                self.order.push(sequence);
-            }
+            self.causes.push(sequence);
         } else {
             self.reports_lost += 1;
         }

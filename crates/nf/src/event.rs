@@ -161,27 +161,32 @@ impl Events {
         self.texts.clear();
     }
 
-    /// Moves all events of `others` here, as if they had been emitted here.
-    pub(crate) fn append(&mut self, others: &mut Events) {
+    /// Moves all events of `others` here, as if they had been emitted here after `alerts` alerts.
+    pub(crate) fn append(&mut self, others: &mut Events, alerts: usize) {
         for at in 0..others.heads.len() {
-            let head = others.heads[at];
-            let first = head.first_field as usize;
-            let fields = others.fields.get(first..first + head.fields as usize).unwrap_or_default();
-            let texts_len: usize = fields.iter().map(|field| field.value.text_len()).sum();
-            if !self.has_room(texts_len) {
-                self.lost += 1;
-                continue;
-            }
-            let (number, first_field) = (self.heads.len() as u32, self.fields.len() as u32);
-            for field in fields {
-                let value = self.hold(field.value.read(&others.texts));
-                self.fields.push(Field { value, ..*field });
-            }
-            self.heads.push(EventHeader { number, first_field, ..head });
+            self.copy(others, at, alerts + others.heads[at].alerts_before as usize);
         }
         self.lost += std::mem::take(&mut others.lost);
         self.fields_cut += std::mem::take(&mut others.fields_cut);
         others.clear();
+    }
+
+    /// Copies one of `others`, to follow this many alerts.
+    pub(crate) fn copy(&mut self, others: &Events, at: usize, alerts_before: usize) {
+        let Some(&head) = others.heads.get(at) else { return };
+        let first = head.first_field as usize;
+        let fields = others.fields.get(first..first + head.fields as usize).unwrap_or_default();
+        let texts_len: usize = fields.iter().map(|field| field.value.text_len()).sum();
+        if !self.has_room(texts_len) {
+            self.lost += 1;
+            return;
+        }
+        let (number, first_field) = (self.heads.len() as u32, self.fields.len() as u32);
+        for field in fields {
+            let value = self.hold(field.value.read(&others.texts));
+            self.fields.push(Field { value, ..*field });
+        }
+        self.heads.push(EventHeader { number, first_field, alerts_before: alerts_before as u32, ..head });
     }
 
     /// Checks if there is room for an event with this many bytes of text.
@@ -335,7 +340,7 @@ mod tests {
             tell(&mut all, i);
             tell(&mut there, i);
         }
-        here.append(&mut there);
+        here.append(&mut there, 0);
         for events in [&mut all, &mut here] {
             events.put_in_order(0, &[], 0);
         }

@@ -38,8 +38,8 @@ pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
 pub use effects::{
-    Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, EFFECTS_MAX, Effects,
-    FlowReport, GeneratedPacket, Translation,
+    Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, EFFECTS_MAX,
+    EffectCause, Effects, EffectsMark, FlowReport, GeneratedPacket, Translation,
 };
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use function::{

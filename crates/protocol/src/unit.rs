@@ -46,6 +46,6 @@ pub use config::{
     BACKOFF_DOUBLINGS_MAX, Config, FLOWS_MAX, OFFER_AFTER_TIMEOUTS, OWNERSHIPS_MAX, TOMBSTONES_MAX,
 };
 pub use counters::Counters;
-pub use engine::Engine;
+pub use engine::{Done, DoneOutputs, Engine, FlowAlias};
 pub use machine::Unit;
 pub use outbox::{DropCause, Outbox};

@@ -499,7 +499,7 @@ impl<T: Transport> Elastic<T> {
             self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
         }
         self.execute_outputs();
-        self.effects.extend(effects.map(|effects| *effects));
+        self.effects.extend(effects);
     }
 }
 

@@ -261,7 +261,7 @@ pub struct Return {
     /// Buffers of packets that do not.
     pub buffers: Vec<Packet>,
     /// Alerts, events and flow reports.
-    pub effects: Option<Box<Effects>>,
+    pub effects: Vec<Effects>,
     /// Packets that have left or were dropped at the unit since its start.
     pub through: u64,
     /// The unit's earliest deadline.
@@ -289,7 +289,7 @@ impl Return {
                 self.fragments.push((datagram, passed, at_ns));
                 None
             }
-            FlowChange::Ended { handle: home } => Some(home),
+            FlowChange::Ended { handle: home, .. } => Some(home),
         }
     }
 
@@ -305,7 +305,7 @@ impl Return {
             && self.messages.is_empty()
             && self.out.is_empty()
             && self.buffers.is_empty()
-            && self.effects.is_none()
+            && self.effects.is_empty()
             && !self.has_answered
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use protocol::message::{FlowId, RefuseReason};
-use protocol::unit::Engine;
+use protocol::unit::{Done, Engine};
 
 use crate::scenario::Units;
 use crate::service::{Service, Spent};
@@ -147,14 +147,8 @@ impl Counting {
         !(self.processed.is_empty() && self.ended.is_empty())
     }
 
-    /// What was processed since the last call, in place of an empty list, which is used from now
-    /// on.
-    #[inline]
-    pub fn take_processed(&mut self, empty: Vec<Processed>) -> Vec<Processed> {
-        std::mem::replace(&mut self.processed, empty)
-    }
-
-    /// Flows that ended since the last call, with their states; the same.
+    /// Flows that ended since the last call, with their states, in place of an empty list, which is
+    /// used from now on.
     #[inline]
     pub fn take_ended(&mut self, empty: Vec<(FlowId, u64)>) -> Vec<(FlowId, u64)> {
         std::mem::replace(&mut self.ended, empty)
@@ -181,9 +175,10 @@ impl Counting {
 
 impl Engine for Counting {
     type Packet = Packet;
+    type Effects = Processed;
 
     #[inline]
-    fn process(&mut self, now_ns: u64, flow: FlowId, packet: Packet) {
+    fn process(&mut self, now_ns: u64, flow: FlowId, _seq: u64, packet: Packet) {
         let state = self.states.entry(flow).or_default();
         let before = *state;
         *state = fold(before, packet.seq);
@@ -191,6 +186,16 @@ impl Engine for Counting {
         self.done_ns = begin_ns.saturating_add(self.service.ns(packet.len));
         self.free_ns = self.service.spend(&mut self.spent, begin_ns, packet.len).max(self.done_ns);
         self.processed.push(Processed { flow, packet, before, done_ns: self.done_ns });
+    }
+
+    #[inline]
+    fn flush(&mut self, mut done: impl FnMut(Done<Packet, Processed>)) {
+        for processed in self.processed.drain(..) {
+            let mut one = Done::new(processed.flow, processed.packet.seq);
+            one.outputs.push(processed.packet);
+            one.effects = Some(processed);
+            done(one);
+        }
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
@@ -274,16 +279,17 @@ mod tests {
         let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
         let engine = || Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut here, mut there, mut bytes) = (engine(), engine(), Vec::new());
-        here.process(100, flow(3, 0), packet(1));
-        here.process(100, flow(3, 0), packet(2));
+        here.process(100, flow(3, 0), 1, packet(1));
+        here.process(100, flow(3, 0), 2, packet(2));
         assert_eq!((here.done_ns(), here.free_ns()), (2_100, 2_100));
         here.save(flow(3, 0), &mut bytes);
         assert_eq!(bytes.len(), 64);
         there.restore(0, flow(3, 0), &bytes).unwrap();
         here.forget(0, flow(3, 0), false);
-        there.process(200, flow(3, 0), packet(3));
-        let done = there.take_processed(Vec::new());
-        assert_eq!((done[0].before, done[0].done_ns), (fold(fold(0, 1), 2), 1_200));
+        there.process(200, flow(3, 0), 3, packet(3));
+        let mut processed = Vec::new();
+        there.flush(|done| processed.extend(done.effects));
+        assert_eq!((processed[0].before, processed[0].done_ns), (fold(fold(0, 1), 2), 1_200));
         assert_eq!((here.states().count(), there.states().count()), (0, 1));
         assert!(there.restore(0, flow(3, 0), &bytes[1..]).is_err());
         bytes[40] ^= 1;
@@ -296,7 +302,7 @@ mod tests {
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         engine.take_messages(1_000, 2);
         assert_eq!((engine.done_ns(), engine.free_ns()), (1_801, 1_801));
-        engine.process(1_500, flow(3, 0), packet(1));
+        engine.process(1_500, flow(3, 0), 1, packet(1));
         assert_eq!(engine.done_ns(), 2_801);
         let mut free = Counting::new(Service::of(&Units::default()).unwrap(), StateLen::of(&units));
         free.take_messages(1_000, 2);
@@ -308,9 +314,9 @@ mod tests {
         let units = Units { state: ByteCount(100), changes: Some(ByteCount(21)), ..Units::default() };
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut before, mut after) = (Vec::new(), Vec::new());
-        engine.process(0, flow(3, 0), packet(1));
+        engine.process(0, flow(3, 0), 1, packet(1));
         engine.save(flow(3, 0), &mut before);
-        engine.process(0, flow(3, 0), packet(2));
+        engine.process(0, flow(3, 0), 2, packet(2));
         engine.save(flow(3, 0), &mut after);
         assert_eq!((before.len(), after.len()), (100, 100));
         assert!(before.iter().zip(&after).enumerate().all(|(at, (a, b))| (a != b) == (at < 21)));
@@ -321,15 +327,15 @@ mod tests {
     fn flows_of_one_slot_do_not_disturb_each_other() {
         let len = StateLen { all: 8, changes: 8 };
         let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), len);
-        engine.process(0, flow(7, 0), packet(1));
-        engine.process(0, flow(7, 1), packet(1));
-        engine.process(0, flow(7, 1), packet(2));
+        engine.process(0, flow(7, 0), 1, packet(1));
+        engine.process(0, flow(7, 1), 1, packet(1));
+        engine.process(0, flow(7, 1), 2, packet(2));
         let of = [(flow(7, 0), fold(0, 1)), (flow(7, 1), fold(fold(0, 1), 2))];
         let mut states: Vec<_> = engine.states().collect();
         states.sort();
         assert_eq!(states, of);
         engine.forget(0, flow(7, 0), true);
-        engine.process(0, flow(7, 1), packet(3));
+        engine.process(0, flow(7, 1), 3, packet(3));
         engine.forget(0, flow(7, 1), true);
         assert_eq!(engine.take_ended(Vec::new()), [of[0], (flow(7, 1), fold(of[1].1, 3))]);
         assert_eq!(engine.states().count(), 0);

@@ -422,7 +422,7 @@ mod tests {
         let mut world = world();
         let engine = world.servers[0].unit.engine_mut();
         let (flow, _) = engine.states().next().unwrap();
-        engine.process(0, flow, Packet { came_ns: 0, at_unit_ns: 0, seq: 1, len: 1_000 });
+        engine.process(0, flow, 1, Packet { came_ns: 0, at_unit_ns: 0, seq: 1, len: 1_000 });
         assert!(matches!(
             world.follow_up(UnitId(0)),
             Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })

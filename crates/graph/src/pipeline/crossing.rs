@@ -89,7 +89,7 @@ impl Pipeline {
         program: Option<ProgramId>,
         run: &mut BatchRun<'_, '_>,
     ) {
-        let (before, reports) = (self.told(), self.begin_reports());
+        let (before, reports) = (self.told(), self.stages.effects.reports.len());
         self.cross_sides(packets, verdicts, loads, program, run);
         self.complete_effects(before, packets, verdicts);
         self.end_reports(reports);
@@ -106,7 +106,7 @@ impl Pipeline {
         paths: &[Path],
         run: &mut BatchRun<'_, '_>,
     ) {
-        let (before, reports) = (self.told(), self.begin_reports());
+        let (before, reports) = (self.told(), self.stages.effects.reports.len());
         let order = PathOrder::by_path(paths);
         order.arrange(packets);
         let mut begin = 0;
@@ -231,19 +231,11 @@ impl Pipeline {
         (self.stages.effects.alerts.len(), self.stages.effects.events.len())
     }
 
-    /// Flow reports that come from now on are this group's.
-    #[inline(always)]
-    fn begin_reports(&mut self) -> usize {
-        self.stages.effects.order_reports(true);
-        self.stages.effects.reports.len()
-    }
-
-    /// Puts them in the order of packets.
+    /// Puts the flow reports of a group, from this number on, in the order of packets.
     #[inline(always)]
     fn end_reports(&mut self, before: usize) {
-        self.stages.effects.order_reports(false);
         if self.stages.effects.reports.len() != before {
-            self.stages.effects.put_reports_in_order();
+            self.stages.effects.put_reports_in_order(before);
         }
     }
 

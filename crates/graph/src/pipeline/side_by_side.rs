@@ -80,7 +80,7 @@ impl Sides {
             copies: FlowRecords::new(GROUP_MAX as u32, layout.clone())?,
             copied: [0; GROUP_MAX],
             places: [0; GROUP_MAX],
-            effects: ordering(),
+            effects: Effects::default(),
             unmeasured: 0,
         })
     }
@@ -162,13 +162,6 @@ impl Sides {
             }
         }
     }
-}
-
-/// Returns effects for the reports of the last ones, with the numbers of their packets.
-fn ordering() -> Effects {
-    let mut effects = Effects::default();
-    effects.order_reports(true);
-    effects
 }
 
 /// The function whose state functions a step runs.

@@ -1,18 +1,31 @@
-//! What a unit runs.
+//! The engine: processes the packets of a unit, and yields what each of them brought about.
+
+use packet::FlowKey;
 
 use crate::message::{FlowId, RefuseReason};
 
-/// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this
-/// decides what.
+/// The states of flows, and what packets do to them. The unit decides when, the engine decides
+/// what.
 ///
-/// A flow's state may be here while another flow has its slot already: what of it was under way
-/// comes to its end.
+/// A flow's state may be here while another flow has its index already.
 pub trait Engine {
     /// A packet, however it is carried.
     type Packet;
 
-    /// The next packet of a flow; begins the flow if it has no state here.
-    fn process(&mut self, now_ns: u64, flow: FlowId, packet: Self::Packet);
+    /// What a packet or a flow's end brings about beside packets, such as alerts.
+    type Effects;
+
+    /// Accepts the next packet of a flow; begins the flow if it has no state here. The engine may
+    /// process packets later, together: it has processed them before any other call for the same
+    /// flow takes effect.
+    fn process(&mut self, now_ns: u64, flow: FlowId, seq: u64, packet: Self::Packet);
+
+    /// Processes all accepted packets, and yields what they and the ends of flows have brought
+    /// about since the last call: per flow in order, and one [`Done`] for each accepted packet.
+    ///
+    /// An engine whose units fail only together with their dispatcher has nobody to protect its
+    /// output for. It may send the output itself, and yields nothing.
+    fn flush(&mut self, done: impl FnMut(Done<Self::Packet, Self::Effects>));
 
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
@@ -25,7 +38,77 @@ pub trait Engine {
     /// stays at the unit that sent the state.
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason>;
 
-    /// The state here is worth nothing any more: it went elsewhere, or (`ended`) the flow is over,
-    /// and what it took is given back.
+    /// Discards the flow's state: it went elsewhere, or the flow has `ended`. At its end the flow
+    /// returns what it took from pools.
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);
+}
+
+/// The outcome of one packet, or of a flow's end: everything that must not leave the unit before
+/// the flow's state that caused it is safe.
+///
+/// [`Unit::flush`](crate::unit::Unit::flush) releases each at once today. A unit with loggers will
+/// hold it there, per flow in order, until every logger of the flow has applied the delta up to
+/// `seq` and the alias is granted. Then it releases all parts together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done<P, F> {
+    /// The flow.
+    pub flow: FlowId,
+    /// The packet's seq; at the flow's end, that of the last packet processed here, or 0.
+    pub seq: u64,
+    /// Packets to send.
+    pub outputs: DoneOutputs<P>,
+    /// The flow's new alias: the dispatcher must know it before the outputs leave.
+    pub alias: Option<FlowAlias>,
+    /// The effects.
+    pub effects: Option<F>,
+}
+
+impl<P, F> Done<P, F> {
+    /// Creates one that has brought nothing about.
+    pub fn new(flow: FlowId, seq: u64) -> Done<P, F> {
+        Done { flow, seq, outputs: DoneOutputs::default(), alias: None, effects: None }
+    }
+}
+
+/// A key that packets of a flow have after rewriting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowAlias {
+    /// The key; the flow's own key if it has no alias any more.
+    pub key: FlowKey,
+    /// The key's hash.
+    pub hash: u64,
+}
+
+/// Packets that leave because of one packet, in order: nearly always one, which takes no memory
+/// of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoneOutputs<P> {
+    first: Option<P>,
+    more: Vec<P>,
+}
+
+impl<P> Default for DoneOutputs<P> {
+    fn default() -> DoneOutputs<P> {
+        DoneOutputs { first: None, more: Vec::new() }
+    }
+}
+
+impl<P> DoneOutputs<P> {
+    /// Adds a packet.
+    #[inline]
+    pub fn push(&mut self, packet: P) {
+        match self.first {
+            None => self.first = Some(packet),
+            Some(_) => self.more.push(packet),
+        }
+    }
+}
+
+impl<P> IntoIterator for DoneOutputs<P> {
+    type Item = P;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<P>, std::vec::IntoIter<P>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
 }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, Stamp, UnitMessage, Watermark};
 
 use crate::unit::{
-    Config, Counters, DropCause, Engine, FLOWS_MAX, Outbox, TOMBSTONES_MAX,
+    Config, Counters, Done, DropCause, Engine, FLOWS_MAX, Outbox, TOMBSTONES_MAX,
     context::Context,
     flow::FlowPool,
     flow_entry::FlowEntry,
@@ -120,7 +120,7 @@ impl<E: Engine> Unit<E> {
             return Err(packet);
         };
         self.counters.processed += 1;
-        self.engine.process(now_ns, id, packet);
+        self.engine.process(now_ns, id, stamp.seq, packet);
         self.timers.bring_forward(id, &mut entry.armed_ns, deadline_ns);
         Ok(deadline_ns)
     }
@@ -187,6 +187,11 @@ impl<E: Engine> Unit<E> {
                 entry.handle_timeout(cx);
             });
         }
+    }
+
+    /// Lets the engine process the packets that it has accepted, and releases their outcomes.
+    pub fn flush(&mut self, release: impl FnMut(Done<E::Packet, E::Effects>)) {
+        self.engine.flush(release);
     }
 
     /// The engine has nothing of the flow any more: its end is proposed to the dispatcher at once, if

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use nf::Effects;
 use packet::Packet;
 use protocol::dispatcher::FlowGuess;
 use protocol::message::{FlowId, RefuseReason, UnitId};
-use protocol::unit::Engine;
+use protocol::unit::{Done, Engine};
 
 use super::LocalGraph;
 use crate::saved::{Source, release, restore, save};
@@ -133,12 +134,19 @@ impl SharedEngine {
 
 impl Engine for SharedEngine {
     type Packet = Packet;
+    type Effects = Effects;
 
     #[inline]
-    fn process(&mut self, _now_ns: u64, flow: FlowId, packet: Packet) {
+    fn process(&mut self, _now_ns: u64, flow: FlowId, _seq: u64, packet: Packet) {
         let table = &mut *self.table.borrow_mut();
         table.set_owner(flow, self.unit);
         table.add(flow.index, packet);
+    }
+
+    /// Yields nothing: units fail together with their dispatcher here. Output leaves through the
+    /// table, in the order of arrival, as a single unit would send it.
+    fn flush(&mut self, _done: impl FnMut(Done<Packet, Effects>)) {
+        self.table.borrow_mut().flush();
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {

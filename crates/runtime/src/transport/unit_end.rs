@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage};
-use protocol::unit::{Counters, DropCause, Outbox, Unit};
+use protocol::unit::{Counters, DropCause, FlowAlias, Outbox, Unit};
 
 use super::Return;
 use super::own_table::OwnEngine;
@@ -221,7 +221,7 @@ impl UnitEnd {
             }
             ToUnit::Control(stage, command) => {
                 let engine = unit.engine_mut();
-                engine.flush();
+                engine.run();
                 control(&mut engine.graph, stage, &command);
             }
             ToUnit::Figures => return Some(self.figures()),
@@ -351,7 +351,7 @@ impl UnitEnd {
     fn figures(&mut self) -> Box<Figures> {
         let counters = *self.unit.counters();
         let engine = self.unit.engine_mut();
-        engine.flush();
+        engine.run();
         let names = vec![String::new(); engine.graph.stages().len()];
         let report = Report::of("", None, &engine.graph, &names);
         Box::new(Figures { report, counters, pulls: self.pulls.clone() })
@@ -402,17 +402,13 @@ impl UnitEnd {
 
     /// Reports what became of packets, unless there is nothing new.
     pub fn report(&mut self) {
-        self.take_changes();
+        self.release();
+        self.propose_ends();
         let unit_due_ns = self.unit.next_timeout_ns();
         let engine = self.unit.engine_mut();
         let next = &mut self.next;
-        next.out.append(&mut engine.out);
         engine.pool.take_surplus(BUFFERS, &mut next.buffers);
         engine.pool.fill(BUFFERS);
-        let effects = engine.graph.effects_mut();
-        if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
-            next.effects = Some(Box::new(effects.take()));
-        }
         next.through = self.lost + engine.through;
         next.due_ns = engine.graph.next_timeout_ns().min(unit_due_ns);
         if !next.is_empty(self.reported) {
@@ -422,16 +418,27 @@ impl UnitEnd {
         }
     }
 
-    /// Takes what became of flows in the table.
-    fn take_changes(&mut self) {
+    /// Releases the outcomes of packets and of ends: all that leaves the unit on their account.
+    fn release(&mut self) {
+        let next = &mut self.next;
+        self.unit.flush(|done| {
+            next.out.extend(done.outputs);
+            next.aliases.extend(done.alias.map(|FlowAlias { key, hash }| (done.flow, key, hash)));
+            if let Some(mut effects) = done.effects {
+                match next.effects.last_mut().filter(|last| !last.is_half_full()) {
+                    Some(last) => last.append(&mut effects),
+                    None => next.effects.push(*effects),
+                }
+            }
+        });
+        next.fragments.append(&mut self.unit.engine_mut().fragments);
+    }
+
+    /// Proposes the ends of flows of which the graph has nothing any more.
+    fn propose_ends(&mut self) {
         let engine = self.unit.engine_mut();
-        engine.flush();
-        let mut changes = std::mem::take(engine.graph.changes_mut());
         let mut ended = std::mem::take(&mut engine.without_flow);
-        for change in changes.drain(..) {
-            let engine = self.unit.engine();
-            ended.extend(self.next.note(change, |home| engine.flow_at(home)));
-        }
+        ended.append(&mut engine.ended);
         for home in ended.drain(..) {
             let engine = self.unit.engine();
             if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
@@ -439,17 +446,13 @@ impl UnitEnd {
                 self.next.messages.append(&mut self.outbox.to_dispatcher);
             }
         }
-        let engine = self.unit.engine_mut();
-        *engine.graph.changes_mut() = changes;
-        engine.without_flow = ended;
+        self.unit.engine_mut().without_flow = ended;
     }
 
     /// Ends flows at the end of the run, as far as there is room for what that brings about.
     /// Returns whether all have ended.
     pub fn end_flows(&mut self) -> bool {
-        let OwnEngine { graph, pool, .. } = self.unit.engine_mut();
-        let is_done = graph.finish(pool);
-        graph.changes_mut().clear();
+        let is_done = self.unit.engine_mut().finish();
         self.report();
         is_done
     }

@@ -136,9 +136,10 @@ impl World {
     /// A unit has processed packets, or ended flows.
     #[inline]
     fn note_news(&mut self, unit: UnitId) -> Result<(), Violation> {
-        let engine = self.servers[unit.index()].unit.engine_mut();
-        let mut processed = engine.take_processed(std::mem::take(&mut self.processed));
-        let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
+        let unit_of = &mut self.servers[unit.index()].unit;
+        let mut processed = std::mem::take(&mut self.processed);
+        unit_of.flush(|done| processed.extend(done.effects));
+        let mut ended = unit_of.engine_mut().take_ended(std::mem::take(&mut self.ended));
         for done in processed.drain(..) {
             self.checks.processed(unit, &done)?;
             self.intervals.processed(1);

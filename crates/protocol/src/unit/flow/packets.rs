@@ -64,7 +64,7 @@ impl Flow {
     pub(super) fn process<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
-        cx.engine.process(cx.now_ns, self.id, packet);
+        cx.engine.process(cx.now_ns, self.id, stamp.seq, packet);
         if stamp.targets.is_some_and(|targets| targets.are_at_once()) && self.may_be_copied() {
             self.copy_ahead(cx); // The flowlet is about to be cut by its size: no silence will come (S62).
         }

@@ -6,7 +6,7 @@ pub mod world;
 use std::collections::BTreeMap;
 
 use protocol::message::{FlowId, RefuseReason};
-use protocol::unit::Engine;
+use protocol::unit::{Done, Engine};
 
 /// A flow's state is the list of the seqs that were processed, in that order.
 #[derive(Clone, Debug, Default, Hash)]
@@ -18,6 +18,8 @@ pub struct Ledger {
     pub forgotten: Vec<(FlowId, bool)>,
     /// Flows that ended here, with their states.
     pub ended: Vec<(FlowId, Vec<u64>)>,
+    /// Packets processed since the last flush.
+    pub done: usize,
     /// Whether states that come are refused.
     pub refuses: bool,
 }
@@ -31,10 +33,22 @@ impl Ledger {
 
 impl Engine for Ledger {
     type Packet = u64;
+    type Effects = ();
 
-    fn process(&mut self, _: u64, flow: FlowId, packet: u64) {
+    fn process(&mut self, _: u64, flow: FlowId, seq: u64, packet: u64) {
+        assert_eq!(seq, packet, "the packet is its seq");
         self.states.entry(flow).or_default().push(packet);
         self.processed.push((flow, packet));
+        self.done += 1;
+    }
+
+    fn flush(&mut self, mut done: impl FnMut(Done<u64, ()>)) {
+        let first = self.processed.len() - std::mem::take(&mut self.done);
+        for &(flow, packet) in &self.processed[first..] {
+            let mut one = Done::new(flow, packet);
+            one.outputs.push(packet);
+            done(one);
+        }
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {

@@ -64,7 +64,7 @@ fn who_hears_later_of_packets_that_went_on_does_the_same() {
     later.first([1]);
     let second = Stamp { flow: FLOW, seq: 2, epoch: 1, handover: Handover::None, targets: None };
     assert_eq!(later.unit.handle_next_packet(later.now_ns, &second, 2), Ok(u64::MAX), "nothing is ever due");
-    (3..=5).for_each(|seq| later.unit.engine_mut().process(later.now_ns, FLOW, seq));
+    (3..=5).for_each(|seq| later.unit.engine_mut().process(later.now_ns, FLOW, seq, seq));
     assert!(!later.unit.catch_up(NEXT, 5), "another flow's state");
     assert!(later.unit.catch_up(FLOW, 5));
     assert_eq!(later.unit.owned(FLOW), Some((1, Watermark::up_to(5))));
