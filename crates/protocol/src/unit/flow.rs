@@ -5,6 +5,7 @@ mod ownerships;
 mod packets;
 mod refusal;
 mod replication;
+mod timeouts;
 
 use std::{
     collections::VecDeque,
@@ -19,58 +20,56 @@ use crate::unit::{
     flow_entry::Tombstone,
     ownership::{Ownership, StateSource},
     pending::{PacketSlab, PendingPacket, PendingQueue},
-    timers::NEVER_NS,
 };
 
-/// One flow at one unit: the epochs that the unit is the owner of and has not done with, the state
-/// of the first of them if it is here, and the packets that wait.
+/// One flow at one unit: the epochs that the unit owns and has not finished, the state of the first
+/// of them if it is here, and the pending packets.
 ///
-/// In the order of what is needed most often: nearly every packet needs the first cache line only,
-/// and the first one of a flowlet the second as well.
+/// Fields are in the order of use: nearly every packet needs only the first cache line, and the
+/// first packet of a flowlet the second one, too.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
-    /// If there is one, it is that of the first ownership.
+    /// The state of the first ownership, if it is here.
     state: Option<State>,
-    /// When the last packet was processed, or else the state came.
+    /// Time at which the last packet was processed or, before one was, the state arrived.
     seen_ns: u64,
-    /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
+    /// Silence after the last packet at which a timer fires; see [`Config::silence_ns`].
     silence_ns: u64,
-    /// The state is here, nothing is pending, and no other epoch is known of: the next packet can be
-    /// processed, and there is nothing else to do. So it is nearly always, and then the rest need
-    /// not be looked at.
+    /// The state is here, nothing is pending, and no other epoch is known. The next packet can then
+    /// be processed without a look at the other fields, as nearly always.
     is_quiescent: bool,
     id: FlowId,
-    /// The seq that the last copy covers.
+    /// The seq that the last replica covers.
     copied: u64,
-    /// Where a copy is to go: what the last packet says (S54).
+    /// Targets of the next replica, as the last packet has them (S54).
     targets: Targets,
-    /// In the order of their epochs. Few flows ever have more than one at a time.
+    /// In the order of epochs. Few flows ever have more than one at a time.
     ownerships: VecDeque<Ownership>,
     pending: PendingQueue,
-    /// When the flow's end was proposed last.
+    /// Time of the last proposal to end the flow.
     proposed_ns: Option<u64>,
-    /// When the state of the first ownership was asked for last.
+    /// The last pull of the first ownership's state.
     asked: Option<PendingPull>,
-    /// Nothing is processed any more since then: it ends once its last owner's state is here.
+    /// Time since which nothing is processed: the flow ends once its last owner's state is here.
     over_since_ns: Option<u64>,
-    /// Another flow has the index since then.
+    /// Time at which another flow took the index.
     gave_way_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
 }
 
-/// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come
-/// and go all the time.
+/// Memory of finished flows, for new ones.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
 pub(crate) struct FlowPool(Vec<Box<Flow>>);
 
-/// Flows of which the memory is kept.
+/// Limit on the flows whose memory is kept.
 const SPARE_MAX: usize = 16;
 
 impl FlowPool {
-    /// A flow that nothing is known of but whether it is over, and whether another has its index.
+    /// Creates a flow about which nothing is known but whether it has ended, and whether another
+    /// has its index.
     pub fn flow(
         &mut self,
         id: FlowId,
@@ -91,7 +90,7 @@ impl FlowPool {
         }
     }
 
-    /// The unit has nothing to do with this flow any more: it has no ownerships.
+    /// Takes back the memory of a flow that has no ownerships.
     pub fn take_back(&mut self, flow: Box<Flow>) {
         debug_assert!(flow.is_done(), "the flow is somebody's");
         if self.0.len() < SPARE_MAX {
@@ -100,8 +99,7 @@ impl FlowPool {
     }
 }
 
-/// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of
-/// a flowlet does.
+/// Cache lines of a flow that are prefetched: for most packets, and for the first of a flowlet.
 const LINES: usize = 2;
 
 const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
@@ -110,28 +108,28 @@ const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
 #[derive(Clone, Copy, Debug, Hash)]
 struct State {
     epoch: Epoch,
-    /// Always whole: packets are processed in order, and what is given up counts as covered (DESIGN
+    /// Always whole: packets are processed in order, and abandoned ones count as covered (design.md
     /// 3.4).
     mark: Watermark,
 }
 
-/// A state was asked for.
+/// A pull that was sent.
 #[derive(Clone, Copy, Debug, Hash)]
 struct PendingPull {
-    /// Which.
+    /// The epoch that the state begins.
     epoch: Epoch,
-    /// When last.
+    /// Time of the last transmission.
     at_ns: u64,
-    /// How often before.
+    /// Number of earlier transmissions.
     times: u32,
 }
 
-/// No more epochs of a flow are remembered.
+/// The limit on epochs of a flow is reached.
 pub(crate) struct Unacceptable;
 
 impl Flow {
-    /// One that nothing is known of but whether it is over, and whether another has its index; with
-    /// memory for its ownerships.
+    /// Creates a flow about which nothing is known but whether it has ended, and whether another
+    /// has its index. It reuses the memory of `ownerships`.
     fn new(
         id: FlowId,
         over_since_ns: Option<u64>,
@@ -157,57 +155,57 @@ impl Flow {
         }
     }
 
-    /// What most packets need of it, and the first one of a flowlet, is on its way to the cache.
+    /// Prefetches the fields that most packets need, and those for the first packet of a flowlet.
     #[inline]
     pub fn prefetch(&self) {
         packet::memory::prefetch_all(std::ptr::from_ref(self).cast::<[[u8; 64]; LINES]>());
     }
 
-    /// Whether the unit has nothing to do with the flow any more.
+    /// Returns true if the unit has nothing left to do for the flow.
     pub fn is_done(&self) -> bool {
         self.ownerships.is_empty()
     }
 
-    /// Whether nothing is processed any more.
+    /// Returns true if nothing is processed any more.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.over_since_ns.is_some()
     }
 
-    /// The epoch whose state ended here, if it did.
+    /// Returns the epoch whose state ended here.
     pub fn ended(&self) -> Option<Epoch> {
         self.ended
     }
 
-    /// Whether no state is here.
+    /// Returns true if no state is here.
     pub fn waits_for_state(&self) -> bool {
         self.state.is_none()
     }
 
-    /// Whether the state here is this epoch's, or a later one's.
+    /// Returns true if the state here is that of this epoch or a later one.
     pub fn is_past(&self, epoch: Epoch) -> bool {
         self.state.is_some_and(|state| epoch <= state.epoch)
     }
 
-    /// Whether the state that is here, or one that is awaited, covers this seq.
+    /// Returns true if the state here, or an awaited one, covers this seq.
     pub fn covers(&self, seq: u64) -> bool {
         self.state.is_some_and(|state| state.mark.covers(seq))
             || self.ownerships.iter().any(|ownership| ownership.starts_at_or_behind(seq))
     }
 
-    /// Whose the state is that is here and has not been released, and what it covers.
+    /// Returns the epoch and coverage of the state, if it is here and not released.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
         let is_owner = self.is_quiescent || self.ownerships.front()?.next.is_none();
         self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
-    /// Whether the state is here, and stays.
+    /// Returns true if the state is here to stay.
     pub fn is_settled(&self) -> bool {
         self.ownerships.len() == 1 && self.owned().is_some() && !self.is_over()
     }
 
-    /// The next packet is here, the caller processes it, and there is nothing else to do: from when
-    /// on something may be due. None: it is not so, and nothing has changed.
+    /// Covers the next packet, which the caller processes, if that is all there is to do. Returns
+    /// the next deadline; `None`, and nothing has changed, if more must be done.
     #[inline]
     pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let state = self.state.filter(|_| self.is_quiescent)?;
@@ -219,8 +217,8 @@ impl Flow {
         Some(now_ns.saturating_add(self.silence_ns.max(1)))
     }
 
-    /// The packets up to this seq have been processed, too, and there was nothing else to do: how
-    /// many; none if the state is not here, or something is under way.
+    /// Covers the packets up to this seq, which have been processed. Returns their number; `None`
+    /// if the state is not here, or more must be done.
     pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
         let state = self.state.as_mut().filter(|_| self.is_quiescent)?;
         let packets = seq.checked_sub(state.mark.contiguous)?;
@@ -228,14 +226,13 @@ impl Flow {
         Some(packets)
     }
 
-    /// The packets that wait, in order.
+    /// Returns the pending packets, in order.
     pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
         self.pending.all(slab)
     }
 
-    /// Where a packet waits for a state that is not here, and of whose epoch it is known where it
-    /// comes from: it has been seen to that it comes. None: more is to be seen to, or no more may
-    /// wait.
+    /// Returns the queue for a packet of an epoch whose state is requested already. `None` if more
+    /// must be done, or no more packets may be pending.
     pub fn queue_of<P>(
         &mut self,
         stamp: &Stamp,
@@ -249,7 +246,7 @@ impl Flow {
         (ownership.may_have(stamp.seq) && !self.pending.has(stamp.seq, slab)).then_some(&mut self.pending)
     }
 
-    /// A packet of an epoch that is this unit's.
+    /// Handles a packet of an epoch that is this unit's.
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
@@ -274,7 +271,7 @@ impl Flow {
         }
     }
 
-    /// The unit is the owner of this epoch, even if there is no packet.
+    /// Makes the unit the owner of this epoch, even without a packet.
     pub fn adopt<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -286,7 +283,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The owner of this epoch is another unit, and no packet of the one before comes any more.
+    /// Notes the owner of this epoch, another unit; no packet of the previous epoch follows.
     pub fn release<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -300,7 +297,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The owner of this epoch wants the state.
+    /// Handles the request of this epoch's owner for the state.
     pub fn pull<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -319,7 +316,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes the state that an epoch begins with, even if nothing else is known of the epoch: the
+    /// Accepts the state that an epoch begins with, even if nothing else is known of the epoch: the
     /// sender knows it from the dispatcher.
     ///
     /// # Errors
@@ -346,7 +343,8 @@ impl Flow {
         Ok(())
     }
 
-    /// The owner of this epoch has the state. What waits for an earlier one goes there.
+    /// Forgets the state, which the owner of this epoch has. Packets that were pending for earlier
+    /// epochs are forwarded there.
     pub fn leave<E: Engine>(&mut self, epoch: Epoch, owner: UnitId, cx: &mut Context<'_, E>) -> Tombstone {
         let said = self
             .ownerships
@@ -367,8 +365,8 @@ impl Flow {
         gone
     }
 
-    /// The flow is over, and ends where its state is: here, if this unit is the last owner and has
-    /// it. If the state is to come, it ends then; if another unit is to have it, it ends there.
+    /// Ends the flow where its state is: here, if this unit is the last owner and has it. An
+    /// awaited state ends when it arrives; one that is for another unit ends there.
     pub fn end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
@@ -381,17 +379,15 @@ impl Flow {
         self.pump(cx);
     }
 
-    /// Another flow has the index.
+    /// Notes that another flow has the index.
     pub fn give_way<E: Engine>(&mut self, cx: &Context<'_, E>) {
         self.gave_way_ns.get_or_insert(cx.now_ns);
     }
 
-    /// Sees how things are after something has happened. When something is to be done without a
-    /// message or a packet.
+    /// Recomputes the summary of the flow after an event. Returns its next deadline.
     #[inline]
     pub fn settle<E: Engine>(&mut self, cx: &Context<'_, E>) -> u64 {
-        // What makes another epoch known, or takes the state away, has said that it is not calm any
-        // more.
+        // Events that add an epoch or remove the state have cleared the flag.
         if !self.is_quiescent || self.pending.len() > 0 {
             let is_alone = self.ownerships.len() == 1
                 && self.ownerships.front().is_some_and(|first| first.next.is_none());
@@ -404,49 +400,6 @@ impl Flow {
             self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times: 0 });
         }
         self.next_timeout_ns(cx)
-    }
-
-    fn next_timeout_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
-        if self.is_quiescent {
-            let times = [self.copy_ns(cx), self.expiry_ns(cx)];
-            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
-        }
-        let Some((state, ownership)) = self.state.zip(self.ownerships.front()) else {
-            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
-            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
-        };
-        let gap_ns = self
-            .pending
-            .oldest_of(state.epoch, cx.slab)
-            .map(|ns| ns.saturating_add(cx.config.reorder_timeout_ns));
-        let times = match ownership.next {
-            Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
-            Some(next) => {
-                [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.reorder_timeout_ns)), None]
-            }
-            None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
-        };
-        times.into_iter().flatten().min().unwrap_or(NEVER_NS)
-    }
-
-    /// Does what is due.
-    pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        self.pump(cx);
-        let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
-        if is_due(self.end_given_up_ns(cx)) {
-            cx.counters.ends_given_up += 1;
-            self.end(cx);
-            self.ownerships.clear();
-        } else if is_due(self.ask_again_ns(cx)) {
-            self.ask_again(cx);
-        } else if is_due(self.offer_ns(cx)) {
-            self.offer(cx);
-        } else if is_due(self.copy_ns(cx)) {
-            self.copy_ahead(cx);
-        }
-        if self.expiry_ns(cx).is_some_and(|ns| ns <= cx.now_ns) {
-            self.propose_end(cx);
-        }
     }
 }
 

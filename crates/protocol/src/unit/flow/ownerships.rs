@@ -1,4 +1,4 @@
-//! Which epochs of a flow are the unit's, and how it comes by the state that one starts with.
+//! The epochs of a flow that the unit owns, and the state that each begins with.
 
 use crate::message::{Epoch, FromPeer, RefuseReason, UnitId, Watermark};
 
@@ -19,7 +19,7 @@ impl Flow {
         self.ownerships.get(at)
     }
 
-    /// Where an epoch's ownership is; it is made if there is none.
+    /// Returns the position of an epoch's ownership, which is created if there is none.
     pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Unacceptable> {
         self.is_quiescent = false;
         if self.ownerships.front().is_some_and(|first| first.epoch == epoch) {
@@ -35,7 +35,7 @@ impl Flow {
         }
     }
 
-    /// Notes an epoch, and where it starts. Once that is known the state is fetched.
+    /// Notes an epoch and the place of its state. Once the place is known, the state is fetched.
     pub(super) fn learn<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -43,7 +43,7 @@ impl Flow {
         cx: &mut Context<'_, E>,
     ) -> Result<(), Unacceptable> {
         let at = self.admit(epoch)?;
-        // The first owner needs not be told.
+        // Packets of the first epoch name no place.
         let start = if epoch == 1 { StateSource::New } else { start };
         let ownership = &mut self.ownerships[at];
         if ownership.start == StateSource::Unknown && start != StateSource::Unknown {
@@ -53,7 +53,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Gets the state that an epoch starts with, or sees to it that it comes (S49, S60).
+    /// Gets the state that an epoch begins with, or requests it (S49, S60).
     pub(super) fn begin<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -68,7 +68,8 @@ impl Flow {
                     self.take(epoch, mark, cx);
                 }
             }
-            // Nothing of the epoch before comes behind this on the way here: it is released.
+            // No packet of the previous epoch follows this one on its way here: it counts as
+            // released.
             StateSource::From { previous, last } if previous == cx.id() || self.has_before(epoch) => {
                 let (now_ns, me) = (cx.now_ns, cx.id());
                 self.succession(epoch, me, last, cx)?.released_ns.get_or_insert(now_ns);
@@ -91,8 +92,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Whether this unit owns the epoch before, although the packets of this one name another
-    /// owner: that one has refused the state.
+    /// Returns true if this unit owns the previous epoch although packets name another owner, which
+    /// has refused the state.
     fn has_before(&self, epoch: Epoch) -> bool {
         epoch.checked_sub(1).is_some_and(|before| self.find(before).is_some())
     }
@@ -102,8 +103,7 @@ impl Flow {
         cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: false }));
     }
 
-    /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one
-    /// again.
+    /// Notes the owner of an epoch, which may be this unit again; this unit owned the previous one.
     pub(super) fn succession<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -123,11 +123,11 @@ impl Flow {
         Ok(self.ownerships[at].next.get_or_insert(Successor::new(owner, last)))
     }
 
-    /// The state has come that an epoch starts with. All that was before it is done with.
+    /// Accepts the state that an epoch begins with. Everything before it is finished.
     pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
         self.forget_before(epoch);
         if self.ownerships.front().is_none_or(|first| first.epoch != epoch) {
-            // Even if no more are remembered: it is the first one, and the others wait for it.
+            // Even beyond the limit: it is the first one, and the others wait for it.
             self.ownerships.push_front(Ownership::new(epoch));
         }
         self.is_quiescent = false;
@@ -144,14 +144,14 @@ impl Flow {
         while self.ownerships.pop_front_if(|first| first.epoch < epoch).is_some() {}
     }
 
-    /// Drops what is pending of earlier epochs: the state covers it.
+    /// Drops pending packets of earlier epochs: the state covers them.
     pub(super) fn drop_before<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
         while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
             cx.drop(DropCause::Stale, waiting.stamp, waiting.packet);
         }
     }
 
-    /// Gives the engine the state; no bytes are the state of a new flow.
+    /// Passes the state to the engine; no bytes stand for a new flow.
     ///
     /// # Errors
     ///

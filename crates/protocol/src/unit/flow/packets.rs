@@ -1,4 +1,4 @@
-//! Which packet of a flow is next.
+//! The order of a flow's packets.
 
 use crate::message::{Stamp, Watermark};
 
@@ -6,8 +6,8 @@ use super::{Flow, State};
 use crate::unit::{Config, DropCause, Engine, context::Context, pending::PendingPacket};
 
 impl Flow {
-    /// Does all that can be done now: processes what is next, gives up what has been waited for
-    /// long enough, and hands the state over when the epoch is over.
+    /// Does all that can be done now: processes the next packets, gives up gaps after their
+    /// timeout, and hands the state over at the end of the epoch.
     pub(super) fn pump<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_pending(cx);
@@ -45,7 +45,7 @@ impl Flow {
         }
     }
 
-    /// Processes the packets pending that are next.
+    /// Processes pending packets that are next.
     pub(super) fn process_pending<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(state) = self.state
             && self.pending.first_of(state.epoch, cx.slab).is_some()
@@ -60,7 +60,7 @@ impl Flow {
         }
     }
 
-    /// Processes the packet that is next.
+    /// Processes the next packet.
     pub(super) fn process<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
@@ -70,13 +70,12 @@ impl Flow {
         }
     }
 
-    /// The state covers the packet that is next.
+    /// Covers the next packet.
     #[inline]
     pub(super) fn cover(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) {
         self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.seq) });
         self.seen_ns = now_ns;
-        // Where many flowlets begin, most have the targets of those before: to compare them is less
-        // than to copy them.
+        // Most flowlets have the targets of the one before: comparing is cheaper than copying.
         if let Some(targets) = &stamp.targets
             && *targets != self.targets
         {
@@ -85,8 +84,8 @@ impl Flow {
         }
     }
 
-    /// Holds a packet that is not next (S50). If no more may be pending, what it waits for is given
-    /// up; a state is not.
+    /// Holds a packet that is not next (S50). At the limit on pending packets, the gap before the
+    /// first one is given up; without the state, the packet is dropped.
     pub(super) fn hold<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         while self.pending.len() >= cx.config.pending_per_flow_max
             || cx.slab.packets() >= cx.config.pending_max

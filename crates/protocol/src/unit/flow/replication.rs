@@ -1,5 +1,4 @@
-//! Copies of a flow's state at units that may be its next owners: whole, or what has changed since
-//! one that they have.
+//! Replicas of a flow's state at units that may be its next owners: whole, or as deltas.
 
 use crate::message::{Delta, Epoch, FlowRecord, FromPeer, Targets, UnitId, Version};
 
@@ -12,7 +11,7 @@ use crate::unit::{
 };
 
 impl Flow {
-    /// Sends copies of the state to where the flow may go on (S51, S54).
+    /// Sends replicas to the targets (S51, S54).
     pub(super) fn copy_ahead<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
@@ -31,8 +30,8 @@ impl Flow {
         cx.send_copy(last, FromPeer::Replicate { flow, epoch, record });
     }
 
-    /// The same; units get only what has changed since what they have, if that is known here, or
-    /// else since the flow began, if that is less than the whole.
+    /// Sends deltas against the version that a target has, or against the empty state, whichever is
+    /// smaller; whole states where no delta is smaller.
     fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
         let (flow, index) = (self.id, self.id.index);
         let version = Version { epoch, seq: record.watermark.contiguous };
@@ -61,7 +60,7 @@ impl Flow {
         self.keep(version, record, self.targets, cx);
     }
 
-    /// Keeps what other units have, to tell them what changes.
+    /// Keeps the version that other units have, as the base of later deltas.
     fn keep<E: Engine>(
         &self,
         version: Version,
@@ -76,8 +75,8 @@ impl Flow {
         }
     }
 
-    /// A state was taken over that had come as a copy: if it was copied by the owner before, that
-    /// has it, too.
+    /// Keeps an accepted replica as a base of deltas if it came from the previous owner, which has
+    /// it, too.
     pub(super) fn keep_taken<E: Engine>(
         &self,
         version: Version,
@@ -90,8 +89,8 @@ impl Flow {
         }
     }
 
-    /// A unit has not got what changes were told of: it gets the whole state that they made, if
-    /// there is no later one.
+    /// Sends the whole state of a version to a unit that lacks a delta's base, unless a later
+    /// version exists.
     pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
         let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
         let copy = cx.replicas.copy(self.id.index, cx.copy).filter(|&(last, ..)| is_owner && last == version);
@@ -103,7 +102,7 @@ impl Flow {
         cx.send_copy(unit, FromPeer::Replicate { flow: self.id, epoch: version.epoch, record });
     }
 
-    /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
+    /// Uses an arriving replica if it is the awaited state (S53); returns it otherwise.
     pub fn replica<E: Engine>(
         &mut self,
         version: Version,
