@@ -1,5 +1,5 @@
-//! The dispatcher: numbers a flow's packets, cuts flowlets, assigns each flowlet to a unit, and names
-//! the owner of each flow (S12, S13).
+//! The dispatcher: numbers a flow's packets, cuts flowlets, assigns each flowlet to a unit, and
+//! names the owner of each flow (S12, S13).
 //!
 //! A state machine without clock, thread or socket: time is given with every call, and
 //! [`DispatcherOutput`]s are returned. The same configuration and the same calls give the same
@@ -8,12 +8,12 @@
 //! ```text
 //! batch of packets -> prefetch -> guess -> stamp_next -> packet and stamp to its unit
 //!                                            | unless it continues a flowlet
-//!                                            +-> route -> [outputs first] -> packet and stamp to its unit
+//!                                            +-> handle_packet -> outputs, packet and stamp
 //!                      timer, at next_timeout_ns -> handle_timeout -> outputs
 //!                                 unit's message -> handle_message -> outputs
 //! ```
 //!
-//! Execute outputs in order, and before the packet whose routing returned them: a [`Release`]
+//! Execute outputs in order, and before the packet whose dispatch returned them: a [`Release`]
 //! travels after the last packet of the owner so far and before the new owner's first one
 //! (design.md 3.1).
 //!

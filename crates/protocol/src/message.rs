@@ -2,9 +2,9 @@
 //! and the handover of a state from owner to owner.
 //!
 //! One protocol serves every change of a flow's owner: its next flowlet is assigned to another
-//! unit, a unit is drained, or one has failed. The dispatcher alone names owners. It numbers a flow's
-//! packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each packet with both
-//! ([`Stamp`]). When the owner changes from X to Y:
+//! unit, a unit is drained, or one has failed. The dispatcher alone names owners. It numbers a
+//! flow's packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each packet with
+//! both ([`Stamp`]). When the owner changes from X to Y:
 //!
 //! ```text
 //! dispatcher           X (owner in epoch e)                Y (owner in epoch e + 1)

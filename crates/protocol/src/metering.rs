@@ -1,8 +1,8 @@
-//! What was wanted and what was there, interval by interval, and what a tenant pays for it and what it
-//! costs (S47, S83, S84, S88).
+//! Demand and allocation per interval, and the price and cost that follow from them (S47, S83, S84,
+//! S88).
 //!
-//! Whoever runs units says what happens to [`IntervalMeter`]; a [`Bill`] is made of what these have come
-//! to. Time is given with every call.
+//! The driver of units notifies an [`IntervalMeter`]; a [`Bill`] is computed from its intervals.
+//! Time is given with every call.
 
 mod bill;
 mod intervals;

@@ -1,19 +1,19 @@
 //! The unit: owns flows, decides which packet may be processed now, keeps the others pending,
 //! fetches state, hands it over, and replicates it. An [`Engine`] processes the packets.
 //!
-//! [`Unit`] has no clock, socket or thread: its driver gives it the time
-//! ([`Unit::handle_packet`], [`Unit::handle_message`], [`Unit::handle_timeout`]) and sends what is in
-//! the [`Outbox`]. [`message`](crate::message) describes the protocol.
+//! [`Unit`] has no clock, socket or thread: its driver gives it the time ([`Unit::handle_packet`],
+//! [`Unit::handle_message`], [`Unit::handle_timeout`]) and sends what is in the [`Outbox`].
+//! [`message`](crate::message) describes the protocol.
 //!
 //! Per flow, a unit has a list of the epochs that it owns and has not finished, and at most one
-//! state. The state belongs to the first of these epochs, passes through its packets in the order of
-//! their seq, and goes on to the next owner. A packet that is given up as lost counts as covered. A
-//! state thus covers *all* packets up to a seq, and no packet is applied twice. (design.md 3.1-3.5,
-//! 3.9; S48-S61.)
+//! state. The state belongs to the first of these epochs, passes through its packets in the order
+//! of their seq, and goes on to the next owner. A packet that is given up as lost counts as
+//! covered. A state thus covers *all* packets up to a seq, and no packet is applied twice.
+//! (design.md 3.1-3.5, 3.9; S48-S61.)
 //!
 //! With [`Config::deltas`], a replica may contain only the changes since one that the other unit
-//! has. Units discard replicas, and messages may be lost: a unit without the base asks for the whole
-//! state, and nothing waits for it.
+//! has. Units discard replicas, and messages may be lost: a unit without the base asks for the
+//! whole state, and nothing waits for it.
 //!
 //! A flow ends at its state: an owner that learns of the end while the state is in flight waits for
 //! the state and then ends the flow, even if another flow has its index by then. Messages between

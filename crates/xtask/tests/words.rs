@@ -55,7 +55,6 @@ const BAD_WORDS: &[(&str, &str)] = &[
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
     "crates/lab/",
-    "crates/protocol/",
     "crates/runtime/",
     "crates/sim/",
 ];

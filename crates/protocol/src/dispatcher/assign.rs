@@ -1,5 +1,5 @@
-//! Which unit gets a flowlet (Pseudocode 1 l.26-39), and which ones get a copy of its state
-//! (Pseudocode 2).
+//! The choice of a unit for a flowlet (Pseudocode 1 l.26-39), and of units for replicas of its
+//! state (Pseudocode 2).
 
 use crate::message::UnitId;
 use packet::split_mix;
@@ -18,15 +18,15 @@ pub(crate) struct Assigner {
     targets: TargetChoice,
     targets_count: usize,
     random: u64,
-    /// Of the active units, in order (S56).
+    /// Weights of the active units, in order (S56).
     lottery: WeightedSampler,
 }
 
-/// A unit that was chosen.
+/// A chosen unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitPick {
     pub unit: UnitId,
-    /// Whether it has room for what is expected; else it is the least loaded one (S44).
+    /// It has room for the estimate; otherwise it is the least loaded one (S44).
     pub fits: bool,
 }
 
@@ -43,15 +43,15 @@ impl Assigner {
         }
     }
 
-    /// These units are active from now on.
+    /// Sets the active units.
     pub fn set_active(&mut self, active: &[UnitId]) {
         if self.targets == TargetChoice::Weighted {
             self.lottery.set(active.iter().map(|unit| 1.0 / (f64::from(unit.0) + 1.0)));
         }
     }
 
-    /// The unit for what is expected to bring so much, given all units' loads and those that have
-    /// the state. None if no unit is active.
+    /// Chooses the unit for a flowlet with this estimated rate, given all loads and the units that
+    /// have the state. `None` if no unit is active.
     pub fn choose(
         &self,
         loads: &Loads,
@@ -62,7 +62,7 @@ impl Assigner {
         self.choose_like(self.choice, loads, estimate_bps, having_state, active)
     }
 
-    /// The same, for a given manner of choosing.
+    /// The same for a given choice.
     pub fn choose_like(
         &self,
         choice: UnitChoice,
@@ -83,8 +83,8 @@ impl Assigner {
         Some(UnitPick { unit: loads.least_loaded()?, fits: false })
     }
 
-    /// The highest score wins, and of equal ones the lowest number (S36). Scores are compared in
-    /// bits per second: load + lambda * P * capacity.
+    /// The highest score wins, of equal ones the lowest number (S36). Scores are in bits per
+    /// second: load + lambda * P * capacity.
     fn most_utilised(
         &self,
         loads: &Loads,
@@ -104,7 +104,7 @@ impl Assigner {
         Some(best)
     }
 
-    /// The lowest score wins: load - lambda * P * capacity; and of equal ones the lowest number.
+    /// The lowest score wins: load - lambda * P * capacity; of equal ones the lowest number.
     fn least_loaded(
         &self,
         loads: &Loads,
@@ -125,8 +125,7 @@ impl Assigner {
         Some(best)
     }
 
-    /// The lowest number that has room; or the lowest of those that have the state, if it is near
-    /// enough.
+    /// The lowest number with room; or the lowest with the state, if it is near enough.
     fn lowest(
         &self,
         loads: &Loads,
@@ -141,7 +140,7 @@ impl Assigner {
         Some(with_state.filter(is_near).unwrap_or(first))
     }
 
-    /// The units that the state of a flowlet of `owner` is to be copied to (S54).
+    /// Chooses the targets for the state of a flowlet of `owner` (S54).
     pub fn targets(
         &mut self,
         owner: UnitId,
@@ -172,8 +171,7 @@ impl Assigner {
         list
     }
 
-    /// Draws units by their weights until there are K different ones (S56). There are more than K
-    /// others.
+    /// Draws units by weight until there are K different ones (S56). There are more than K others.
     fn draw(&mut self, owner: UnitId, active: &[UnitId], list: &mut TargetList) {
         for _ in 0..DRAWS_PER_TARGET * self.targets_count {
             if list.len() == self.targets_count {
@@ -184,8 +182,7 @@ impl Assigner {
                 list.push(unit);
             }
         }
-        // Hardly ever, and so that it ends for certain: the rest are those with the highest
-        // weights.
+        // Hardly ever, and so that it certainly ends: fills up with the highest weights.
         for &unit in active {
             if list.len() < self.targets_count && unit != owner && !list.contains(unit) {
                 list.push(unit);
@@ -194,12 +191,12 @@ impl Assigner {
     }
 }
 
-/// Whether at most `count` of the active units are others than the owner.
+/// Returns true if at most `count` active units are others than the owner.
 fn are_at_most(count: usize, owner: UnitId, active: &[UnitId]) -> bool {
     active.len() <= count || active.len() == count + 1 && active.contains(&owner)
 }
 
-/// Units are drawn so many times, for each that is wanted.
+/// Limit on the draws per target.
 const DRAWS_PER_TARGET: usize = 32;
 
 #[cfg(test)]

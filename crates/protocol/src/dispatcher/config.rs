@@ -1,109 +1,106 @@
-//! What a dispatcher is told before it runs.
+//! Configuration and limits of a dispatcher.
 
 use core::time::Duration;
 use std::fmt;
 
 use packet::memory::OutOfMemory;
 
-/// The most units that a flowlet's state may be copied to, other than to all: so many fit into a
-/// flow's index.
+/// Limit on the units that a flowlet's state is replicated to, unless to all: this many fit into a
+/// flow's entry.
 pub const TARGETS_COUNT_MAX: u8 = 11;
 
-/// The most buckets of the load meter.
+/// Limit on the buckets of the load meter.
 pub const BUCKETS_MAX: usize = 10_000;
 
-/// The most flows of a dispatcher.
+/// Limit on the flows of a dispatcher.
 pub const FLOWS_MAX: u32 = 1 << 30;
 
-/// A flow that is silent for so long may end for a new one, in ns: long enough for what is under
-/// way to have arrived.
+/// Silence after which a flow may end for a new one, in ns: long enough for everything in flight to
+/// arrive.
 pub const DISPLACED_AFTER_NS: u64 = 1_000_000_000;
 
-/// The most buckets that flows are hashed to.
+/// Limit on the buckets that flows are hashed to.
 pub const RSS_BUCKETS_MAX: u32 = 4096;
 
-/// What a dispatcher is told before it runs. The default is what the papers use where they say it.
+/// Configuration of a dispatcher. The defaults are those of the papers where they state them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What is given to a unit at a time.
+    /// The unit of assignment.
     pub mode: Granularity,
     /// T, in ns: a longer gap between two packets of a flow begins a new flowlet (S29, S30). At
     /// least 1.
     pub gap_ns: u64,
-    /// B, in bytes on the wire: a flowlet that a packet would make longer ends before it (S29,
-    /// S31). At least 1; `u64::MAX`: none is cut by its size.
+    /// B, in bytes on the wire: a flowlet ends before the packet that would exceed this (S29, S31).
+    /// At least 1; `u64::MAX` disables cuts by size.
     pub size_max: u64,
     /// Weight of the newest flowlet in a flow's estimate, above 0 and up to 1 (S34).
     pub alpha: f32,
-    /// Over which time a flowlet's rate is measured (S34).
+    /// The time over which a flowlet's rate is measured (S34).
     pub rate_over: RateOver,
-    /// What having the state is worth against utilisation, 0 to 1: 0 ignores it (S36, S37).
+    /// Weight of having the state against utilisation, 0 to 1; 0 ignores it (S36, S37).
     pub lambda: f32,
-    /// Which of the units that have room gets a flowlet (S38).
+    /// The choice among units with room for a flowlet (S38).
     pub choice: UnitChoice,
-    /// How the units that get a copy of the state are chosen (S54).
+    /// The choice of units that get replicas (S54).
     pub targets: TargetChoice,
-    /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
+    /// K, the number of such units (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are
+    /// active.
     pub targets_count: u8,
-    /// From this share of B on, every packet of a flowlet says its targets once more, with the mark
-    /// that the state is to be copied there [at once](crate::message::Targets::at_once): a
-    /// flowlet that is cut by its size leaves no silence in which to do so (S62). With 15 KB and
-    /// packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
-    /// papers.
+    /// Share of B from which on every packet of a flowlet repeats the targets, with the mark to
+    /// replicate [at once](crate::message::Targets::at_once): a flowlet that is cut by its size
+    /// leaves no silence to do so (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last
+    /// one. Above 0, below 1; `None` marks no packet, as in the papers.
     pub push_at: Option<f32>,
-    /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is
-    /// loaded to less than this share of its capacity; above 0, up to 1. No room is asked for: what
-    /// the flow brings is in that load already. From that load on, one behind a gap goes to the
-    /// least loaded unit that has its state and is itself loaded to less, if there is one; one
-    /// behind a cut by size, whose state could not be elsewhere in time (S62) unless it is
-    /// [pushed](Config::push_at), stays until the unit has more than it can take. None: it is
-    /// assigned anew, as in the papers.
+    /// Load, as a share of capacity, below which a unit keeps the next flowlets of its flows,
+    /// without a choice; above 0, up to 1. No room is needed: the load contains what the flow
+    /// brings. From that load on, a flowlet after a gap goes to the least loaded unit below it that
+    /// has the state, if there is one. One after a cut by size stays until its unit is overloaded,
+    /// unless its state is [pushed](Config::push_at): the state could not be elsewhere in time
+    /// (S62). `None` assigns every flowlet again, as in the papers.
     pub stay_below: Option<f32>,
-    /// Only states of flowlets whose units are loaded to this share of their capacity or more are
-    /// copied ahead; above 0, up to [`stay_below`](Config::stay_below), without which it means
-    /// nothing: the others' flowlets stay where they are, and nobody would ask for the copies. Of
-    /// flowlets only ([`Granularity::Flowlet`]). None: all are (S51).
+    /// Load, as a share of capacity, from which on the states of a unit's flowlets are replicated;
+    /// above 0, up to [`stay_below`](Config::stay_below), which it requires: below that load
+    /// flowlets stay, and nobody would ask for replicas. For [`Granularity::Flowlet`] only. `None`
+    /// replicates all (S51).
     pub copy_from: Option<f32>,
-    /// What a unit can take, in bits per second on the wire (S41). At least 1.
+    /// Capacity of a unit, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
-    /// So many units are active from the beginning, and never fewer. At least 1.
+    /// Number of units that are always active. At least 1.
     pub units_min: u16,
-    /// No more units than this; they are numbered from 0.
+    /// Limit on the number of units; they are numbered from 0.
     pub units_max: u16,
-    /// When all active units' loads are above this part of their capacity, one more is started
+    /// Load, as a share of capacity, above which all active units must be for another one to start
     /// (S42); above 0, up to 1.
     pub start_at: f32,
-    /// Units are as many as all that comes asks for: such that they are loaded to this share of
-    /// their capacity; above 0, up to 1. One is started when it takes more, and the last one is
-    /// drained when it took less for a while, idle or not; a flowlet that has no room starts none,
-    /// and stays where it is unless its unit is full. None: as in the papers, where what counts as
-    /// room is what a flowlet brings while it lasts, and that is two hundred times what it adds to
-    /// a load over [`buckets`](Config::buckets): units start at four fifths of their load (S35,
-    /// S42, S43).
+    /// Load, as a share of capacity, that units should have: their number follows total demand;
+    /// above 0, up to 1. A unit starts when demand needs more, and the last one is drained when
+    /// demand has needed fewer for a while, idle or not. A flowlet without room starts none, and
+    /// stays unless its unit is full. `None` starts units as in the papers: a flowlet's rate counts
+    /// as needed room, two hundred times what it adds to a load over [`buckets`](Config::buckets),
+    /// so units start at four fifths of their load (S35, S42, S43).
     pub follow_at: Option<f32>,
-    /// A unit that got no packet for so long is drained, in ns (S43). At least 1.
+    /// Time without packets after which a unit is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
-    /// What the others' loads must be for an idle unit to be drained, so that none is started again
-    /// at once.
+    /// Condition on the other units for draining an idle one, so that none starts again at once.
     pub drain_when: DrainWhen,
-    /// Time of one bucket of the load meter, in ns (S40). At least 1.
+    /// Length of a bucket of the load meter, in ns (S40). At least 1.
     pub bucket_ns: u64,
-    /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
+    /// Number of buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
     pub buckets: usize,
-    /// Buckets that a unit's load is measured over as well, so that a burst that the others hide
-    /// keeps flowlets away from its unit at once: where that load is the higher one, it counts
-    /// instead. Starting and draining units goes by the other. 0: none, as in the papers, whose
-    /// limit this is (S105); at most [`buckets`](Config::buckets).
+    /// Number of buckets of a second, shorter measurement. Where its load is higher it counts, so
+    /// that a burst keeps flowlets away from its unit at once. Starting and draining use the long
+    /// one. 0 disables it, as in the papers, whose limit this is (S105); at most
+    /// [`buckets`](Config::buckets).
     pub alarm_buckets: usize,
-    /// Flows that there is room for; 1 to [`FLOWS_MAX`].
+    /// Capacity of the flow table; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
-    /// What becomes of a flow that there is no room for.
+    /// Policy for new flows when the table is full.
     pub when_full: WhenFull,
-    /// A flow that is silent for so long ends, in ns, whether its unit proposes that or not: one
-    /// whose packets were all lost is known to no unit. At least [`DISPLACED_AFTER_NS`]; it should
-    /// be longer than what units wait before they propose it. None: no flow ends by itself.
+    /// Silence after which a flow ends without a proposal, in ns: a flow whose packets were all
+    /// lost is known to no unit. At least [`DISPLACED_AFTER_NS`]; it should exceed the time after
+    /// which units propose ends. `None` disables it.
     pub forget_after_ns: Option<u64>,
-    /// Seed of what is random: the targets (S56).
+    /// Seed of the random choice of targets (S56).
     pub seed: u64,
 }
 
@@ -140,14 +137,14 @@ impl Default for Config {
     }
 }
 
-/// What is given to a unit at a time.
+/// The unit of assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
     /// A flowlet (S3, S29).
     Flowlet,
     /// A flow, for its whole life: the vanilla baseline (S6, S88).
     Flow,
-    /// A flow, which may be moved if its unit is overloaded, but only with its first packet after a
+    /// A flow, which may move if its unit is overloaded, but only with its first packet after a
     /// multiple of `every_ns` (S88).
     SmartFlow {
         /// The period, in ns. At least 1.
@@ -155,12 +152,12 @@ pub enum Granularity {
     },
     /// A packet, round robin: the bad extreme (S5).
     Packet,
-    /// A bucket of flows by their hash, as a network card does it.
+    /// A bucket of flows by their hash, as in a network card.
     Rss {
-        /// How many there are; 1 to [`RSS_BUCKETS_MAX`].
+        /// The number of buckets; 1 to [`RSS_BUCKETS_MAX`].
         buckets: u32,
-        /// How often buckets are moved so that units are loaded alike, in ns, at least 1; none:
-        /// never. Then no units are started either, for nothing would come to them.
+        /// Time between moves of buckets that balance the units' loads, in ns, at least 1; `None`
+        /// never moves any. Then no units start either: nothing would reach them.
         every_ns: Option<u64>,
     },
 }
@@ -182,81 +179,76 @@ impl fmt::Display for Granularity {
     }
 }
 
-/// What the others' loads must be for an idle unit to be drained. The papers say "inactivating",
-/// and nothing of that.
+/// The condition on the other units for draining an idle one. The papers do not state any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainWhen {
-    /// All that comes, over all others, is below [`DRAIN_BELOW`](crate::dispatcher::DRAIN_BELOW) of
-    /// what starts a unit.
+    /// Total load, over all other units, is below [`DRAIN_BELOW`](crate::dispatcher::DRAIN_BELOW)
+    /// of the load that starts a unit.
     MeanIsBelow,
-    /// One of the others at least is below that: a unit is started when all are above.
+    /// At least one of the others is below that: a unit starts when all are above.
     OneIsBelow,
 }
 
-/// Over which time a flowlet's rate is measured: T at least, for a lone packet is no burst. The
-/// papers say "the previous flowlet's measured rate", and no more.
+/// The time over which a flowlet's rate is measured, at least T: a single packet is no burst. The
+/// papers say only "the previous flowlet's measured rate".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOver {
-    /// From its first packet to its last one: what it brings while it lasts.
+    /// From its first packet to its last: the rate while it lasts.
     Burst,
-    /// From its first packet to the next one's, or to the flow's end: what its flow brings on
-    /// average.
+    /// From its first packet to the next flowlet's, or to the flow's end: the flow's average rate.
     Interval,
-    /// Over the window that a unit's load is measured over ([`buckets`](Config::buckets)): what it
-    /// adds to that load.
+    /// The window of a unit's load ([`buckets`](Config::buckets)): what the flowlet adds to that
+    /// load.
     Window,
 }
 
-/// Which of the units that have room gets a flowlet (S38).
+/// The choice among units with room for a flowlet (S38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitChoice {
-    /// The one with the highest score, as in the pseudocode: its utilisation, and lambda if it has
-    /// the state. The lowest number wins ties.
+    /// The highest score, as in the pseudocode: utilisation, plus lambda if it has the state. The
+    /// lowest number wins ties.
     MostUtilised,
-    /// The one with the lowest number, as in the text; or, if its number is not higher by lambda
-    /// times the active units, the lowest one that has the state. Lambda 0 ignores state, lambda 1
-    /// puts state above all but room, as for the other choice.
+    /// The lowest number, as in the text; or the lowest that has the state, if its number is less
+    /// than lambda times the active units higher. Lambda 0 ignores state; with lambda 1 only room
+    /// counts more, as for the other choice.
     LowestId,
-    /// The one with the least load, of which lambda is taken off if it has the state. The lowest
-    /// number wins ties. Not in the papers: what spreads flows whose baselines would otherwise fill
-    /// one unit after the other.
+    /// The lowest load, minus lambda if it has the state. The lowest number wins ties. Not in the
+    /// papers: it spreads flows for baselines that would fill one unit after the other.
     LeastLoaded,
 }
 
-/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner
-/// itself, which has it. They are of use to what comes behind a gap; a flowlet that is cut by its
-/// size leaves no time to copy anything (S62), unless that begins before it ends: see
-/// [`Config::push_at`].
+/// The choice of units that get replicas of a flowlet's state: distinct, active, never the owner.
+/// Replicas serve flowlets after a gap; a cut by size leaves no time for one (S62) unless it is
+/// sent before the cut: see [`Config::push_at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetChoice {
-    /// At random, with weights inverse to the unit's number, counted from 1 (S56).
+    /// At random, with weights inverse to the units' numbers, counted from 1 (S56).
     Weighted,
-    /// Those with the lowest numbers (S57).
+    /// The lowest numbers (S57).
     First,
-    /// Those with the least load, the lowest numbers first (S57).
+    /// The lowest loads, then the lowest numbers (S57).
     LeastLoaded,
-    /// All (S57).
+    /// All units (S57).
     All,
-    /// None: state is only fetched.
+    /// None: state is only pulled.
     None,
-    /// The one that would get the flow's next flowlet now if its owner could not: one, whatever K
-    /// is.
+    /// The one unit that would get the flow's next flowlet now if its owner could not.
     Predicted,
 }
 
-/// What becomes of a flow that there is no room for.
+/// The policy for new flows when the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Its packets are refused, unless one of a few flows is silent for
+    /// Refuses the new flow, unless one of a few sampled flows has been silent for
     /// [`Config::forget_after_ns`].
     RefuseNew,
-    /// Of a few flows, the one silent longest ends, if it is silent for [`DISPLACED_AFTER_NS`] at
-    /// least; else the new one's packets are refused. A flow of which packets may be on their way
-    /// still, or whose state is, cannot end.
+    /// Ends the longest silent of a few sampled flows, if it has been silent for at least
+    /// [`DISPLACED_AFTER_NS`]; otherwise refuses the new one. Packets or state of the ended flow
+    /// must not be in flight.
     EndOldest,
 }
 
-/// A dispatcher cannot be made like this.
+/// A dispatcher cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum DispatcherError {
     /// A value must not be zero.
@@ -265,14 +257,14 @@ pub enum DispatcherError {
     /// A value is not within its range.
     #[error("{name} must be {range}, and is {value}")]
     OutOfRange {
-        /// Which one.
+        /// The setting.
         name: &'static str,
-        /// What it may be.
+        /// The valid range.
         range: &'static str,
-        /// What it is.
+        /// The given value.
         value: f64,
     },
-    /// There are to be fewer units at most than at least.
+    /// The limits on units contradict each other.
     #[error("units_max ({max}) must not be less than units_min ({min})")]
     UnitsCrossed {
         /// `units_min`.
@@ -286,8 +278,7 @@ pub enum DispatcherError {
 }
 
 impl Config {
-    /// How long a flow has to be silent to end for a new one that there is no room for; none: none
-    /// does.
+    /// Returns the silence after which a flow may end for a new one; `None` if none may.
     pub(crate) fn displaced_after_ns(&self) -> Option<u64> {
         match self.when_full {
             WhenFull::RefuseNew => self.forget_after_ns,
@@ -295,7 +286,7 @@ impl Config {
         }
     }
 
-    /// A flowlet with more bytes than this is likely to be cut by its size.
+    /// Returns the size above which a flowlet is likely to be cut.
     pub(crate) fn push_above(&self) -> u64 {
         match (self.mode, self.push_at) {
             (Granularity::Flowlet, Some(share)) if self.size_max < u64::MAX => {
@@ -305,7 +296,7 @@ impl Config {
         }
     }
 
-    /// Whether a dispatcher can be made like this.
+    /// Checks the configuration.
     pub(crate) fn check(&self) -> Result<(), DispatcherError> {
         let period_ns = match self.mode {
             Granularity::SmartFlow { every_ns } | Granularity::Rss { every_ns: Some(every_ns), .. } => {

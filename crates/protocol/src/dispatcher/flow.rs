@@ -1,4 +1,4 @@
-//! What a dispatcher knows of a flow: a index of its table.
+//! A flow's entry in the dispatcher's table.
 
 use crate::message::{FlowId, Handover, Stamp, Targets, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -6,40 +6,41 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::dispatcher::config::TARGETS_COUNT_MAX;
 use crate::dispatcher::key::ShortKey;
 
-/// What every packet of a flow needs: one cache line. All zero: a index that had no flow.
+/// The fields that every packet of a flow needs: one cache line. All zero: an index that never had
+/// a flow.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
-    /// The key that it began with.
+    /// The key of its first packet.
     pub key: ShortKey,
-    /// When its last packet came.
+    /// Arrival time of its last packet.
     pub last_seen_ns: u64,
-    /// Its packets so far (S58).
+    /// Number of its packets (S58).
     pub seq: u64,
-    /// Bytes of its flowlet so far.
+    /// Bytes of its present flowlet.
     pub bytes: u64,
-    /// The seq of the last packet that its previous owner got; in a free index, the next free index
-    /// and 1.
+    /// The seq of the last packet to the previous owner; in a free index, the next free index plus
+    /// 1.
     pub last: u64,
-    /// Its owner's number; 0 in a free index.
+    /// The owner's epoch; 0 in a free index.
     pub epoch: u32,
-    /// Flows that had the index before.
+    /// Number of earlier flows of the index.
     pub generation: u32,
     owner: u16,
     previous: u16,
-    /// What was expected of its flowlet, in bits per second.
+    /// The rate estimated for its flowlet, in bits per second.
     pub estimate_bps: f32,
 }
 
-/// What only the first packet of a flowlet needs, and a flow's end: one more.
+/// The fields that only the first packet of a flowlet and a flow's end need: one more cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub(crate) struct Flowlet {
-    /// When its first packet came.
+    /// Arrival time of its first packet.
     pub started_ns: u64,
-    /// The hash of the key that the flow began with.
+    /// The hash of the flow's first key.
     pub hash: u64,
-    /// Where its state goes.
+    /// The targets of its replicas.
     pub targets: TargetList,
     unused: [u64; 3],
 }
@@ -47,14 +48,14 @@ pub(crate) struct Flowlet {
 const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
 
 impl Flowlet {
-    /// The first one of a flow.
+    /// Creates the first flowlet of a flow.
     pub fn first(hash: u64, now_ns: u64) -> Flowlet {
         Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, unused: [0; 3] }
     }
 }
 
 impl Flow {
-    /// A flow in epoch 1 that had no packet yet.
+    /// Creates a flow in epoch 1 without packets.
     pub fn new(key: ShortKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
         Flow {
             key,
@@ -75,7 +76,7 @@ impl Flow {
         UnitId(self.owner)
     }
 
-    /// The owner before; meaningless in epoch 1.
+    /// Returns the previous owner; meaningless in epoch 1.
     #[inline]
     pub fn previous(&self) -> UnitId {
         UnitId(self.previous)
@@ -86,13 +87,13 @@ impl Flow {
         self.epoch != 0
     }
 
-    /// Bytes of its flowlet with a packet of this length.
+    /// Returns the bytes of its flowlet with a packet of this length.
     #[inline(always)]
     pub fn bytes_with(&self, len: u32) -> u64 {
         self.bytes.saturating_add(len.into())
     }
 
-    /// The flow has another packet, which is numbered (S58); with it its flowlet has so many bytes.
+    /// Numbers another packet (S58), with which its flowlet has this many bytes.
     #[inline(always)]
     pub fn number(&mut self, now_ns: u64, bytes: u64) {
         self.seq += 1;
@@ -100,8 +101,8 @@ impl Flow {
         self.bytes = bytes;
     }
 
-    /// What is written on the last packet of the flow, which has this index (S13); `targets` if it
-    /// begins a flowlet.
+    /// Returns the stamp of the last packet of the flow, which has this index (S13); with `targets`
+    /// if it begins a flowlet.
     #[inline(always)]
     pub fn stamp(&self, index: u32, targets: Option<Targets>) -> Stamp {
         let handover = match self.epoch {
@@ -112,8 +113,8 @@ impl Flow {
         Stamp { flow, seq: self.seq, epoch: self.epoch, handover, targets }
     }
 
-    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
-    /// as can be counted.
+    /// Makes another unit the owner. Returns false, and nothing has changed, if the epochs are
+    /// exhausted.
     pub fn hand_to(&mut self, unit: UnitId) -> bool {
         let Some(epoch) = self.epoch.checked_add(1) else {
             return false;
@@ -124,11 +125,11 @@ impl Flow {
     }
 }
 
-/// The units that a flowlet's state goes to, as they stand in a index.
+/// The targets of a flowlet's replicas, as stored in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct TargetList {
-    /// How many; [`ALL`](TargetList::ALL)'s value for all that are active.
+    /// The number of units; [`ALL`](TargetList::ALL)'s value for all active ones.
     len: u8,
     unused: u8,
     units: [u16; TARGETS_COUNT_MAX as usize],
@@ -155,7 +156,7 @@ impl TargetList {
         usize::from(self.len)
     }
 
-    /// Those that are named.
+    /// Returns the named units.
     #[inline]
     pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
         self.named().iter().map(|&unit| UnitId(unit))
@@ -166,7 +167,7 @@ impl TargetList {
         self.units.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Whether the unit, which is active, is one of them.
+    /// Returns true if the unit, which is active, is a target.
     pub fn contains(&self, unit: UnitId) -> bool {
         self.is_all() || self.units().any(|target| target == unit)
     }

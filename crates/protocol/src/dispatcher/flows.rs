@@ -1,4 +1,4 @@
-//! The flow table: whose a flow is and how far it has come, found by its key or by its alias.
+//! The dispatcher's flow table: owner and progress of each flow, found by key or alias.
 
 use std::ops::Range;
 
@@ -16,33 +16,31 @@ use crate::dispatcher::owner_column::OwnerColumn;
 pub(crate) struct Flows {
     entries: Zeroed<Flow>,
     flowlets: Zeroed<Flowlet>,
-    /// Those keys of which a part stands in the index: pages of the table that none needs take no
-    /// memory.
+    /// Keys that do not fit into the entry. Unused pages of the table take no memory.
     keys: Zeroed<LongKey>,
     aliases: Zeroed<AliasEntry>,
     owners: OwnerColumn,
     lookup: HashIndex,
     flows_max: u32,
-    /// Slots that were ever used.
+    /// Indexes below this were used at least once.
     used: u32,
     live: u32,
-    /// The first free index among them and 1; 0 for none. The others follow in their `last`.
+    /// The first free index plus 1; 0 if there is none. The others follow in their `last`.
     free: u64,
-    /// Where the search for a flow to displace goes on.
+    /// Position of the search for a flow to displace.
     hand: u32,
     ahead: Ahead,
 }
 
-/// Whether flowlets are brought to the cache, too, ahead of their packets: only if many of late
-/// began one.
+/// The decision to prefetch flowlets with their flows: if many recent packets began one.
 #[derive(Default)]
 struct Ahead {
     flowlets: bool,
-    /// How many flowlets and packets there were when that was said.
+    /// Flowlets and packets at the last decision.
     said_at: (u64, u64),
 }
 
-/// A key that is longer than it is in short: one cache line.
+/// A key that does not fit into a [`ShortKey`]: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct LongKey {
@@ -51,7 +49,8 @@ struct LongKey {
 }
 
 impl LongKey {
-    /// Whether this index's flow began with this key, which is longer than it is in short.
+    /// Returns true if this index's flow began with this key, which does not fit into a
+    /// [`ShortKey`].
     #[inline(never)]
     fn is_of(&self, flow: &Flow, key: &FlowKey) -> bool {
         let short = ShortKey::of(key);
@@ -59,66 +58,67 @@ impl LongKey {
     }
 }
 
-/// What only packets that came by the alias need: one cache line.
+/// The fields that only packets found by alias need: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct AliasEntry {
-    /// The key that rewritten packets have; all zero if there is none.
+    /// The key of rewritten packets; all zero if there is none.
     alias: FlowKey,
     alias_hash: u64,
     unused: u64,
 }
 
-/// What was rewritten cannot reach this flow: it looks like another one's.
+/// Another flow has the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the alias belongs to {by}")]
 pub struct AliasConflict {
-    /// The flow that has it, as its key or as its alias.
+    /// The flow that has it, as its key or its alias.
     pub by: FlowId,
 }
 
-/// Why a flow was not given an alias.
+/// The reason for which an alias was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AliasRefused {
     Taken(AliasConflict),
-    /// The flow is over.
+    /// The flow has ended.
     Late,
 }
 
-/// A flow that a packet belongs to.
+/// The flow of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMatch {
     pub index: u32,
-    /// The hash of the key that it began with, whichever the packet has.
+    /// The hash of the key that the flow began with, whichever the packet has.
     pub hash: u64,
 }
 
-/// Which flow a hash probably stands for, and whether by its key or by its alias; or none.
+/// The likely flow of a hash, and whether by key or by alias; or none.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowGuess(u32);
 
 impl FlowGuess {
-    /// No entry of the index has this number.
+    /// No index entry has this number.
     const NONE: FlowGuess = FlowGuess(u32::MAX);
 
-    /// The index of the flow that it probably is; of none, one that no dispatcher has.
+    /// Returns the index of the likely flow; for none, an index that no dispatcher has.
     #[inline]
     pub fn index(self) -> u32 {
         self.0 >> 1
     }
 }
 
-/// Flows that are looked at when one has to go.
+/// Number of flows sampled for displacement.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
-/// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
+/// Limit on the packets of a flow that counts as a query with its answer.
 const FEW_PACKETS: u64 = 4;
 
-/// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of
-/// all packets: a line more for each is then about what waiting for the lines of some would cost.
+/// Packets per flowlet up to which flowlets are prefetched for all packets: one more line for each
+/// then costs about as much as waiting for the lines of some.
 const PACKETS_PER_FLOWLET: u64 = 6;
 
-/// The index names a flow by its key or by its alias; no number stands in it twice.
+/// Returns the index entry for a flow's key. Entries for aliases differ, so no number is used
+/// twice.
 const fn by_key(index: u32) -> u32 {
     index << 1
 }
@@ -128,7 +128,7 @@ const fn by_alias(index: u32) -> u32 {
 }
 
 impl Flows {
-    /// Room for so many flows, at most [`FLOWS_MAX`](crate::dispatcher::FLOWS_MAX).
+    /// Creates a table for this many flows, at most [`FLOWS_MAX`](crate::dispatcher::FLOWS_MAX).
     pub fn new(flows_max: u32) -> Result<Flows, OutOfMemory> {
         let count = flows_max as usize;
         Ok(Flows {
@@ -147,13 +147,13 @@ impl Flows {
         })
     }
 
-    /// First step of a look-up: the index's line is on its way.
+    /// First step of a lookup: prefetches the index line.
     #[inline]
     pub fn prefetch_index(&self, hash: u64) {
         self.lookup.prefetch(hash);
     }
 
-    /// Second step: the flow that it probably is.
+    /// Second step: prefetches the likely flow.
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) -> FlowGuess {
         let Some(number) = self.lookup.guess(hash) else {
@@ -170,33 +170,33 @@ impl Flows {
         FlowGuess(number)
     }
 
-    /// The flowlet of a index is on its way to the cache.
+    /// Prefetches the flowlet of an index.
     #[inline]
     pub fn prefetch_flowlet(&self, index: u32) {
         prefetch(self.flowlets.as_ptr().wrapping_add(index as usize));
     }
 
-    /// So many flowlets and packets there were so far: what comes will be like what came since this
-    /// was said last.
+    /// Predicts from the packets and flowlets since the last call whether packets to come begin
+    /// flowlets. Both arguments are totals.
     pub fn expect_flowlets(&mut self, flowlets: u64, packets: u64) {
         let (flowlets_before, packets_before) = self.ahead.said_at;
         self.ahead.flowlets = (flowlets - flowlets_before) * PACKETS_PER_FLOWLET >= packets - packets_before;
         self.ahead.said_at = (flowlets, packets);
     }
 
-    /// Whether many packets are taken to begin flowlets.
+    /// Returns true if many packets are expected to begin flowlets.
     #[inline]
     pub fn expects_flowlets(&self) -> bool {
         self.ahead.flowlets
     }
 
-    /// The index of the flow that was guessed.
+    /// Returns the index of a guessed flow.
     #[inline(always)]
     pub fn guessed(&self, guess: FlowGuess) -> Option<u32> {
         Some(guess.index()).filter(|&index| index < self.used)
     }
 
-    /// The flow that was guessed, to be changed, if it has this key or alias.
+    /// Returns a guessed flow, to be changed, if it has this key or alias.
     #[inline(always)]
     pub fn find_guessed(&mut self, guess: FlowGuess, key: &FlowKey) -> Option<&mut Flow> {
         let index = guess.index() as usize;
@@ -208,7 +208,7 @@ impl Flows {
         is_it.then_some(flow)
     }
 
-    /// The flow with this key or alias.
+    /// Finds the flow with this key or alias.
     #[inline]
     pub fn find(&self, hash: u64, key: &FlowKey) -> Option<FlowMatch> {
         let short = ShortKey::of(key);
@@ -224,7 +224,7 @@ impl Flows {
         Some(FlowMatch { index, hash })
     }
 
-    /// The index; it must be one of the table's.
+    /// Returns the entry of an index, which must be in the table.
     #[inline]
     pub fn get(&self, index: u32) -> &Flow {
         &self.entries[index as usize]
@@ -236,70 +236,70 @@ impl Flows {
         &mut self.entries[index as usize]
     }
 
-    /// The flowlet of a index, which must be one of the table's.
+    /// Returns the flowlet of an index, which must be in the table.
     #[inline]
     pub fn flowlet(&self, index: u32) -> &Flowlet {
         &self.flowlets[index as usize]
     }
 
-    /// The index and its flowlet, to be changed.
+    /// Returns entry and flowlet of an index, to be changed.
     #[inline]
     pub fn both_mut(&mut self, index: u32) -> (&mut Flow, &mut Flowlet) {
         (&mut self.entries[index as usize], &mut self.flowlets[index as usize])
     }
 
-    /// The index of a flow that is not over, by its name.
+    /// Returns a live flow.
     pub fn live(&self, id: FlowId) -> Option<&Flow> {
         let flow = self.entries.get(id.index as usize)?;
         (flow.is_live() && flow.generation == id.generation).then_some(flow)
     }
 
-    /// Whether there was a flow with this name, and is no longer.
+    /// Returns true if there was such a flow and it has ended.
     pub fn is_over(&self, id: FlowId) -> bool {
         id.index < self.used
             && self.entries.get(id.index as usize).is_some_and(|flow| {
-                // A index that is retired keeps its last flow's number; one that is free has that of
-                // its next.
+                // A retired index keeps the generation of its last flow; a free one has that of its
+                // next.
                 let is_retired = flow.generation == u32::MAX && !flow.is_live();
                 id.generation < flow.generation || (id.generation == flow.generation && is_retired)
             })
     }
 
-    /// The name of the flow in a index.
+    /// Returns the flow with this index.
     #[inline]
     pub fn id(&self, index: u32) -> FlowId {
         FlowId { index, generation: self.get(index).generation }
     }
 
-    /// The hash of the key that the flow began with.
+    /// Returns the hash of the key that the flow began with.
     pub fn hash(&self, index: u32) -> u64 {
         self.flowlets[index as usize].hash
     }
 
-    /// Slots that were ever used are those below this one.
+    /// Returns the end of the indexes that were ever used.
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// How many flows there are.
+    /// Returns the number of live flows.
     pub fn count(&self) -> u32 {
         self.live
     }
 
-    /// Whether there is no index for another flow.
+    /// Returns true if there is no index for another flow.
     pub fn is_full(&self) -> bool {
         self.free == 0 && self.used == self.flows_max
     }
 
-    /// A index for a flow with this key, which no flow has, in epoch 1 of its owner; none if the
-    /// table is full.
+    /// Creates a flow with this key, which no flow has, in epoch 1 of its owner. Returns its index;
+    /// `None` if the table is full.
     pub fn create(&mut self, hash: u64, key: &FlowKey, owner: UnitId, now_ns: u64) -> Option<u32> {
         let index = match self.free.checked_sub(1) {
             Some(index) => index as u32,
             None if self.used < self.flows_max => self.used,
             None => return None,
         };
-        // There is room: the index holds two entries per flow.
+        // There is room: the hash index holds two entries per flow.
         self.lookup.insert(hash, by_key(index)).ok()?;
         let flow = &mut self.entries[index as usize];
         match self.free {
@@ -317,8 +317,8 @@ impl Flows {
         Some(index)
     }
 
-    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners
-    /// as can be counted.
+    /// Makes another unit the flow's owner. Returns false, and nothing has changed, if the epochs
+    /// are exhausted.
     pub fn hand_to(&mut self, index: u32, unit: UnitId) -> bool {
         let is_handed = self.entries[index as usize].hand_to(unit);
         if is_handed {
@@ -327,12 +327,12 @@ impl Flows {
         is_handed
     }
 
-    /// The first of these indexes, which must be the table's, with a flow of this unit.
+    /// Returns the first index of this range, which must be in the table, with a flow of this unit.
     pub fn first_of(&self, unit: UnitId, indexes: Range<u32>) -> Option<u32> {
         self.owners.first_of(unit, indexes)
     }
 
-    /// Forgets the flow; whether its index may have another.
+    /// Removes a flow. Returns true if its index may be used again.
     pub fn remove(&mut self, index: u32) -> bool {
         self.drop_alias(index);
         self.lookup.remove(self.hash(index), by_key(index));
@@ -349,16 +349,16 @@ impl Flows {
         true
     }
 
-    /// Whether there is a flow in the index that had no packet for so long.
+    /// Returns true if the index has a flow that has been silent for this long.
     #[inline]
     pub fn is_silent(&self, index: u32, now_ns: u64, silent_ns: u64) -> bool {
         let flow = self.get(index);
         flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
     }
 
-    /// A flow to give up for a new one: of a few that are silent for so long, the one silent
-    /// longest, first among those with few packets. So a flood of queries displaces itself and not
-    /// idle connections.
+    /// Returns a flow to end for a new one: of a few sampled flows that have been silent for this
+    /// long, the longest silent, those with few packets first. So a flood of queries displaces
+    /// itself and no idle connections.
     pub fn victim(&mut self, now_ns: u64, silent_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
@@ -369,8 +369,7 @@ impl Flows {
         victim
     }
 
-    /// Notes the key that the flow's packets have once they are rewritten, in place of the one
-    /// noted before.
+    /// Sets the key of the flow's rewritten packets, in place of the previous one.
     pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasRefused> {
         if self.live(id).is_none() {
             return Err(AliasRefused::Late);
@@ -381,7 +380,7 @@ impl Flows {
             return Err(AliasRefused::Taken(AliasConflict { by: self.id(other.index) }));
         }
         self.drop_alias(id.index);
-        // There is room: the index holds two entries per flow.
+        // There is room: the hash index holds two entries per flow.
         if is_needed && self.lookup.insert(hash, by_alias(id.index)).is_ok() {
             let back = &mut self.aliases[id.index as usize];
             (back.alias, back.alias_hash) = (*alias, hash);
@@ -389,18 +388,18 @@ impl Flows {
         Ok(())
     }
 
-    /// Whether the index's flow began with this key.
+    /// Returns true if the index's flow began with this key.
     pub fn began_with(&self, index: u32, key: &FlowKey) -> bool {
         self.is_at(index as usize, ShortKey::of(key), key)
     }
 
-    /// The same, where it is known how the key is in short.
+    /// The same for a caller that has the key's short form.
     #[inline(always)]
     fn is_at(&self, index: usize, short: ShortKey, key: &FlowKey) -> bool {
         self.entries[index].key == short && (short.is_all() || self.keys[index].key == *key)
     }
 
-    /// The flow has no alias any more.
+    /// Removes the flow's alias.
     pub fn drop_alias(&mut self, index: u32) {
         let back = &mut self.aliases[index as usize];
         if back.alias != FlowKey::default() {
@@ -435,7 +434,7 @@ mod tests {
             flows.remove(victim);
             create(&mut flows, port, 2, 20);
         }
-        // Of those that are silent for so long it is the only one.
+        // It is the only one that has been silent for so long.
         assert_eq!(flows.victim(1_000, 990), Some(idle));
     }
 }

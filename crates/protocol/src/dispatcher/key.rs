@@ -1,20 +1,20 @@
-//! A flow's key in sixteen bytes, where that is enough.
+//! A flow key in sixteen bytes, where it fits.
 
 use packet::FlowKey;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A key in short: all of it for IPv4 without tags, so that it shares a cache line with what every
-/// packet of the flow needs. Of other keys it is a part, and the whole key has to be compared as
-/// well.
+/// The short form of a key: the whole key for IPv4 without tags, so that it shares a cache line
+/// with the fields that every packet needs. Of other keys it is a digest, and the whole key must be
+/// compared as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct ShortKey {
     ends: u64,
-    /// Ports, protocol, version, tenant, as they stand in the key; and [`IN_PART`].
+    /// Ports, protocol, version and tenant, as in the key; and [`IN_PART`].
     rest: u64,
 }
 
-/// What IPv4 addresses are mapped behind, as the lower half of such an address's second word.
+/// The prefix of mapped IPv4 addresses, as the lower half of such an address's second word.
 const MAPPED: u64 = 0xffff_0000;
 
 /// The highest bit of the version, which is 4 or 6.
@@ -33,7 +33,7 @@ impl ShortKey {
         ShortKey { ends: ends ^ low_prefix ^ high_prefix.rotate_left(32), rest: rest | IN_PART }
     }
 
-    /// Whether it is all of this key, and this key's.
+    /// Returns true if this is the whole of this key.
     #[inline(always)]
     pub fn is_all_of(self, key: &FlowKey) -> bool {
         let [low_prefix, low, high_prefix, high, rest, scope] = key.words().map(u64::from_le);
@@ -41,7 +41,7 @@ impl ShortKey {
         self.is_all() && differs | (rest ^ self.rest) | low_prefix | high_prefix | scope == 0
     }
 
-    /// Whether two keys that are the same in short are the same.
+    /// Returns true if equal short forms mean equal keys.
     #[inline(always)]
     pub fn is_all(self) -> bool {
         self.rest & IN_PART == 0
@@ -79,8 +79,7 @@ mod tests {
     }
 
     proptest! {
-        /// A bit more, a bit less: short keys are the same only if the keys are, or say that they
-        /// do not know.
+        /// Short forms of keys that differ in one bit are equal only if they are digests.
         #[test]
         fn keys_that_differ_differ_in_short(key in key(), other in key(), byte in 0usize..48, bit in 0u8..8) {
             let mut bytes: [u8; 48] = zerocopy::transmute!(key);

@@ -1,4 +1,4 @@
-//! How much is sent to each unit (S39, S40).
+//! The load of each unit (S39, S40).
 
 use crate::message::UnitId;
 use packet::memory::{OutOfMemory, Zeroed};
@@ -6,47 +6,47 @@ use packet::memory::{OutOfMemory, Zeroed};
 use crate::dispatcher::config::Config;
 use crate::dispatcher::loads::Loads;
 
-/// What is sent to each unit, over a window of buckets that moves on.
+/// The load of each unit, over a moving window of buckets.
 ///
-/// A unit's load is what it was sent within the window so far, by the time that the window covers:
-/// that since the unit is active, if this is shorter, and at least one bucket. It is as of the last
-/// packet to the unit, or the begin of the bucket if there was none since. Bursts that are much
-/// shorter than the window hardly show (S105): for them there is the alarm, the same over the last
-/// few buckets. What counts for a choice is the higher of the two.
+/// A unit's load is the bytes that it was sent within the window, divided by the time that the
+/// window covers: at least one bucket, and not the time before the unit was active. It is as of the
+/// last packet to the unit, or the begin of the bucket if that is later. Bursts that are much
+/// shorter than the window hardly show (S105); a second, shorter window raises the alarm. The
+/// higher of both counts for a choice.
 ///
-/// Of a packet only its bytes are added up; loads are reckoned when they are asked for.
+/// Packets only add their bytes; loads are computed on demand.
 pub(crate) struct Meter {
-    /// What counts for a choice.
+    /// The loads that count for a choice.
     loads: Loads,
     units: Vec<Sent>,
-    /// Those that were sent something since their load was reckoned.
+    /// Units that were sent something since their load was computed.
     stale: Vec<UnitId>,
-    /// Bytes of the buckets that are over, by bucket and unit.
+    /// Bytes of past buckets, by bucket and unit.
     ring: Zeroed<u64>,
     buckets: usize,
-    /// How many of the last buckets the alarm watches; 0: there is none.
+    /// Number of buckets of the alarm; 0 disables it.
     alarm_buckets: usize,
     bucket_ns: u64,
-    /// The current bucket.
+    /// Index of the current bucket.
     at: usize,
     starts_ns: u64,
-    /// When it is over; 0 before the first one.
+    /// End of the current bucket; 0 before the first one.
     ends_ns: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Sent {
-    /// In the current bucket.
+    /// Bytes in the current bucket.
     bytes: u64,
     last_packet_ns: u64,
-    /// In all buckets that are over.
+    /// Bytes in all past buckets.
     over: u64,
-    /// In the other buckets of the window.
+    /// Bytes in the other buckets of the window.
     before: u64,
-    /// In the other buckets that the alarm watches.
+    /// Bytes in the other buckets of the alarm.
     just_before: u64,
     active_since_ns: u64,
-    /// Its load over the whole window, as it was last reckoned.
+    /// Load over the whole window, as last computed.
     sustained_bps: f32,
     is_active: bool,
     is_stale: bool,
@@ -69,7 +69,7 @@ impl Meter {
         })
     }
 
-    /// Reckons the loads of units that were sent something. To be called before they are looked at.
+    /// Computes the loads of units that were sent something; to be called before loads are read.
     #[inline]
     pub fn reckon(&mut self) {
         while let Some(unit) = self.stale.pop() {
@@ -80,14 +80,14 @@ impl Meter {
         }
     }
 
-    /// The units' loads, as far as they are reckoned.
+    /// Returns the loads, as last computed.
     #[inline]
     pub fn loads(&self) -> &Loads {
         debug_assert!(self.stale.is_empty(), "loads are out of date");
         &self.loads
     }
 
-    /// The same, with one unit hidden, for as long as `look` looks.
+    /// The same with one unit hidden while `look` runs.
     pub fn without<R>(&mut self, unit: UnitId, look: impl FnOnce(&Loads) -> R) -> R {
         let load_bps = self.loads.of(unit);
         self.loads.set(unit, f32::INFINITY);
@@ -96,36 +96,36 @@ impl Meter {
         seen
     }
 
-    /// The load of a unit that is active over the whole window, in bits per second, as far as it is
-    /// reckoned.
+    /// Returns the load of an active unit over the whole window, in bits per second, as last
+    /// computed.
     pub fn sustained_bps(&self, unit: UnitId) -> f32 {
         self.units[unit.index()].sustained_bps
     }
 
-    /// The unit's load over the whole window, in bits per second, active or not.
+    /// Returns the present load of a unit over the whole window, in bits per second, active or not.
     pub fn load_bps(&self, unit: UnitId, now_ns: u64) -> f32 {
         self.sustained(&self.units[unit.index()], now_ns)
     }
 
-    /// All that the unit was sent so far.
+    /// Returns all bytes that the unit was sent.
     #[inline]
     pub fn bytes(&self, unit: UnitId) -> u64 {
         let sent = &self.units[unit.index()];
         sent.over + sent.bytes
     }
 
-    /// When the unit was last sent a packet, or became active.
+    /// Returns the time of the last packet to the unit, or of its activation.
     pub fn last_packet_ns(&self, unit: UnitId) -> u64 {
         self.units[unit.index()].last_packet_ns
     }
 
-    /// When the current bucket is over; 0 before the first call of [`roll`](Meter::roll).
+    /// Returns the end of the current bucket; 0 before the first call of [`roll`](Meter::roll).
     #[inline]
     pub fn ends_ns(&self) -> u64 {
         self.ends_ns
     }
 
-    /// From now on the unit is measured, from nothing.
+    /// Starts to measure a unit, from zero.
     pub fn activate(&mut self, unit: UnitId, now_ns: u64) {
         self.reckon();
         let index = unit.index();
@@ -143,13 +143,13 @@ impl Meter {
         self.loads.set(unit, 0.0);
     }
 
-    /// From now on the unit has no room.
+    /// Marks a unit as having no room.
     pub fn deactivate(&mut self, unit: UnitId) {
         self.units[unit.index()].is_active = false;
         self.loads.set(unit, f32::INFINITY);
     }
 
-    /// A packet is sent to the unit. The bucket must be the current one: see [`roll`](Meter::roll).
+    /// Counts a packet to the unit. The bucket must be the current one: see [`roll`](Meter::roll).
     #[inline]
     pub fn add(&mut self, unit: UnitId, bytes: u64, now_ns: u64) {
         let sent = &mut self.units[unit.index()];
@@ -161,7 +161,7 @@ impl Meter {
         }
     }
 
-    /// Moves the window on to the bucket that `now_ns` is in: by so many buckets.
+    /// Moves the window to the bucket of `now_ns`. Returns the number of buckets that ended.
     pub fn roll(&mut self, now_ns: u64) -> u64 {
         if self.ends_ns == 0 {
             self.begin(now_ns);
@@ -179,7 +179,7 @@ impl Meter {
         passed
     }
 
-    /// The first bucket begins now, and the units that are active are so from now on.
+    /// Begins the first bucket; units that are active count as active from now on.
     fn begin(&mut self, now_ns: u64) {
         self.starts_ns = now_ns;
         self.ends_ns = now_ns.saturating_add(self.bucket_ns);
@@ -188,7 +188,7 @@ impl Meter {
         }
     }
 
-    /// The current bucket is over; the oldest one is forgotten, and is the current one.
+    /// Ends the current bucket; the oldest one is cleared and becomes the current one.
     fn turn(&mut self) {
         let per_bucket = self.units.len();
         let next = (self.at + 1) % self.buckets;
@@ -207,7 +207,7 @@ impl Meter {
     }
 
     fn units_numbered(&self) -> impl Iterator<Item = UnitId> + use<> {
-        // As many as a u16 says: see `new`.
+        // There are no more than `u16` can count: see `new`.
         (0..self.units.len() as u16).map(UnitId)
     }
 
@@ -231,7 +231,7 @@ impl Meter {
         self.over(self.buckets, sent.before + sent.bytes, sent, at_ns)
     }
 
-    /// So many bytes within so many of the last buckets, in bits per second.
+    /// Returns the rate of these bytes over this many of the last buckets, in bits per second.
     #[inline]
     fn over(&self, buckets: usize, bytes: u64, sent: &Sent, at_ns: u64) -> f32 {
         let window_ns = self.bucket_ns.saturating_mul(buckets as u64 - 1);
@@ -240,10 +240,10 @@ impl Meter {
     }
 }
 
-/// Bits per second. The time must not be 0.
+/// Returns bits per second. The time must not be 0.
 #[inline]
 pub(crate) fn rate_bps(bytes: u64, time_ns: u64) -> f32 {
-    // A signed number is quicker to convert; a time of more than 2^63 ns stands for endless.
+    // Signed numbers convert faster; a time of more than 2^63 ns stands for endless.
     (bytes.cast_signed() as f64 * 8e9 / time_ns.min(i64::MAX as u64).cast_signed() as f64) as f32
 }
 
@@ -307,7 +307,7 @@ mod tests {
         meter.roll(10_100);
         assert_eq!(load_bps(&mut meter, A), rate_bps(1000, 200));
         meter.roll(10_200);
-        assert_eq!(load_bps(&mut meter, A), meter.sustained_bps(A), "it is over");
+        assert_eq!(load_bps(&mut meter, A), meter.sustained_bps(A), "it has passed");
         assert!(meter.sustained_bps(A) > 0.0);
     }
 

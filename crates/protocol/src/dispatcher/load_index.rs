@@ -1,36 +1,36 @@
-//! Units on shelves by their loads: those that are about as loaded stand together, so that of a
-//! thousand units few are looked at.
+//! An index of units by load: units of similar load share a shelf, so that few of a thousand units
+//! are looked at.
 
 use crate::message::UnitId;
 
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// A bit for each fits into a word of words.
+/// One bit for each fits into a word of words.
 const SHELVES: usize = WORD * WORD;
 
-/// LoadIndex for loads up to a unit's capacity: three of four. The others are for what is above it,
-/// when more comes than units can take, and the last one is for all that is higher still.
+/// Number of shelves for loads up to a unit's capacity: three of four. The others are for overload;
+/// the last one has all higher loads.
 const SHELVES_TO_CAPACITY: usize = SHELVES / 4 * 3;
 
-/// Units by their loads, on shelves that are in order: a unit on a higher shelf has a higher load.
-/// Which load each has is known elsewhere, and so is whether it stands on a shelf at all.
+/// Units on shelves by load: a unit on a higher shelf has a higher load. The caller knows each
+/// unit's load, and whether it is on a shelf.
 pub(crate) struct LoadIndex {
-    /// LoadIndex for each bit per second.
+    /// Number of shelves per bit per second.
     per_bps: f32,
-    /// The first unit of each shelf, and 1; 0: it is empty.
+    /// The first unit of each shelf plus 1; 0 if the shelf is empty.
     first: Box<[u16; SHELVES]>,
-    /// Each unit's neighbours on its shelf; the same.
+    /// Each unit's neighbours on its shelf, likewise.
     next: Vec<u16>,
     previous: Vec<u16>,
-    /// A bit for each shelf that is not empty.
+    /// One bit per shelf; set if it is not empty.
     held: [u64; WORD],
-    /// A bit for each word of these that is not 0.
+    /// One bit per word of these; set if it is not 0.
     words: u64,
 }
 
 impl LoadIndex {
-    /// Empty ones, for so many units with this capacity, which must not be 0.
+    /// Creates empty shelves for this many units of this capacity, which must not be 0.
     pub fn new(units: usize, capacity_bps: f32) -> LoadIndex {
         LoadIndex {
             per_bps: SHELVES_TO_CAPACITY as f32 / capacity_bps,
@@ -42,14 +42,14 @@ impl LoadIndex {
         }
     }
 
-    /// Where units with this load stand. It must not be negative.
+    /// Returns the shelf of a load, which must not be negative.
     #[inline(always)]
     pub fn of(&self, load_bps: f32) -> usize {
-        // As a small signed number, which is quicker to make.
+        // A small signed number converts faster.
         (load_bps * self.per_bps).min((SHELVES - 1) as f32) as i32 as usize
     }
 
-    /// Puts a unit that stands nowhere on a shelf.
+    /// Puts a unit, which is on no shelf, on a shelf.
     #[inline]
     pub fn put(&mut self, unit: UnitId, shelf: usize) {
         let first = std::mem::replace(&mut self.first[shelf], unit.0 + 1);
@@ -61,7 +61,7 @@ impl LoadIndex {
         self.words |= 1 << (shelf / WORD);
     }
 
-    /// Takes a unit off the shelf that it stands on.
+    /// Takes a unit off its shelf.
     #[inline]
     pub fn take(&mut self, unit: UnitId, shelf: usize) {
         let (next, previous) = (self.next[unit.index()], self.previous[unit.index()]);
@@ -78,7 +78,7 @@ impl LoadIndex {
         }
     }
 
-    /// The highest shelf up to this one that is not empty.
+    /// Returns the highest shelf up to this one that is not empty.
     #[inline]
     pub fn highest(&self, up_to: usize) -> Option<usize> {
         let (word, bit) = (up_to / WORD, up_to % WORD);
@@ -89,7 +89,7 @@ impl LoadIndex {
         Some(word * WORD + last_bit(self.held[word], WORD - 1)?)
     }
 
-    /// The lowest shelf from this one on that is not empty.
+    /// Returns the lowest shelf from this one on that is not empty.
     #[inline]
     pub fn lowest(&self, from: usize) -> Option<usize> {
         let (word, bit) = (from / WORD, from % WORD);
@@ -100,7 +100,7 @@ impl LoadIndex {
         Some(word * WORD + first_bit(self.held[word], 0)?)
     }
 
-    /// The units of a shelf, in no order.
+    /// Returns the units of a shelf, in no order.
     #[inline]
     pub fn units(&self, shelf: usize) -> impl Iterator<Item = UnitId> + '_ {
         let unit = |number: u16| number.checked_sub(1).map(UnitId);
@@ -108,13 +108,13 @@ impl LoadIndex {
     }
 }
 
-/// The last bit that is set, up to this one.
+/// Returns the last set bit, up to this one.
 #[inline(always)]
 fn last_bit(bits: u64, up_to: usize) -> Option<usize> {
     up_to.checked_sub((bits << (WORD - 1 - up_to)).leading_zeros() as usize)
 }
 
-/// The first bit that is set, from this one on.
+/// Returns the first set bit, from this one on.
 #[inline(always)]
 fn first_bit(bits: u64, from: usize) -> Option<usize> {
     let bits = bits & u64::MAX.checked_shl(from as u32)?;
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// LoadIndex of units with a capacity of 3072 are 1 wide.
+    /// Shelves of units with a capacity of 3072 are 1 wide.
     fn shelves(units: usize) -> LoadIndex {
         LoadIndex::new(units, SHELVES_TO_CAPACITY as f32)
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of where each unit stands.
+        /// Against a list of each unit's shelf.
         #[test]
         fn units_stand_where_they_were_put(
             moves in prop::collection::vec((0u16..40, prop::option::weighted(0.8, prop_oneof![0..9usize, 0..SHELVES])), 0..200),

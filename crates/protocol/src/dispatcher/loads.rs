@@ -1,23 +1,22 @@
-//! The units' loads, as choosing a unit reads them.
+//! The units' loads, prepared for a choice.
 
 use crate::message::UnitId;
 
 use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::load_index::LoadIndex;
 
-/// Units that are looked at together where all are.
+/// Number of units compared in one step.
 const LANES: usize = 16;
 
-/// All units' loads, in bits per second; infinite for those that are not active, which therefore
-/// never have room.
+/// All units' loads, in bits per second; infinite for inactive units, which thus never have room.
 pub(crate) struct Loads {
     /// By number.
     bps: Vec<f32>,
-    /// Those that are active, by their loads.
+    /// The active units, by their loads.
     shelves: LoadIndex,
 }
 
-/// What it takes for a unit to be a candidate (S35).
+/// The condition for a candidate (S35).
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub estimate_bps: f32,
@@ -25,8 +24,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// A unit with a higher load has none if one with a lower load has none: rounding does not
-    /// change that.
+    /// Returns true if a unit with this load has room. Rounding keeps that monotone in the load.
     #[inline(always)]
     pub fn is_at(self, load_bps: f32) -> bool {
         self.estimate_bps + load_bps < self.capacity_bps
@@ -34,25 +32,25 @@ impl Room {
 }
 
 impl Loads {
-    /// So many units with this capacity, none of which is active.
+    /// Creates the loads of this many units of this capacity, none of them active.
     pub fn new(units_max: u16, capacity_bps: f32) -> Loads {
         let units = usize::from(units_max);
         Loads { bps: vec![f32::INFINITY; units], shelves: LoadIndex::new(units, capacity_bps) }
     }
 
-    /// A unit's load.
+    /// Returns a unit's load.
     #[inline]
     pub fn of(&self, unit: UnitId) -> f32 {
         self.get(unit).unwrap_or(f32::INFINITY)
     }
 
-    /// A unit's load; none if there is no such unit.
+    /// Returns a unit's load; `None` if there is no such unit.
     #[inline]
     pub fn get(&self, unit: UnitId) -> Option<f32> {
         self.bps.get(unit.index()).copied()
     }
 
-    /// A unit's load is this from now on. The unit must be one of them.
+    /// Sets the load of a unit, which must exist.
     #[inline]
     pub fn set(&mut self, unit: UnitId, load_bps: f32) {
         let old_bps = std::mem::replace(&mut self.bps[unit.index()], load_bps);
@@ -69,8 +67,7 @@ impl Loads {
         }
     }
 
-    /// The unit with the highest load that has room, the lowest number of equal ones; and that
-    /// load.
+    /// Returns the most loaded unit with room, of equal ones the lowest number; and its load.
     pub fn fullest(&self, room: Room) -> Option<(UnitId, f32)> {
         if room.estimate_bps >= room.capacity_bps {
             return None;
@@ -88,9 +85,9 @@ impl Loads {
         None
     }
 
-    /// The unit with the lowest number that has room.
+    /// Returns the unit with the lowest number that has room.
     pub fn first_with_room(&self, room: Room) -> Option<UnitId> {
-        // All of a few, so that several are compared in one step.
+        // A whole group at a time, so that several are compared in one step.
         let mut groups = self.bps.chunks(LANES);
         let group =
             groups.position(|group| group.iter().fold(false, |some, &load| some | room.is_at(load)))?;
@@ -98,14 +95,13 @@ impl Loads {
         Some(UnitId((group * LANES + place) as u16))
     }
 
-    /// The active unit with the lowest load, and of equal ones the lowest number.
+    /// Returns the least loaded active unit, of equal ones the lowest number.
     pub fn least_loaded(&self) -> Option<UnitId> {
         let least = self.on(self.shelves.lowest(0)?).reduce(|a, b| if is_before(b, a) { b } else { a });
         least.map(|(unit, _)| unit)
     }
 
-    /// Pushes the `count` least loaded active units of which this is so, of equal ones those with
-    /// the lowest numbers first.
+    /// Pushes the `count` least loaded active candidates, of equal ones the lowest numbers first.
     pub fn least(&self, count: usize, is_candidate: impl Fn(UnitId) -> bool, list: &mut TargetList) {
         let mut least = [(UnitId(0), 0.0); crate::dispatcher::TARGETS_COUNT_MAX as usize];
         let (count, mut found, mut from) = (count.min(least.len()), 0, 0);
@@ -123,14 +119,14 @@ impl Loads {
         least[..found].iter().for_each(|&(unit, _)| list.push(unit));
     }
 
-    /// The units of a shelf, with their loads.
+    /// Returns the units of a shelf, with their loads.
     #[inline(always)]
     fn on(&self, shelf: usize) -> impl Iterator<Item = (UnitId, f32)> + '_ {
         self.shelves.units(shelf).map(|unit| (unit, self.bps[unit.index()]))
     }
 }
 
-/// Whether one is less loaded than another, or as much and has the lower number.
+/// Returns true if one is less loaded than the other, or as much with a lower number.
 #[inline(always)]
 fn is_before(one: (UnitId, f32), other: (UnitId, f32)) -> bool {
     one.1 < other.1 || one.1 == other.1 && one.0 < other.0
@@ -147,7 +143,7 @@ mod tests {
         #[test]
         fn it_is_a_list(
             units in 1u16..600,
-            // Equal ones, and such that are unlike and stand on one shelf.
+            // Equal ones, and different ones on one shelf.
             sets in prop::collection::vec(
                 (any::<u16>(), prop_oneof![(0u8..150).prop_map(f32::from), 0.0f32..0.1, 59.9f32..60.1, Just(f32::INFINITY)]),
                 0..900,

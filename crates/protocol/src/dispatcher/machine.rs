@@ -1,4 +1,4 @@
-//! What a dispatcher is, is asked, and answers.
+//! The dispatcher: its state, inputs and outputs.
 
 use crate::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use packet::FlowKey;
@@ -14,7 +14,7 @@ use crate::dispatcher::rss::Rss;
 use crate::dispatcher::sweep::Sweep;
 use crate::dispatcher::units::{UnitState, UnitStatus, Units};
 
-/// Numbers the packets of flows, gives flowlets to units, and says who owns what.
+/// Numbers the packets of flows, assigns flowlets to units, and names the owner of each flow.
 pub struct Dispatcher {
     pub(crate) config: Config,
     pub(crate) flows: Flows,
@@ -23,93 +23,91 @@ pub struct Dispatcher {
     pub(crate) assigner: Assigner,
     pub(crate) counters: Counters,
     pub(crate) rss: Option<Rss>,
-    /// None: units are started when flowlets find no room.
+    /// `None` if units start when flowlets find no room.
     pub(crate) follow: Option<Provisioning>,
     pub(crate) demand: Demand,
-    /// The latest time that was given: time does not go back.
+    /// The latest time given: time does not go back.
     now_ns: u64,
     pub(crate) next_timeout_ns: u64,
-    /// Where the search for flows of units that drain goes on.
+    /// Position of the search for flows of draining units.
     pub(crate) hand: u32,
     pub(crate) sweep: Sweep,
-    /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest
-    /// number: none is.
+    /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     pub(crate) push_above: u64,
-    /// A flowlet with fewer bytes than this is neither cut by its size nor likely to be; 0 in modes
-    /// without flowlets.
+    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes without flowlets.
     pub(crate) midst_end: u64,
-    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none:
-    /// they are assigned anew.
+    /// Load below which a unit keeps its flowlets, in bits per second; `None` assigns every flowlet
+    /// again.
     pub(crate) stay_below_bps: Option<f32>,
-    /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits
-    /// per second.
+    /// Load below which a unit's states are not replicated, in bits per second.
     pub(crate) copy_from_bps: f32,
-    /// Whose turn it is, of the active units, when packets are sprayed.
+    /// Next turn among the active units when packets are sprayed.
     pub(crate) turn: usize,
 }
 
-/// A packet that came.
+/// An arriving packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its key. Both directions have the same, and to the dispatcher they are alike (S7).
+    /// The flow key. Both directions have the same one (S7).
     pub key: &'a FlowKey,
-    /// The key's hash; of all keys by the same [`FlowHasher`](packet::FlowHasher).
+    /// The key's hash; all by the same [`FlowHasher`](packet::FlowHasher).
     pub hash: u64,
-    /// Its bytes on the wire.
+    /// Bytes on the wire.
     pub len: u32,
 }
 
-/// What becomes of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[allow(clippy::large_enum_variant)] // Made for every packet, and used at once: it is not to be allocated.
 pub enum Dispatched {
-    /// It goes to a unit.
+    /// Send it to a unit.
     To {
-        /// Which one.
+        /// The unit.
         unit: UnitId,
-        /// What is written on it.
+        /// The stamp to write on it.
         stamp: Stamp,
     },
-    /// It is dropped: there is no room for another flow. That is counted.
+    /// Drop it: the flow table is full. That is counted.
     Refused,
 }
 
-/// A packet in the midst of a flowlet.
+/// A packet that continues a flowlet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct NumberedPacket {
-    /// The unit that it goes to.
+    /// Its unit.
     pub unit: UnitId,
     /// Its flow.
     pub flow: FlowId,
-    /// Its number in it.
+    /// Its number in the flow.
     pub seq: u64,
 }
 
-/// What the dispatcher wants to be done.
+/// An action that the caller must execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DispatcherOutput {
-    /// A message is to go to a unit, behind all packets that were routed to it before.
+    /// Send a message to a unit, after all packets that were dispatched to it before.
     Send {
         /// The unit.
         to: UnitId,
         /// The message.
         message: FromDispatcher,
     },
-    /// A unit is to be started; [`Dispatcher::started`] is called when it is ready. How long that takes
-    /// is the caller's (S106); until then no other one is started.
+    /// Start a unit, and call [`Dispatcher::started`] when it is ready. The caller decides how long
+    /// that takes (S106); until then no other unit starts.
     Start(UnitId),
-    /// A unit that has nothing left is to be stopped.
+    /// Stop a unit that has nothing left.
     Stop(UnitId),
 }
 
 impl Dispatcher {
-    /// A dispatcher whose units 0 to `units_min` - 1 are active: that they run when the first packet is
-    /// routed is the caller's part.
+    /// Creates a dispatcher. Units 0 to `units_min` - 1 are active, and must be ready for the first
+    /// packet.
     ///
     /// # Errors
-    /// If the configuration makes no sense, or there is no memory for its tables.
+    ///
+    /// If the configuration is invalid, or there is no memory for the tables.
     pub fn new(config: Config) -> Result<Dispatcher, DispatcherError> {
         config.check()?;
         let rss = match config.mode {
@@ -151,60 +149,56 @@ impl Dispatcher {
         Ok(dispatcher)
     }
 
-    /// First pass over a batch: what the look-up of this hash begins with is on its way to the
-    /// cache.
+    /// First pass over a batch: prefetches the index line of this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.flows.prefetch_index(hash);
     }
 
-    /// Second pass over a batch: the flow that this hash probably stands for is on its way to the
-    /// cache.
+    /// Second pass over a batch: prefetches the likely flow of this hash.
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) {
         self.guess(hash);
     }
 
-    /// The same; and which flow it probably is, for [`stamp_next`](Dispatcher::stamp_next).
+    /// The same; returns the likely flow for [`stamp_next`](Dispatcher::stamp_next).
     #[inline]
     pub fn guess(&self, hash: u64) -> FlowGuess {
         self.flows.prefetch_flow(hash)
     }
 
-    /// Whether many packets of late began flowlets, so that more is worth being brought to the
-    /// cache ahead.
+    /// Returns true if many recent packets began flowlets, so that prefetching more is worth it.
     #[inline]
     pub fn expects_flowlets(&self) -> bool {
         self.flows.expects_flowlets()
     }
 
-    /// What the next flowlet of the flow in this index begins with is on its way to the cache, if it
-    /// was not [expected](Dispatcher::expects_flowlets).
+    /// Prefetches what the next flowlet of the flow with this index needs, if that was not
+    /// [expected](Dispatcher::expects_flowlets).
     #[inline]
     pub fn prefetch_flowlet(&self, index: u32) {
         self.flows.prefetch_flowlet(index);
     }
 
-    /// The index of the flow that was guessed, and which unit it is at now.
+    /// Returns the present owner and the index of a guessed flow.
     #[inline]
     pub fn owner_of_guess(&self, guess: FlowGuess) -> Option<(UnitId, u32)> {
         self.flows.guessed(guess).map(|index| (self.flows.get(index).owner(), index))
     }
 
-    /// When [`handle_timeout`](Dispatcher::handle_timeout) has something to do next; `u64::MAX`: not before another
-    /// packet comes.
+    /// Returns the earliest deadline, for [`handle_timeout`](Dispatcher::handle_timeout);
+    /// `u64::MAX` if there is none before another packet arrives.
     #[inline]
     pub fn next_timeout_ns(&self) -> u64 {
         self.next_timeout_ns
     }
 
-    /// What was rewritten reaches the flow, too, from now on: packets with this key, which has this
-    /// hash. It takes the place of an alias that was set before. If the flow has ended, nothing is
-    /// done.
+    /// Adds an alias: packets with this key and hash belong to the flow, too. It replaces the
+    /// flow's earlier alias. Nothing happens if the flow has ended.
     ///
     /// # Errors
-    /// If another flow has this key, as its own or as its alias. The flow's alias stays what it
-    /// was.
+    ///
+    /// If another flow has this key, as its own or as its alias. The flow's alias stays as it was.
     pub fn set_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasConflict> {
         match self.flows.set_alias(flow, alias, hash) {
             Ok(()) => self.counters.aliases += 1,
@@ -217,7 +211,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The same for who knows better whose the key is: another flow that has it gives it up.
+    /// Sets an alias on behalf of a unit that knows better: another flow that has the key loses it.
     pub fn take_alias(
         &mut self,
         flow: FlowId,
@@ -232,19 +226,18 @@ impl Dispatcher {
         }
     }
 
-    /// The flow with this key, or with this alias.
+    /// Returns the flow with this key or alias.
     pub fn flow(&self, hash: u64, key: &FlowKey) -> Option<FlowId> {
         self.flows.find(hash, key).map(|found| self.flows.id(found.index))
     }
 
-    /// The flow that has this index.
+    /// Returns the live flow with this index.
     pub fn flow_in(&self, index: u32) -> Option<FlowId> {
         let id = (index < self.flows.used()).then(|| self.flows.id(index))?;
         self.flows.live(id).map(|_| id)
     }
 
-    /// The flow has this key no more: it loses its alias, or, if the key is the one that it began
-    /// with, it ends.
+    /// Takes a key from a flow: it loses its alias, or ends if it began with this key.
     fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, outputs: &mut Vec<DispatcherOutput>) {
         match self.flows.live(flow) {
             Some(_) if self.flows.began_with(flow.index, key) => self.end(flow.index, outputs),
@@ -253,12 +246,12 @@ impl Dispatcher {
         }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// All units, by number, whatever they are doing.
+    /// Returns all units by number, whatever their state.
     pub fn units(&self) -> impl Iterator<Item = UnitStatus> + '_ {
         self.units.all().map(|unit| UnitStatus {
             unit,
@@ -268,31 +261,31 @@ impl Dispatcher {
         })
     }
 
-    /// The bytes on the wire of all packets that were given to a unit so far.
+    /// Returns the bytes on the wire of all packets that were sent to a unit.
     #[inline]
     pub fn bytes_of(&self, unit: UnitId) -> u64 {
         self.meter.bytes(unit)
     }
 
-    /// How many flows there are.
+    /// Returns the number of live flows.
     pub fn flows(&self) -> u32 {
         self.flows.count()
     }
 
-    /// The latest time that was given.
+    /// Returns the latest time given.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Now, but never before an earlier now.
+    /// Returns the given time, or an earlier one that is later.
     #[inline]
     pub(crate) fn at(&mut self, now_ns: u64) -> u64 {
         self.now_ns = self.now_ns.max(now_ns);
         self.now_ns
     }
 
-    /// The unit gets packets from now on.
+    /// Makes a unit active.
     pub(crate) fn activate(&mut self, unit: UnitId, now_ns: u64) {
         self.meter.activate(unit, now_ns);
         self.units.set_state(unit, UnitState::Active);

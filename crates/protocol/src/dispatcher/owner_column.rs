@@ -1,34 +1,33 @@
-//! Whose each flow is, in little memory: a unit that drains has its flows looked for among all of
-//! them.
+//! The owners of all flows in little memory, to search for flows of draining units.
 
 use std::ops::Range;
 
 use crate::message::UnitId;
 use packet::memory::{OutOfMemory, Zeroed};
 
-/// Slots that are compared at a time, without a look at what came of each.
+/// Number of indexes compared in one step.
 const STRIDE: usize = 64;
 
-/// The owner of the flow in each index of the table, and 1; 0 if there is no flow.
+/// The owner of each index's flow plus 1; 0 if there is no flow.
 pub(crate) struct OwnerColumn(Zeroed<u16>);
 
 impl OwnerColumn {
-    /// Nobody's, each of so many indexes.
+    /// Creates a column of this many indexes without flows.
     pub fn new(count: usize) -> Result<OwnerColumn, OutOfMemory> {
         Zeroed::new(count).map(OwnerColumn)
     }
 
-    /// The flow in this index is the unit's from now on; none: there is no flow.
+    /// Sets the owner of the index's flow; `None` if there is no flow.
     #[inline]
     pub fn set(&mut self, index: u32, owner: Option<UnitId>) {
         self.0[index as usize] = owner.map_or(0, mark);
     }
 
-    /// The first of these indexes, which must be the table's, with a flow of this unit.
+    /// Returns the first index of this range, which must be in the table, with a flow of this unit.
     pub fn first_of(&self, unit: UnitId, indexes: Range<u32>) -> Option<u32> {
         let (mark, mut index) = (mark(unit), indexes.start);
         for stride in self.0[indexes.start as usize..indexes.end as usize].chunks(STRIDE) {
-            // All of them, so that several are compared in one step.
+            // The whole stride, so that several are compared in one step.
             if stride.iter().fold(false, |found, &owner| found | (owner == mark)) {
                 return stride.iter().position(|&owner| owner == mark).map(|place| index + place as u32);
             }
@@ -38,8 +37,8 @@ impl OwnerColumn {
     }
 }
 
-/// As it stands in a index. There are fewer units than a u16 says:
-/// [`Config::units_max`](crate::dispatcher::Config::units_max) of them.
+/// Returns the stored form. There are fewer units than `u16` can count:
+/// [`Config::units_max`](crate::dispatcher::Config::units_max).
 fn mark(unit: UnitId) -> u16 {
     unit.0 + 1
 }

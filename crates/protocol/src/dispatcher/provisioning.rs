@@ -1,33 +1,33 @@
-//! How many units all that comes asks for together: provision that follows demand.
+//! Provisioning by demand: the number of units that total demand needs.
 
 use crate::dispatcher::config::Config;
 use crate::dispatcher::load::rate_bps;
 
-/// Buckets that the rate of all that comes is measured over: 30 ms of 500 us each. Fewer, and
-/// bursts of single flows start units; more, and it is late.
+/// Number of buckets that the total rate is measured over: 30 ms of 500 us each. With fewer, bursts
+/// of single flows start units; with more, it reacts late.
 const RATE_BUCKETS: usize = 60;
 
-/// A unit that was wanted within so many buckets is kept: 5 ms.
+/// Number of buckets for which a wanted unit is kept: 5 ms.
 const HELD_BUCKETS: usize = 10;
 
-/// What came within the last buckets, and how many units it asked for. It is the same whatever unit
-/// it went to, so that neither how full single units are nor how new they are makes a difference.
+/// Recent demand, and the units that it needed. It does not depend on the distribution over units,
+/// so neither full nor new units make a difference.
 pub(crate) struct Provisioning {
-    /// What a unit is to be loaded to, in bits per second.
+    /// Load that a unit should have, in bits per second.
     load_bps: f32,
     bucket_ns: u64,
-    /// Bytes that had come when the last bucket was over.
+    /// Total bytes at the end of the last bucket.
     bytes: u64,
-    /// Bytes of each of the last buckets, in turn.
+    /// Bytes of each of the last buckets, as a ring.
     came: [u64; RATE_BUCKETS],
-    /// Units that were wanted at the end of each.
+    /// Units wanted at the end of each, as a ring.
     wanted: [usize; HELD_BUCKETS],
-    /// Buckets that are over.
+    /// Number of past buckets.
     turns: usize,
 }
 
 impl Provisioning {
-    /// None if units are started when flowlets find no room, as published.
+    /// Creates it; `None` if units start when flowlets find no room, as published.
     pub fn new(config: &Config) -> Option<Provisioning> {
         Some(Provisioning {
             load_bps: config.follow_at? * config.capacity_bps as f32,
@@ -39,11 +39,10 @@ impl Provisioning {
         })
     }
 
-    /// So many buckets are over, and so many bytes have come in all: those that are
-    /// new, in the first of them.
+    /// Ends this many buckets. `bytes` is the new total; the new bytes belong to the first of them.
     pub fn turn(&mut self, buckets: u64, bytes: u64) {
         let mut new = bytes - std::mem::replace(&mut self.bytes, bytes);
-        // After so many empty ones, all are.
+        // After this many empty buckets, all are.
         for _ in 0..buckets.min((RATE_BUCKETS + HELD_BUCKETS) as u64) {
             self.came[self.turns % RATE_BUCKETS] = std::mem::take(&mut new);
             let measured = (self.turns + 1).min(RATE_BUCKETS) as u64;
@@ -53,12 +52,12 @@ impl Provisioning {
         }
     }
 
-    /// Units that are wanted by now.
+    /// Returns the number of units wanted now.
     pub fn wanted(&self) -> usize {
         self.turns.checked_sub(1).map_or(0, |last| self.wanted[last % HELD_BUCKETS])
     }
 
-    /// The most that were wanted lately. Before there was a lately, no unit is too many.
+    /// Returns the highest number wanted recently. At the start, no unit is too many.
     pub fn kept(&self) -> usize {
         if self.turns < HELD_BUCKETS { usize::MAX } else { self.wanted.iter().copied().max().unwrap_or(0) }
     }
@@ -68,7 +67,7 @@ impl Provisioning {
 mod tests {
     use super::*;
 
-    /// Units are to be loaded to 800 Mbit/s: 50,000 bytes in a bucket of 500 us.
+    /// Units should have 800 Mbit/s: 50,000 bytes per bucket of 500 us.
     fn follow() -> Provisioning {
         Provisioning::new(&Config { follow_at: Some(0.8), ..Config::default() }).unwrap()
     }
@@ -90,7 +89,7 @@ mod tests {
             follow.turn(1, bytes);
         }
         assert_eq!((follow.wanted(), follow.kept()), (2, 3), "what was wanted lately is kept");
-        // Nothing for long, in one step.
+        // A long silence, in one step.
         follow.turn(RATE_BUCKETS as u64 - 1, bytes + 4_000);
         assert_eq!(follow.wanted(), 1, "the step's bytes are in its first bucket, and still count");
         follow.turn(1_000_000, bytes + 4_000);

@@ -1,4 +1,4 @@
-//! The way of a packet: its flow, its flowlet, its unit, its stamp.
+//! The dispatch of a packet: its flow, its flowlet, its unit, its stamp.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use crate::dispatcher::machine::{Arrival, Dispatched, Dispatcher, DispatcherOutp
 use crate::dispatcher::units::UnitState;
 
 impl Dispatcher {
-    /// Where a packet goes. What is added to `outputs` is to be carried out before the packet is
-    /// sent: usually nothing, two at most for a packet of a known flow, and one for each unit that
-    /// is told of a flow that ends to make room.
+    /// Dispatches a packet. The caller must execute what is added to `outputs` before it sends the
+    /// packet: usually nothing, at most two for a packet of a known flow, and one for each unit
+    /// that must end a flow to make room.
     ///
     /// Allocates only if `outputs` has no room for these.
     #[inline]
@@ -31,8 +31,9 @@ impl Dispatcher {
         }
     }
 
-    /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So
-    /// that what other packets bring about, an alias that they make known, can come first.
+    /// Dispatches a packet of a known flow. Returns `None`, and nothing has changed, if it would
+    /// begin one: the caller can then first apply what earlier packets bring about, such as an
+    /// alias.
     #[inline]
     pub fn handle_known_packet(
         &mut self,
@@ -56,9 +57,9 @@ impl Dispatcher {
         })
     }
 
-    /// The same for a packet in the midst of a flowlet, as most are, of the flow that was
-    /// [guessed](Dispatcher::guess): where it goes, and there are no outputs. None, and nothing is done,
-    /// if it is not such a packet: it is one for the others.
+    /// Dispatches a packet that continues a flowlet, as most do, of the
+    /// [guessed](Dispatcher::guess) flow; there are no outputs. Returns `None`, and nothing has
+    /// changed, for any other packet.
     #[inline(always)]
     pub fn stamp_next(
         &mut self,
@@ -70,15 +71,15 @@ impl Dispatcher {
         Some((numbered.unit, self.stamp_numbered(&numbered)))
     }
 
-    /// What is written on a packet that [was numbered](Dispatcher::number_next) last.
+    /// Returns the stamp of the packet that [was numbered](Dispatcher::number_next) last.
     #[inline(always)]
     pub fn stamp_numbered(&self, numbered: &NumberedPacket) -> Stamp {
         let index = numbered.flow.index;
         self.flows.get(index).stamp(index, None)
     }
 
-    /// The same as [`stamp_next`](Dispatcher::stamp_next), but nothing is written on the packet: for units
-    /// that need not read it.
+    /// The same as [`stamp_next`](Dispatcher::stamp_next) without the stamp, for units that need
+    /// none.
     #[inline(always)]
     pub fn number_next(
         &mut self,
@@ -96,10 +97,9 @@ impl Dispatcher {
         Some(numbered)
     }
 
-    /// The same for the packets of a batch, from the first one on until there is one that is not
-    /// such a packet, or that is not to `go_on`: for it nothing is done. How many they are. Each is
-    /// said to have come at a time, but it is never before those in front of it, nor before
-    /// `times`; one that comes behind that is not such a packet.
+    /// Numbers the first packets of a batch, as long as each continues a flowlet and `go_on`
+    /// returns true. Returns their number. Arrival times count as monotone and at least
+    /// `times.start`; numbering stops at `times.end`.
     #[inline(always)]
     pub fn number_batch<'a>(
         &mut self,
@@ -124,7 +124,7 @@ impl Dispatcher {
         count
     }
 
-    /// Numbers a packet in the midst of a flowlet, if it is to `go_on`; the caller counts it.
+    /// Numbers a packet that continues a flowlet, if `go_on` returns true; the caller counts it.
     #[inline(always)]
     fn number(
         &mut self,
@@ -149,7 +149,7 @@ impl Dispatcher {
         Some(numbered)
     }
 
-    /// A bucket of the load meter is over.
+    /// Begins the next bucket of the load meter.
     #[cold]
     pub(crate) fn roll(&mut self, now_ns: u64) {
         let buckets = self.meter.roll(now_ns);
@@ -159,7 +159,7 @@ impl Dispatcher {
         self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
 
-    /// Whether this packet begins a flowlet of a known flow (S29, S32).
+    /// Returns the cut if this packet begins a flowlet of a known flow (S29, S32).
     #[inline]
     fn cut(&self, now_ns: u64, found: FlowMatch, len: u32) -> Option<FlowletCut> {
         let flow = self.flows.get(found.index);
@@ -180,14 +180,14 @@ impl Dispatcher {
         by_mode.then_some(FlowletCut::Granularity)
     }
 
-    /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
+    /// Returns true if the flowlet is likely to be cut after this packet (S62).
     #[inline]
     fn is_near_its_end(&self, index: u32, len: u32) -> bool {
         self.flows.get(index).bytes_with(len) > self.push_above
     }
 
-    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it
-    /// has none. One of them may have become the owner, if the flow's unit was drained.
+    /// Returns the flowlet's targets that are still active, to be replicated to at once; `None` if
+    /// there are none. One may be the owner by now, if the flow's unit was drained.
     #[cold]
     fn targets_at_once(&mut self, index: u32) -> Option<Targets> {
         let owner = self.flows.get(index).owner();
@@ -205,7 +205,7 @@ impl Dispatcher {
         Some(targets.at_once())
     }
 
-    /// The first packet of a flow (S33, S49).
+    /// Begins a flow with its first packet (S33, S49).
     #[cold]
     fn begin(
         &mut self,
@@ -245,7 +245,7 @@ impl Dispatcher {
         self.send(now_ns, found, arrival.len, Some(targets))
     }
 
-    /// A flowlet of a known flow begins with this packet.
+    /// Begins a flowlet of a known flow with this packet.
     #[inline(never)] // So that what it needs is no burden to other packets.
     fn begin_flowlet(
         &mut self,
@@ -278,7 +278,7 @@ impl Dispatcher {
         self.send(now_ns, found, len, Some(targets))
     }
 
-    /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
+    /// Chooses the unit for a known flow's next flowlet; `None` if it stays without a choice.
     fn choose_again(
         &mut self,
         cut: FlowletCut,
@@ -298,7 +298,7 @@ impl Dispatcher {
                         return Some(UnitPick { unit, fits: true });
                     }
                 }
-                // Its state could not be elsewhere in time.
+                // The state could not be elsewhere in time.
                 FlowletCut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
                 FlowletCut::Gap | FlowletCut::Size | FlowletCut::Granularity | FlowletCut::Drain => {}
             }
@@ -317,8 +317,8 @@ impl Dispatcher {
         Some(chosen)
     }
 
-    /// Of the units that the state was to be copied to, the one with the least load, if that is
-    /// below this; the first of equal ones.
+    /// Returns the least loaded unit of those with a replica, if its load is below this; the first
+    /// of equal ones.
     fn copy_below(&self, below_bps: f32, targets: &TargetList) -> Option<UnitId> {
         let loads = self.meter.loads();
         let least = match targets.is_all() {
@@ -328,7 +328,7 @@ impl Dispatcher {
         (loads.of(least) < below_bps).then_some(least)
     }
 
-    /// The unit for a flowlet that is expected to bring so much; none if no unit is active.
+    /// Chooses the unit for a flowlet with this estimated rate; `None` if no unit is active.
     fn choose(
         &mut self,
         estimate_bps: f32,
@@ -344,7 +344,7 @@ impl Dispatcher {
             self.turn = turn + 1;
             return active.get(turn).map(|&unit| UnitPick { unit, fits: true });
         }
-        // If all have the state, it is worth the same for all.
+        // If all units have the state, it makes no difference.
         let some_have = so_far.filter(|(_, targets)| !targets.is_all());
         let having_state =
             some_have.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
@@ -357,8 +357,8 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a flowlet that has no room anywhere is better off where its state is: units are not
-    /// started for it, and its unit is active and not full.
+    /// Returns true if a flowlet that fits nowhere may stay with its state: no units start for it,
+    /// and its unit is active and not full.
     fn may_stay(&self, owner: UnitId) -> bool {
         self.follow.is_some() && self.meter.loads().of(owner) < self.config.capacity_bps as f32
     }
@@ -371,8 +371,8 @@ impl Dispatcher {
         }
     }
 
-    /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit
-    /// has room enough for the next one, too.
+    /// Chooses the targets of a flowlet that begins with a packet of this length (S54); none if its
+    /// unit will have room for the next one, too.
     fn choose_targets(&mut self, index: u32, len: u32) -> Targets {
         let (flow, flowlet) = self.flows.both_mut(index);
         let active = self.units.active();
@@ -389,8 +389,8 @@ impl Dispatcher {
         }
     }
 
-    /// The flow is another unit's from now on, and the owner so far is told (design.md 3.1). The new
-    /// epoch; none, and nothing is done, if the flow had as many owners as can be counted.
+    /// Makes another unit the flow's owner, and notifies the previous one (design.md 3.1). Returns
+    /// the new epoch; `None`, and nothing has changed, if the epochs are exhausted.
     pub(crate) fn hand_over(
         &mut self,
         index: u32,
@@ -410,7 +410,7 @@ impl Dispatcher {
         Some(flow.epoch)
     }
 
-    /// Sends the packet to the owner of its flow; `targets` if it begins a flowlet.
+    /// Numbers and stamps the packet for its flow's owner; `targets` if it begins a flowlet.
     #[inline(always)]
     fn send(&mut self, now_ns: u64, found: FlowMatch, len: u32, targets: Option<Targets>) -> Dispatched {
         if let Some(rss) = &mut self.rss {
@@ -423,7 +423,7 @@ impl Dispatcher {
         Dispatched::To { unit, stamp }
     }
 
-    /// A packet goes to a unit.
+    /// Counts a packet to a unit.
     #[inline(always)]
     fn count_packet(&mut self, unit: UnitId, now_ns: u64, len: u32) {
         self.counters.packets += 1;
@@ -431,9 +431,8 @@ impl Dispatcher {
         self.meter.add(unit, len.into(), now_ns);
     }
 
-    /// The flow is over; its owner, the one before, and those that have copies of this flowlet's
-    /// beginning are told. What others keep of it is worth nothing, and goes with the next flow
-    /// that has the index.
+    /// Ends a flow. Notifies its owner, the previous one, and the units that have replicas of this
+    /// flowlet. Older replicas elsewhere are worthless, and go with the index's next flow.
     pub(crate) fn end(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.now_ns();
         let message = FromDispatcher::End { flow: self.flows.id(index) };

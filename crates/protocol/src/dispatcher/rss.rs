@@ -1,28 +1,27 @@
-//! Buckets of flows, as a network card spreads them: fixed, or moved now and then so that units are
-//! loaded alike.
+//! Buckets of flows, as in a network card: fixed, or moved periodically to balance units.
 
 use crate::message::UnitId;
 
-/// Which unit each bucket of flows belongs to.
+/// The unit of each bucket of flows.
 pub(crate) struct Rss {
     owners: Vec<UnitId>,
     /// Bytes of each bucket in this period.
     bytes: Vec<u64>,
     every_ns: Option<u64>,
-    /// When the period is over; 0 before the first one.
+    /// End of the period; 0 before the first one.
     ends_ns: u64,
-    /// What each unit was sent in this period: kept for the next time.
+    /// Bytes of each unit in this period; memory that is reused.
     sums: Vec<u64>,
 }
 
-/// Units whose loads differ by less than this part of their mean are loaded alike.
+/// Difference of two units' loads, as a share of their mean, below which they count as balanced.
 const ALIKE: f64 = 0.05;
 
-/// Buckets that are moved at most when a period is over.
+/// Limit on the buckets moved per period.
 const MOVES_MAX: usize = 128;
 
 impl Rss {
-    /// Buckets dealt to the first `units_min` of `units_max` units, one after the other.
+    /// Deals buckets to the first `units_min` of `units_max` units, one after the other.
     pub fn new(buckets: u32, every_ns: Option<u64>, units_min: u16, units_max: u16) -> Rss {
         Rss {
             owners: (0..buckets).map(|bucket| UnitId((bucket % u32::from(units_min)) as u16)).collect(),
@@ -33,26 +32,26 @@ impl Rss {
         }
     }
 
-    /// Whether buckets are moved now and then.
+    /// Returns true if buckets are moved.
     pub fn is_balanced(&self) -> bool {
         self.every_ns.is_some()
     }
 
-    /// The unit that flows with this hash belong to.
+    /// Returns the unit of flows with this hash.
     #[inline]
     pub fn owner(&self, hash: u64) -> UnitId {
         self.owners[self.bucket(hash)]
     }
 
-    /// A packet of a flow with this hash passed.
+    /// Counts a packet of a flow with this hash.
     #[inline]
     pub fn add(&mut self, hash: u64, bytes: u64) {
         let bucket = self.bucket(hash);
         self.bytes[bucket] += bytes;
     }
 
-    /// Moves buckets, if a period is over, from the most to the least loaded unit until they are
-    /// loaded alike or no bucket helps; how many.
+    /// At the end of a period, moves buckets from the most to the least loaded unit until they are
+    /// balanced or no bucket helps. Returns their number.
     pub fn balance(&mut self, now_ns: u64, active: &[UnitId]) -> u64 {
         let Some(every_ns) = self.every_ns else {
             return 0;
@@ -66,7 +65,7 @@ impl Rss {
         moved
     }
 
-    /// Gives the buckets of a unit to others, each to the least loaded one; how many.
+    /// Moves a unit's buckets to others, each to the least loaded one. Returns their number.
     pub fn clear_out(&mut self, unit: UnitId, active: &[UnitId]) -> u64 {
         self.sum_up();
         let mut moved = 0;
@@ -93,7 +92,7 @@ impl Rss {
             let helps = |bucket: &usize| {
                 self.owners[*bucket] == most && self.bytes[*bucket] > 0 && self.bytes[*bucket] < apart
             };
-            // The nearer to half the distance, the more alike they are then.
+            // The nearer to half the difference, the better the balance.
             let best = (0..self.owners.len())
                 .filter(helps)
                 .min_by_key(|&bucket| ((apart / 2).abs_diff(self.bytes[bucket]), bucket));

@@ -1,32 +1,32 @@
-//! Drawing by weights, at the same cost however many there are.
+//! Weighted sampling at constant cost.
 
-/// Numbers from 0 on with a weight each, of which one is drawn: Walker's alias method. A number is
-/// drawn by its weight to within 2^-32.
+/// A sampler of numbers from 0 on by weight, by Walker's alias method. Probabilities are exact to
+/// within 2^-32.
 #[derive(Default)]
 pub(crate) struct WeightedSampler {
-    /// As many as there are numbers; each is drawn alike.
+    /// One lot per number; all are equally likely.
     lots: Vec<Lot>,
 }
 
-/// Stands for its own number, or for another one.
+/// A lot for its own number and another one.
 #[derive(Clone, Copy)]
 struct Lot {
-    /// For its own below this.
+    /// Threshold below which its own number is drawn.
     own_below: u32,
     other: u16,
 }
 
 impl WeightedSampler {
-    /// Room for so many numbers, and none of them.
+    /// Creates a sampler with room for this many numbers.
     pub fn with_capacity(count: usize) -> WeightedSampler {
         WeightedSampler { lots: Vec::with_capacity(count) }
     }
 
-    /// The numbers are those of these weights, from now on: above 0, and at most 2^16.
+    /// Sets the weights of the numbers: above 0, and at most 2^16.
     pub fn set(&mut self, weights: impl Iterator<Item = f64> + Clone) {
         let count = weights.clone().count();
         let sum: f64 = weights.clone().sum();
-        // What each number is still to be given; a lot is worth 1.
+        // The share that each number still needs; a lot is worth 1.
         let mut due: Vec<f64> = weights.map(|weight| weight / sum * count as f64).collect();
         self.lots.clear();
         self.lots.extend((0..count).map(|number| Lot { own_below: u32::MAX, other: number as u16 }));
@@ -42,7 +42,7 @@ impl WeightedSampler {
         }
     }
 
-    /// A number, for 64 random bits; 0 if there is none.
+    /// Returns a number for 64 random bits; 0 if there is none.
     #[inline]
     pub fn draw(&self, random: u64) -> usize {
         let (which, below) = (random >> 32, random as u32);
@@ -50,7 +50,7 @@ impl WeightedSampler {
         let Some(lot) = self.lots.get(number) else {
             return 0;
         };
-        // Both are at hand: no branch, which nothing could predict.
+        // Both are at hand: no branch that could be mispredicted.
         std::hint::select_unpredictable(below < lot.own_below, number, lot.other.into())
     }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What all lots together give each number is its weight's share.
+        /// The shares of all lots add up to each number's weight.
         #[test]
         fn shares_are_those_of_the_weights(weights in prop::collection::vec(0.01f64..10.0, 1..300)) {
             let mut lottery = WeightedSampler::with_capacity(0);

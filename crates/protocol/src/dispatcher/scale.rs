@@ -1,5 +1,4 @@
-//! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42,
-//! S43).
+//! The number of units: starts them ahead, drains idle ones, and moves their flows (S42, S43).
 
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
@@ -8,25 +7,24 @@ use crate::dispatcher::flow::Flow;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
 
-/// No unit is drained if the load of the rest would then be above this part of what starts one: [on
-/// average, or each](DrainWhen).
+/// A unit is drained only if the load of the others would then be at most this share of the load
+/// that starts a unit: [on average, or of one of them](DrainWhen).
 pub const DRAIN_BELOW: f32 = 0.8;
 
-/// Slots of the flow table that are searched for flows of units that drain, with every bucket of
-/// the load meter.
+/// Indexes searched per bucket of the load meter for flows of draining units.
 pub const FLOWS_SCANNED_PER_BUCKET: u32 = 65_536;
 
-/// Flows of units that drain that are given to others at most with every bucket of the load meter.
+/// Limit on the flows of draining units moved per bucket of the load meter.
 pub const MOVES_PER_BUCKET: u32 = 4096;
 
 impl Dispatcher {
-    /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle
-    /// ones, moves their flows, balances buckets of flows, and ends flows that are silent for too
-    /// long. To be called at [`next_timeout_ns`](Dispatcher::next_timeout_ns); earlier, it does nothing.
+    /// Handles the timers that have expired: moves the load meter's window, starts a unit ahead,
+    /// drains idle ones, moves their flows, balances buckets of flows, and ends silent flows. Does
+    /// nothing before [`next_timeout_ns`](Dispatcher::next_timeout_ns).
     ///
-    /// Adds at most two outputs for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and
-    /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to
-    /// each unit that has its state or a copy.
+    /// Adds at most two outputs for each of [`MOVES_PER_BUCKET`] flows, three for each unit, and
+    /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one per
+    /// unit that has its state or a replica.
     pub fn handle_timeout(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.next_timeout_ns {
@@ -57,8 +55,7 @@ impl Dispatcher {
             if self.has_more_to_do() { ends_ns } else { self.forget_deadline_ns().max(ends_ns) };
     }
 
-    /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not
-    /// ordered to.
+    /// Notes that a unit is ready for packets. Does nothing unless it was ordered to start.
     pub fn started(&mut self, now_ns: u64, unit: UnitId) {
         let now_ns = self.at(now_ns);
         if self.units.state(unit) == UnitState::Starting {
@@ -85,9 +82,9 @@ impl Dispatcher {
         }
     }
 
-    /// A flow ends if its owner has seen all of it (design.md 3.9), or all that will come: of a flow
-    /// that is silent for [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner
-    /// that asks again has not heard that it ended.
+    /// Ends a flow if its owner has seen all of it (design.md 3.9). Packets that the owner of a
+    /// flow that is silent for [`DISPLACED_AFTER_NS`] has not seen were lost. An owner that
+    /// proposes again has not received the `End`.
     fn expire(
         &mut self,
         now_ns: u64,
@@ -129,8 +126,8 @@ impl Dispatcher {
         }
     }
 
-    /// A unit that drains may stop if no flow is its own any more. If it says so too early, it has
-    /// not heard of all that it owns: it is asked again when it has lost that.
+    /// Stops a draining unit if it owns no flow. If it reports too early, it does not know of all
+    /// its flows yet: it is asked again once it has none.
     fn drained(&mut self, from: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.state(from) != UnitState::Draining {
             return;
@@ -143,7 +140,7 @@ impl Dispatcher {
         outputs.push(DispatcherOutput::Stop(from));
     }
 
-    /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a
+    /// Starts a unit if more are wanted, or drains the last one if fewer must be kept; one at a
     /// time.
     fn follow_demand(
         &mut self,
@@ -162,7 +159,7 @@ impl Dispatcher {
         }
     }
 
-    /// A flowlet had no room: starts a unit (S42, S44), unless provision follows demand as a whole.
+    /// Starts a unit for a flowlet without room (S42, S44), unless units follow total demand.
     pub(crate) fn start_for_room(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         if self.follow.is_none() {
             self.start_one(outputs);
@@ -177,8 +174,7 @@ impl Dispatcher {
         }
     }
 
-    /// Starts the first unit that is off, if none is starting already and something would come to
-    /// it.
+    /// Starts the first unit that is off, unless one is starting or nothing would reach it.
     fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
             return;
@@ -190,8 +186,7 @@ impl Dispatcher {
         }
     }
 
-    /// Drains the highest unit that got nothing for long enough, if the others are then not too
-    /// full (S43).
+    /// Drains the highest unit that has been idle long enough, if the others have room (S43).
     fn drain_idle(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let active = self.units.active();
         if active.len() <= usize::from(self.config.units_min) {
@@ -217,7 +212,7 @@ impl Dispatcher {
         }
     }
 
-    /// The unit gets no packets any more, and is told to hand over its flows.
+    /// Drains a unit: it gets no more packets, and its flows move away.
     fn drain(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         self.units.set_state(unit, UnitState::Draining);
         self.units.set_asked_ns(unit, Some(now_ns));
@@ -230,8 +225,8 @@ impl Dispatcher {
         outputs.push(DispatcherOutput::Send { to: unit, message: FromDispatcher::Drain });
     }
 
-    /// Gives flows of units that drain to others, without waiting for packets of theirs:
-    /// [`MOVES_PER_BUCKET`] of those that stand in the next [`FLOWS_SCANNED_PER_BUCKET`].
+    /// Moves flows of draining units without waiting for packets: up to [`MOVES_PER_BUCKET`] of the
+    /// next [`FLOWS_SCANNED_PER_BUCKET`] indexes.
     fn move_flows(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         let (mut scans_left, mut moves_left) =
             (FLOWS_SCANNED_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
@@ -254,7 +249,7 @@ impl Dispatcher {
         }
     }
 
-    /// The lowest unit with room becomes the owner; one that has the state already if it is near.
+    /// Moves a flow to the lowest unit with room, or to a near one that has the state.
     fn move_flow(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
         let flow = self.flows.get(index);
         let to = match &self.rss {
@@ -285,8 +280,7 @@ impl Dispatcher {
         }
     }
 
-    /// Units that drain and have nothing any more are asked whether they are done: a message may
-    /// have been lost.
+    /// Asks draining units without flows again: their report may have been lost.
     fn ask_again(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.draining() == 0 {
             return;
@@ -310,7 +304,7 @@ impl Dispatcher {
         all.into_iter().flatten().filter(|&unit| self.units.state(unit) == UnitState::Draining)
     }
 
-    /// Whether time alone, without packets, brings something to do.
+    /// Returns true if there is work without packets.
     fn has_more_to_do(&self) -> bool {
         self.units.draining() > 0
             || self.units.active().len() > usize::from(self.config.units_min)

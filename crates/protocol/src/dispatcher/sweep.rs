@@ -1,28 +1,29 @@
-//! Flows that nobody ends: silent for longer than any unit waits, and hence known to none.
+//! The search for flows that nobody ends: silent for longer than any unit waits, and hence known to
+//! none.
 
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 
-/// Flows that are forgotten at most with every bucket of the load meter.
+/// Limit on the flows forgotten per bucket of the load meter.
 pub const FORGOTTEN_PER_BUCKET: u32 = 256;
 
-/// Slots of the flow table that are looked at for such flows with every bucket.
+/// Number of indexes looked at per bucket.
 const FLOWS_SWEPT: u32 = 4096;
 
-/// How often, within the time that a flow may be silent, the flow table is looked through.
+/// Number of searches within the silence that is allowed.
 const ROUNDS: u64 = 4;
 
-/// Where looking through the flow table has come to.
+/// Position of the search.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// The index that is next.
+    /// The next index.
     hand: u32,
-    /// When the next round begins, or this one did.
+    /// Begin of the next search, or of this one.
     deadline_ns: u64,
 }
 
 impl Dispatcher {
-    /// Ends flows that are silent for too long: nothing was stamped since, so that nothing of them
-    /// is under way (design.md 3.9). Looks at a part of the table at a time.
+    /// Ends flows that have been silent for too long: nothing of them is in flight (design.md 3.9).
+    /// Looks at a part of the table at a time.
     pub(crate) fn forget(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let Some(silent_ns) = self.config.forget_after_ns else {
             return;
@@ -45,7 +46,7 @@ impl Dispatcher {
         }
     }
 
-    /// All flows are over, and their units know it.
+    /// Ends all flows, of which all units know already.
     pub fn end_all(&mut self) {
         let mut known = Vec::new();
         for index in 0..self.flows.used() {
@@ -56,8 +57,7 @@ impl Dispatcher {
         }
     }
 
-    /// When the flow table is to be looked through, if there is a flow that could be forgotten;
-    /// else `u64::MAX`.
+    /// Returns the begin of the next search if there is a flow; `u64::MAX` otherwise.
     pub(crate) fn forget_deadline_ns(&self) -> u64 {
         match self.config.forget_after_ns {
             Some(_) if self.flows.count() > 0 => self.sweep.deadline_ns,

@@ -1,11 +1,11 @@
-//! What units there are, and what each is doing.
+//! The units and their states.
 
 use crate::message::UnitId;
 
-/// What a unit is doing.
+/// The state of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnitState {
-    /// Nothing: it does not run.
+    /// It does not run.
     #[default]
     Off,
     /// It was ordered to start, and is not ready.
@@ -19,20 +19,20 @@ pub enum UnitState {
 /// A unit, as its dispatcher sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitStatus {
-    /// Which one.
+    /// The unit.
     pub unit: UnitId,
-    /// What it is doing.
+    /// Its state.
     pub state: UnitState,
-    /// What it was sent within the meter's window, in bits per second (S39).
+    /// Its load over the meter's window, in bits per second (S39).
     pub load_bps: f32,
-    /// Flows that it owns.
+    /// Number of flows that it owns.
     pub flows: u32,
 }
 
 /// All units, by number.
 pub(crate) struct Units {
     units: Vec<Unit>,
-    /// Those that are active, in order.
+    /// The active units, in order.
     active: Vec<UnitId>,
     starting: u16,
     draining: u16,
@@ -43,7 +43,7 @@ pub(crate) struct Units {
 struct Unit {
     state: UnitState,
     flows: u32,
-    /// When it was last told to hand over its flows; none: it is to be told again.
+    /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
 }
 
@@ -60,19 +60,19 @@ impl Units {
         units
     }
 
-    /// Every unit's number.
+    /// Returns all units.
     pub fn all(&self) -> impl Iterator<Item = UnitId> + use<> {
-        // As many as a u16 says: see `new`.
+        // There are no more than `u16` can count: see `new`.
         (0..self.units.len() as u16).map(UnitId)
     }
 
-    /// Those that are active, in order.
+    /// Returns the active units, in order.
     #[inline]
     pub fn active(&self) -> &[UnitId] {
         &self.active
     }
 
-    /// A unit's state; off if there is no such unit.
+    /// Returns a unit's state; off if there is no such unit.
     #[inline]
     pub fn state(&self, unit: UnitId) -> UnitState {
         self.units.get(unit.index()).map_or(UnitState::Off, |unit| unit.state)
@@ -83,17 +83,17 @@ impl Units {
         self.state(unit) == UnitState::Active
     }
 
-    /// How many are starting.
+    /// Returns the number of starting units.
     pub fn starting(&self) -> u16 {
         self.starting
     }
 
-    /// How many are draining.
+    /// Returns the number of draining units.
     pub fn draining(&self) -> u16 {
         self.draining
     }
 
-    /// The first one that is off.
+    /// Returns the first unit that is off.
     pub fn first_off(&self) -> Option<UnitId> {
         self.first_off
     }
@@ -103,7 +103,7 @@ impl Units {
         self.count();
     }
 
-    /// The first so many are active.
+    /// Makes the first `count` units active.
     pub fn activate_first(&mut self, count: u16) {
         self.units.iter_mut().take(count.into()).for_each(|unit| unit.state = UnitState::Active);
         self.count();
@@ -118,24 +118,24 @@ impl Units {
         self.active.extend(active.map(|(number, _)| UnitId(number)));
     }
 
-    /// Flows that the unit owns.
+    /// Returns the number of flows that the unit owns.
     pub fn flows(&self, unit: UnitId) -> u32 {
         self.units[unit.index()].flows
     }
 
-    /// The unit owns one flow more.
+    /// Counts a flow that the unit owns now.
     #[inline]
     pub fn gains(&mut self, unit: UnitId) {
         self.units[unit.index()].flows += 1;
     }
 
-    /// The unit owns one flow less.
+    /// Counts a flow that the unit owns no longer.
     #[inline]
     pub fn loses(&mut self, unit: UnitId) {
         self.units[unit.index()].flows -= 1; // It owned that one.
     }
 
-    /// When the unit was last told to hand over its flows; none: it is to be told again.
+    /// Returns the time of the last `Drain`; `None` if it must be sent again.
     pub fn asked_ns(&self, unit: UnitId) -> Option<u64> {
         self.units[unit.index()].asked_ns
     }

@@ -1,14 +1,13 @@
-//! What has changed between two versions of a state.
+//! The difference between two versions of a state.
 
 use crate::message::Epoch;
 
-/// Which of a flow's states one is. Its owner sends copies of it, all of them alike: so it names
-/// their bytes, too.
+/// A version of a flow's state. All replicas of one version have the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The number of the owner that it was copied by.
+    /// The epoch of the owner that sent it.
     pub epoch: Epoch,
-    /// The packets that it covers: all up to this one.
+    /// The last packet that it covers; it covers all earlier ones, too.
     pub seq: u64,
 }
 
@@ -17,31 +16,30 @@ impl Version {
     pub const BEGINNING: Version = Version { epoch: 0, seq: 0 };
 }
 
-/// What has changed in a state since an older version of it.
+/// The difference between a state and an older version of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delta {
-    /// By how many epochs and seqs the older version is older; how many bytes there are now; and
-    /// then piece by piece: how many are the same, how many are not, and these. Numbers in groups
-    /// of 7 bits, the lowest first; the highest bit says that there are more.
+    /// Difference of epochs and of seqs; length of the new state; then pieces: number of equal
+    /// bytes, number of different bytes, and these bytes. Numbers are in groups of 7 bits, the
+    /// lowest first; the highest bit of a byte marks that another follows.
     bytes: Vec<u8>,
 }
 
-/// The changes are not what [`Delta::of`] wrote.
+/// The bytes are not what [`Delta::of`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the changes are damaged")]
 pub struct DamagedDelta;
 
-/// The most bytes of a state of which changes are told: a few bytes could ask for any number of
-/// zeros.
+/// Limit on the length of a state with deltas: a few bytes could ask for any number of zeros.
 pub const CHANGING_MAX: usize = 1 << 24;
 
-/// So many bytes that are the same take no more as part of a piece than another piece would.
+/// Number of equal bytes that are cheaper as part of a piece than as a gap between two.
 const SAME_MAX: usize = 2;
 
 impl Delta {
-    /// What has changed between two versions; none if that takes as much as the new one does, if
-    /// that has more than [`CHANGING_MAX`] bytes, or if the old one is later. What is behind the
-    /// end of the old one was 0.
+    /// Returns the difference between two versions. `None` if it is no shorter than the new one, if
+    /// that is longer than [`CHANGING_MAX`], or if the old one is later. Bytes after the end of the
+    /// old one count as 0.
     pub fn of((base, old): (Version, &[u8]), (version, new): (Version, &[u8])) -> Option<Delta> {
         if new.len() > CHANGING_MAX {
             return None;
@@ -72,10 +70,11 @@ impl Delta {
         (bytes.len() < new.len()).then_some(Delta { bytes })
     }
 
-    /// Since which older version it tells the changes of this one.
+    /// Returns the base version of a delta that leads to this version.
     ///
     /// # Errors
-    /// [`DamagedDelta`] if there is none, so that it is not what [`of`](Delta::of) wrote.
+    ///
+    /// [`DamagedDelta`] if there is none: it is not what [`of`](Delta::of) wrote.
     pub fn base(&self, version: Version) -> Result<Version, DamagedDelta> {
         let (epochs, seqs, _) = self.split().ok_or(DamagedDelta)?;
         let epoch = Epoch::try_from(epochs).ok().and_then(|epochs| version.epoch.checked_sub(epochs));
@@ -83,10 +82,12 @@ impl Delta {
         Ok(Version { epoch: epoch.ok_or(DamagedDelta)?, seq: seq.ok_or(DamagedDelta)? })
     }
 
-    /// What `old`, which is the base, has become.
+    /// Returns the new version, made from its base.
     ///
     /// # Errors
-    /// [`DamagedDelta`] if it is not what [`of`](Delta::of) wrote for that, as far as can be told.
+    ///
+    /// [`DamagedDelta`] if it is not what [`of`](Delta::of) wrote for that base, as far as that can
+    /// be seen.
     pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, DamagedDelta> {
         let (.., rest) = self.split().ok_or(DamagedDelta)?;
         let (len, mut rest) = split_len(rest).filter(|&(len, _)| len <= CHANGING_MAX).ok_or(DamagedDelta)?;
@@ -105,13 +106,13 @@ impl Delta {
         Ok(new)
     }
 
-    /// Bytes that it takes on links.
+    /// Returns its length on links.
     #[allow(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Epochs, seqs, and what is behind them.
+    /// Returns the differences of epochs and seqs, and the rest.
     fn split(&self) -> Option<(u64, u64, &[u8])> {
         let (epochs, rest) = split_number(&self.bytes)?;
         let (seqs, rest) = split_number(rest)?;
@@ -127,14 +128,14 @@ fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// A number at the beginning, and what is behind it.
+/// Returns a number at the beginning, and the rest.
 fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().take(u64::BITS.div_ceil(7) as usize).position(|&byte| byte < 0x80)? + 1;
     let (number, rest) = bytes.split_at(end);
     Some((number.iter().rev().fold(0, |sum, &byte| sum << 7 | u64::from(byte & 0x7f)), rest))
 }
 
-/// A number of bytes, and what is behind it.
+/// Returns a length at the beginning, and the rest.
 fn split_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (len, rest) = split_number(bytes)?;
     Some((usize::try_from(len).ok()?, rest))
@@ -153,7 +154,7 @@ mod tests {
         Delta::of((BASE, old), (NEW, new))
     }
 
-    /// A state, and what some packets make of it.
+    /// A state, and the next version of it.
     fn states() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         let changes = prop::collection::vec((any::<prop::sample::Index>(), 1usize..12, any::<u8>()), 0..8);
         (prop::collection::vec(any::<u8>(), 0..400), changes, 0usize..400).prop_map(|(old, changes, len)| {

@@ -1,13 +1,13 @@
-//! What flows, units and epochs are called.
+//! Identifiers of flows, units and epochs.
 
 use std::fmt;
 
-/// A compute unit, by its number: the lowest are used first (S35).
+/// The number of a compute unit: the lowest are used first (S35).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u16);
 
 impl UnitId {
-    /// As an index.
+    /// Returns it as an index.
     #[inline]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -20,13 +20,13 @@ impl fmt::Display for UnitId {
     }
 }
 
-/// A flow, as its dispatcher knows it: the index in its table, and how many flows had the index before.
-/// No other flow of that dispatcher ever has the same.
+/// A flow, as its dispatcher knows it: the index in its table, and the number of earlier flows of
+/// that index. No other flow of that dispatcher ever has the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId {
     /// The index.
     pub index: u32,
-    /// How many flows had it before.
+    /// The number of earlier flows of the index.
     pub generation: u32,
 }
 
@@ -36,5 +36,5 @@ impl fmt::Display for FlowId {
     }
 }
 
-/// Counts the owners that a flow has had; the first one's is 1.
+/// The number of a flow's owner, counted from 1.
 pub type Epoch = u32;

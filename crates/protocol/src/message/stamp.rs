@@ -1,58 +1,58 @@
-//! What a dispatcher writes on every packet (S13, S58).
+//! The stamp that a dispatcher writes on every packet (S13, S58).
 
 use crate::message::{Epoch, FlowId, UnitId};
 
-/// What a dispatcher writes on a packet: whose flow it is, which of its packets, and what its unit has
-/// to know about owners.
+/// A packet's stamp: its flow, its number in it, and what its unit must know about owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The packet's flow.
     pub flow: FlowId,
-    /// The packet's number in its flow, both directions; the first one's is 1 (S58).
+    /// The packet's number in its flow, both directions, counted from 1 (S58).
     pub seq: u64,
-    /// The owner's number.
+    /// The owner's epoch.
     pub epoch: Epoch,
-    /// Where the owner finds the state that it begins with.
+    /// The place of the state that the epoch begins with.
     pub handover: Handover,
-    /// Where a copy of the state is to go when the flow falls silent, on the first packet of a
-    /// flowlet (S54). None on others: it is to go where it was to go before. Or the same once more,
-    /// with the mark that it is to go there [at once](Targets::at_once).
+    /// On the first packet of a flowlet: the targets of replicas when the flow falls silent (S54).
+    /// `None` on others, for which the earlier targets hold; or the same again, with the mark to
+    /// replicate [at once](Targets::at_once).
     pub targets: Option<Targets>,
 }
 
-/// Where an owner finds the state that its epoch begins with.
+/// The place of the state that an epoch begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handover {
     /// Nowhere: the flow begins (S49).
     None,
-    /// At the owner before, once that has processed what it gets.
+    /// At the previous owner, once it has processed its packets.
     From {
-        /// The owner of the epoch before.
+        /// The owner of the previous epoch.
         previous: UnitId,
-        /// The seq of the last packet that it got. The first one of this epoch is the next.
+        /// The seq of its last packet. The first packet of this epoch follows.
         last: u64,
     },
 }
 
-/// The most units that a flow's state is copied to, other than to all.
+/// Limit on the targets of replicas, unless they go to all.
 pub const TARGETS_MAX: usize = 15;
 
-/// Units that a flow's state is copied to: some, or all that are active; and when.
+/// The units that get replicas of a flow's state: some, or all active ones; and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// How many there are; [`ALL`](Targets::ALL)'s value for all.
+    /// The number of units; [`ALL`](Targets::ALL)'s value for all.
     len: u8,
     at_once: bool,
     units: [UnitId; TARGETS_MAX],
 }
 
 impl Targets {
-    /// None: nothing is copied.
+    /// No unit.
     pub const NONE: Targets = Targets { len: 0, at_once: false, units: [UnitId(0); TARGETS_MAX] };
-    /// All units that are active.
+    /// All active units.
     pub const ALL: Targets = Targets { len: u8::MAX, ..Targets::NONE };
 
-    /// These units, which must be different ones; beyond [`TARGETS_MAX`] they are left out.
+    /// Creates a set of these units, which must be distinct; those beyond [`TARGETS_MAX`] are left
+    /// out.
     #[inline]
     pub fn of_distinct(units: impl Iterator<Item = UnitId>) -> Targets {
         let mut targets = Targets::NONE;
@@ -63,7 +63,7 @@ impl Targets {
         targets
     }
 
-    /// Adds a unit; false if it is there already, or if there is no room.
+    /// Adds a unit; false if it is there already or there is no room.
     pub fn add(&mut self, unit: UnitId) -> bool {
         let len = usize::from(self.len);
         if len >= TARGETS_MAX || self.units[..len].contains(&unit) {
@@ -74,33 +74,32 @@ impl Targets {
         true
     }
 
-    /// The same, with the mark that the packet they are said on is likely to be its flowlet's last,
-    /// and leaves no time for silence to tell: the state is to be copied as soon as it covers that
-    /// packet (S62).
+    /// Adds the mark to replicate as soon as the state covers the packet: the flowlet is likely to
+    /// be cut after it, and leaves no silence to do so (S62).
     #[must_use]
     pub fn at_once(self) -> Targets {
         Targets { at_once: true, ..self }
     }
 
-    /// Whether they have that mark.
+    /// Returns true if they have that mark.
     #[inline]
     pub fn are_at_once(&self) -> bool {
         self.at_once
     }
 
-    /// Whether the unit is one of them.
+    /// Returns true if the unit is a target.
     #[inline]
     pub fn contains(&self, unit: UnitId) -> bool {
         self.is_all() || self.units().contains(&unit)
     }
 
-    /// Whether they are all that are active; then [`units`](Targets::units) names none.
+    /// Returns true for all active units; then [`units`](Targets::units) names none.
     #[inline]
     pub fn is_all(&self) -> bool {
         self.len == u8::MAX
     }
 
-    /// Those that are named.
+    /// Returns the named units.
     #[inline]
     pub fn units(&self) -> &[UnitId] {
         self.units.get(..usize::from(self.len)).unwrap_or_default()

@@ -111,7 +111,7 @@ pub enum FromPeer {
         epoch: Epoch,
         /// The seq that the state must cover.
         last: u64,
-        /// Whether this is a retransmission. It then queues after packets, and counts as a
+        /// Marks a retransmission: it queues after packets, and counts as a
         /// [`FromDispatcher::Release`].
         again: bool,
     },

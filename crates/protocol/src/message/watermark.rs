@@ -1,49 +1,48 @@
-//! Which of a flow's packets a state covers.
+//! The packets of a flow that a state covers.
 
-/// How far a packet may be ahead of the first one that is missing. What is missing further behind
-/// is given up as lost.
+/// Limit on the distance of a packet from the first missing one. What is missing beyond it is given
+/// up as lost.
 pub const AHEAD_MAX: u64 = 64;
 
-/// Which of a flow's packets a state covers: all up to a seq, and of those behind it the ones
-/// that are named.
+/// The packets of a flow that a state covers: all up to a seq, and named ones after it.
 ///
 /// The highest seq alone would hide that an earlier packet is missing: hence both (design.md 3.4;
 /// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {
-    /// The state covers every packet up to this seq, but for those that were given up; 0: it is
-    /// that of a new flow.
+    /// The state covers every packet up to this seq, except those that were given up; 0 for a new
+    /// flow.
     pub contiguous: u64,
-    /// Bit `i`: it covers the packet with seq `contiguous` + 2 + `i`, too. The one in between is
-    /// missing.
+    /// Bit `i` stands for the packet with seq `contiguous` + 2 + `i`. The packet at `contiguous` +
+    /// 1 is missing.
     pub ahead: u64,
 }
 
-/// What is to be done with a packet.
+/// The outcome of adding a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeqOutcome {
-    /// It was not there before, and is now.
+    /// It is new.
     New {
-        /// So many packets before it were given up for it: it is too far ahead.
+        /// Packets that were given up for it: it is too far ahead.
         lost: u64,
     },
-    /// It has been there already, or was given up.
+    /// It was there already, or given up.
     Old,
 }
 
 impl Watermark {
-    /// One that covers all packets up to this seq.
+    /// Creates one that covers all packets up to this seq.
     pub fn up_to(contiguous: u64) -> Watermark {
         Watermark { contiguous, ahead: 0 }
     }
 
-    /// Whether all packets up to this seq are covered, or given up.
+    /// Returns true if all packets up to this seq are covered or given up.
     #[inline]
     pub fn covers(&self, seq: u64) -> bool {
         seq <= self.contiguous
     }
 
-    /// The highest seq that is covered.
+    /// Returns the highest seq that is covered.
     #[inline]
     pub fn highest(&self) -> u64 {
         match self.ahead {
@@ -52,13 +51,13 @@ impl Watermark {
         }
     }
 
-    /// Whether no packet is missing below the highest that is covered.
+    /// Returns true if no packet below the highest is missing.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.ahead == 0
     }
 
-    /// Whether the packet with this seq is covered or given up.
+    /// Returns true if the packet with this seq is covered or given up.
     pub fn has(&self, seq: u64) -> bool {
         let ahead = seq.saturating_sub(self.contiguous);
         ahead == 0 || (2..=AHEAD_MAX + 1).contains(&ahead) && self.ahead >> (ahead - 2) & 1 == 1
@@ -89,7 +88,7 @@ impl Watermark {
         SeqOutcome::New { lost }
     }
 
-    /// Gives up all that is missing up to this seq; how many packets that were.
+    /// Gives up all missing packets up to this seq. Returns their number.
     pub fn give_up_to(&mut self, seq: u64) -> u64 {
         let mut lost = 0;
         while self.contiguous < seq {
@@ -98,8 +97,7 @@ impl Watermark {
         lost
     }
 
-    /// Gives up the first packet that is missing; if nothing is covered behind it, all before
-    /// `until`.
+    /// Gives up the first missing packet; if nothing after it is covered, all before `until`.
     fn give_up_first(&mut self, until: u64) -> u64 {
         let lost = if self.ahead == 0 { until - self.contiguous - 1 } else { 1 };
         self.contiguous += lost;
@@ -107,8 +105,7 @@ impl Watermark {
         lost
     }
 
-    /// The next packet is not missing any longer, or is given up: what is covered right behind it
-    /// moves over.
+    /// Moves the packets that are covered right after `contiguous` into it.
     fn close_up(&mut self) {
         // `ahead` was relative to a `contiguous` that was one lower.
         if self.ahead != 0 {

@@ -1,37 +1,37 @@
-//! What a tenant pays and what the units cost, under several tariffs (S83, S84).
+//! The revenue from a tenant and the cost of units, under several tariffs (S83, S84).
 
 use serde::Serialize;
 
 use crate::metering::{Interval, Tariff};
 
-/// What a run earns and costs, in the currency of the scenario's prices.
+/// The revenue and cost of a run, in the currency of the prices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
-    /// All of it.
+    /// The total.
     pub total: Money,
-    /// Interval by interval.
+    /// Per interval.
     pub intervals: Vec<Money>,
-    /// IntervalMeter in which packets alone did not earn what the units cost.
+    /// Number of intervals in which packets alone did not earn the cost of units.
     pub intervals_below_cost_per_packet: u64,
-    /// The same with flowlets charged, too.
+    /// The same with flowlets charged as well.
     pub intervals_below_cost_per_packet_and_flowlet: u64,
 }
 
 /// Revenue under each tariff, and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Money {
-    /// The tenant pays for packets that were processed.
+    /// Revenue from processed packets.
     pub per_packet: f64,
-    /// The tenant pays for packets that were processed, and for flowlets.
+    /// Revenue from processed packets and flowlets.
     pub per_packet_and_flowlet: f64,
-    /// The tenant pays for the time of units.
+    /// Revenue from the time of units.
     pub per_unit_time: f64,
-    /// What the units cost the provider.
+    /// Cost of the units for the provider.
     pub cost: f64,
 }
 
 impl Bill {
-    /// For these intervals.
+    /// Computes the bill of these intervals.
     pub fn of(tariff: &Tariff, intervals: &[Interval]) -> Bill {
         let money: Vec<Money> = intervals.iter().map(|interval| Money::of(tariff, interval)).collect();
         let below = |revenue: fn(&Money) -> f64| money.iter().filter(|m| revenue(m) < m.cost).count() as u64;

@@ -1,38 +1,37 @@
-//! What was wanted and what was there, interval by interval (S47, S88, S92).
+//! Demand and allocation per interval (S47, S88, S92).
 
 use crate::message::UnitId;
 use serde::Serialize;
 
-/// What was wanted and what was there in an interval.
+/// Demand and allocation in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// When it began.
+    /// Its begin.
     pub start_ns: u64,
-    /// How long it took; the last one may be shorter.
+    /// Its length; the last one may be shorter.
     pub length_ns: u64,
-    /// What came to the dispatcher.
+    /// Bits that arrived at the dispatcher, per second.
     pub demand_bps: f64,
-    /// What the units that were ready could process.
+    /// Capacity of the units that were ready.
     pub provisioned_bps: f64,
-    /// Units that were ready, in the mean.
+    /// Mean number of units that were ready.
     pub units: f64,
-    /// Units that ran or were starting, in seconds times units: these cost.
+    /// Time of units that ran or were starting, in unit-seconds: these cost.
     pub unit_seconds: f64,
-    /// Packets that came to the dispatcher.
+    /// Packets that arrived at the dispatcher.
     pub packets: u64,
     /// Flowlets that began.
     pub flowlets: u64,
     /// Packets that were processed.
     pub processed: u64,
-    /// The most that waited at one unit.
+    /// Longest queue at one unit.
     pub queue_peak: u64,
-    /// What each unit that was ready was given, as a share of what it could do meanwhile; with its
-    /// number.
+    /// Work of each unit that was ready, as a share of its capacity in that time; with its number.
     pub utilisation: Vec<(u16, f64)>,
 }
 
 impl Interval {
-    /// This interval and the one behind it, as one.
+    /// Joins this interval and the next one.
     fn join(&self, next: &Interval) -> Interval {
         let length_ns = self.length_ns + next.length_ns;
         let mean = |of: fn(&Interval) -> f64| {
@@ -65,27 +64,27 @@ impl Interval {
     }
 }
 
-/// This many intervals without anything are told one by one; more are one.
+/// Limit on empty intervals that are listed one by one; a longer series is one interval.
 const IDLE_MAX: u64 = 100;
 
-/// Counts interval by interval.
+/// Counts per interval.
 #[derive(Clone, Debug)]
 pub struct IntervalMeter {
     interval_ns: u64,
-    /// What the present one is to take.
+    /// Planned length of the present interval.
     length_ns: u64,
     end_ns: u64,
     kept_max: usize,
     capacity_bps: f64,
     done: Vec<Interval>,
     units: Vec<Usage>,
-    /// Of the present interval.
+    /// Begin of the present interval.
     start_ns: u64,
     bits: u64,
     packets: u64,
     processed: u64,
     queue_peak: u64,
-    /// Flowlets until the present interval.
+    /// Flowlets before the present interval.
     flowlets_before: u64,
 }
 
@@ -100,7 +99,8 @@ struct Usage {
 }
 
 impl IntervalMeter {
-    /// IntervalMeter of this length until `end_ns`, of so many units with this capacity.
+    /// Creates a meter with intervals of this length until `end_ns`, for this many units of this
+    /// capacity.
     pub fn new(interval_ns: u64, end_ns: u64, units: u16, capacity_bps: u64) -> IntervalMeter {
         IntervalMeter {
             interval_ns,
@@ -119,15 +119,15 @@ impl IntervalMeter {
         }
     }
 
-    /// At most so many intervals are kept, at least 2. If there would be more, each two become one,
-    /// and so it goes on.
+    /// Limits the number of intervals kept, at least 2. At the limit, each two are joined, and
+    /// later ones take twice as long.
     pub fn keeping(mut self, kept_max: usize) -> IntervalMeter {
         self.kept_max = kept_max.max(2);
         self
     }
 
-    /// Lets time pass: closes the intervals that are over; so many flowlets have begun in all. A long
-    /// time in which nothing happened is one interval.
+    /// Advances the time: closes the intervals that have ended. `flowlets` is the total. A long
+    /// time without events is one interval.
     pub fn pass(&mut self, now_ns: u64, flowlets: u64) {
         while self.ends_ns() <= now_ns {
             self.close(flowlets);
@@ -136,7 +136,7 @@ impl IntervalMeter {
         }
     }
 
-    /// When the present interval ends; `u64::MAX`: all have.
+    /// Returns the end of the present interval; `u64::MAX` after the last one.
     #[inline]
     pub fn ends_ns(&self) -> u64 {
         match self.start_ns < self.end_ns {
@@ -145,44 +145,44 @@ impl IntervalMeter {
         }
     }
 
-    /// So many packets came to the dispatcher, with so many bytes together.
+    /// Counts packets that arrived at the dispatcher, with their bytes.
     #[inline]
     pub fn came(&mut self, packets: u64, bytes: u64) {
         self.packets += packets;
         self.bits += 8 * bytes;
     }
 
-    /// A unit was given work that takes so long.
+    /// Counts work given to a unit, in its time.
     #[inline]
     pub fn given(&mut self, unit: UnitId, work_ns: u64) {
         self.units[unit.index()].work_ns += work_ns;
     }
 
-    /// A unit has this many waiting.
+    /// Notes the length of a unit's queue.
     #[inline]
     pub fn queued(&mut self, queued: usize) {
         self.queue_peak = self.queue_peak.max(queued as u64);
     }
 
-    /// So many packets were processed.
+    /// Counts processed packets.
     #[inline]
     pub fn processed(&mut self, packets: u64) {
         self.processed += packets;
     }
 
-    /// A unit was ordered to start, or to stop.
+    /// Notes that a unit was ordered to start or to stop.
     pub fn set_on(&mut self, now_ns: u64, unit: UnitId, is_on: bool) {
         let usage = &mut self.units[unit.index()];
         usage.on_ns += since(&mut usage.on_since_ns, now_ns, is_on);
     }
 
-    /// A unit is ready, or is not any more.
+    /// Notes that a unit is ready, or no longer.
     pub fn set_ready(&mut self, now_ns: u64, unit: UnitId, is_ready: bool) {
         let usage = &mut self.units[unit.index()];
         usage.ready_ns += since(&mut usage.ready_since_ns, now_ns, is_ready);
     }
 
-    /// The present interval is over; so many flowlets have begun in all.
+    /// Closes the present interval. `flowlets` is the total.
     pub fn close(&mut self, flowlets: u64) {
         let now_ns = self.ends_ns();
         let length_ns = now_ns - self.start_ns;
@@ -220,14 +220,14 @@ impl IntervalMeter {
         (self.bits, self.packets, self.processed, self.queue_peak) = (0, 0, 0, 0);
     }
 
-    /// Nothing comes behind this time: closes the last interval, which ends right behind it.
+    /// Closes the last interval, which ends right after this time.
     pub fn finish(&mut self, last_ns: u64, flowlets: u64) {
         self.pass(last_ns, flowlets);
         self.end_ns = last_ns + 1;
         self.pass(self.end_ns, flowlets);
     }
 
-    /// Makes one of each two intervals, and those to come twice as long.
+    /// Joins each two intervals, and doubles the length of later ones.
     fn join_pairs(&mut self) {
         let pairs = self.done.chunks(2).map(|pair| match pair {
             [one, other] => one.join(other),
@@ -238,46 +238,46 @@ impl IntervalMeter {
         self.length_ns = self.interval_ns;
     }
 
-    /// The intervals that are over.
+    /// Returns the closed intervals.
     pub fn done(&self) -> &[Interval] {
         &self.done
     }
 }
 
-/// How long something was so that begins or ends now; it is so from now on, or is not.
+/// Returns how long a condition held until now, and sets whether it holds from now on.
 fn since(since_ns: &mut Option<u64>, now_ns: u64, goes_on: bool) -> u64 {
     let took_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
     *since_ns = goes_on.then_some(now_ns);
     took_ns
 }
 
-/// How closely what was there followed what was wanted (X1, X3).
+/// The closeness of allocation to demand (X1, X3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tracking {
-    /// Mean of the difference, either way.
+    /// Mean of the absolute difference.
     pub error_mean_bps: f64,
-    /// 95th percentile of it over the intervals.
+    /// 95th percentile of the difference over the intervals.
     pub error_p95_bps: f64,
-    /// What was there and not wanted, in bits.
+    /// Allocation beyond demand, in bits.
     pub over_bits: f64,
-    /// What was wanted and not there, in bits.
+    /// Demand beyond allocation, in bits.
     pub under_bits: f64,
-    /// Share of units' intervals in which a unit was given more than it can do (S92).
+    /// Share of units' intervals with more work than capacity (S92).
     pub overloaded: f64,
-    /// Share of units' intervals in which it was given less than half of that (S92).
+    /// Share of units' intervals with less work than half of capacity (S92).
     pub underloaded: f64,
-    /// The least units.
+    /// Lowest number of units.
     pub units_min: f64,
-    /// Units, in the mean.
+    /// Mean number of units.
     pub units_mean: f64,
-    /// The most.
+    /// Highest number of units.
     pub units_max: f64,
-    /// What all of them cost, in seconds times units.
+    /// Total cost, in unit-seconds.
     pub unit_seconds: f64,
 }
 
 impl Tracking {
-    /// Of these intervals.
+    /// Computes the tracking over these intervals.
     pub fn of(intervals: &[Interval]) -> Tracking {
         let errors = |interval: &Interval| interval.provisioned_bps - interval.demand_bps;
         let mut sizes: Vec<f64> = intervals.iter().map(|interval| errors(interval).abs()).collect();
@@ -306,7 +306,7 @@ impl Tracking {
     }
 }
 
-/// 0 of no values.
+/// Returns the mean; 0 of no values.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
     sum / count.max(1) as f64

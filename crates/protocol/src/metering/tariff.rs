@@ -1,19 +1,19 @@
-//! Prices: what a tenant pays, and what the units cost (S83).
+//! Prices for the tenant and costs of units (S83).
 
 use serde::Deserialize;
 
-/// Prices, in any currency. The defaults are such that a unit that is fully used by packets of
-/// 1,000 bytes earns what it costs.
+/// Prices in any currency. By default, a unit that is fully used by packets of 1,000 bytes earns
+/// its cost.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tariff {
-    /// What a tenant pays for a million packets that were processed.
+    /// Price of a million processed packets.
     pub million_packets: f64,
-    /// What a tenant pays for a million flowlets, under the tariff that charges for them.
+    /// Price of a million flowlets, under the tariff that charges for them.
     pub million_flowlets: f64,
-    /// What a tenant pays for a unit for an hour, under the tariff that charges for time.
+    /// Price of a unit-hour, under the tariff that charges for time.
     pub unit_hour: f64,
-    /// What a unit costs its provider in an hour.
+    /// The provider's cost of a unit-hour.
     pub unit_hour_cost: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a flow needs of its unit while something happens to it.
+//! The parts of a unit that a flow uses while it handles an event.
 
 use crate::message::{Stamp, UnitId};
 
@@ -9,28 +9,28 @@ use crate::unit::{
     replicas::{Handle, Replicas},
 };
 
-/// What a flow needs of its unit while something happens to it.
+/// The parts of a unit that a flow uses while it handles an event.
 pub(crate) struct Context<'a, E: Engine> {
     pub now_ns: u64,
     pub config: &'a Config,
     pub engine: &'a mut E,
     pub counters: &'a mut Counters,
     pub replicas: &'a mut Replicas,
-    /// Where among them the flow's is.
+    /// The flow's replica among them.
     pub copy: Handle,
-    /// Where packets of all flows wait.
+    /// Pending packets of all flows.
     pub slab: &'a mut PacketSlab<E::Packet>,
     pub spare: &'a mut FlowPool,
     pub out: &'a mut Outbox<E::Packet>,
 }
 
 impl<E: Engine> Context<'_, E> {
-    /// Which unit this is.
+    /// Returns the unit's number.
     pub fn id(&self) -> UnitId {
         self.config.id
     }
 
-    /// Drops a packet, and says why.
+    /// Drops a packet, and counts it under this reason.
     pub fn drop(&mut self, reason: DropCause, stamp: Stamp, packet: E::Packet) {
         self.counters.drop(reason);
         self.out.dropped.push((reason, stamp, packet));

@@ -1,49 +1,49 @@
-//! What a unit counts.
+//! Counters of a unit.
 
 use crate::unit::DropCause;
 
-/// What a unit has counted since it started.
+/// Counters of a unit, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets processed, as far as it has [heard](crate::unit::Unit::catch_up) of them.
+    /// Packets processed, as far as it has been [notified](crate::unit::Unit::catch_up).
     pub processed: u64,
-    /// Handovers for which a copy of the state was here before the first packet (S49).
+    /// Handovers with a replica that was here before the first packet (S49).
     pub seamless: u64,
-    /// Handovers that a copy ended which came after the state had been asked for (S53).
+    /// Handovers that a replica completed after the state was pulled (S53).
     pub overtaken_by_replica: u64,
-    /// States asked for (S49).
+    /// Pulls sent (S49).
     pub pulls_sent: u64,
-    /// States asked for once more.
+    /// Pulls retransmitted.
     pub pulls_retransmitted: u64,
-    /// Packets that had to wait (S50).
+    /// Packets that became pending (S50).
     pub pending: u64,
-    /// How long those of them that were processed had waited, all in all, ns.
+    /// Total time that processed packets were pending, in ns.
     pub pending_ns: u64,
-    /// Copies sent; one to all units counts as one (S51).
+    /// Replicas sent; one to all units counts once (S51).
     pub replicas_sent: u64,
-    /// Bytes of state in them, or of what has changed.
+    /// Bytes of states and deltas in them.
     pub replica_bytes_sent: u64,
-    /// Of these copies, those that tell what has changed.
+    /// Of these replicas, the deltas.
     pub deltas_sent: u64,
-    /// Copies received.
+    /// Replicas received.
     pub replicas_received: u64,
-    /// Bytes of state in them, or of what has changed.
+    /// Bytes of states and deltas in them.
     pub replica_bytes_received: u64,
-    /// Copies that told what had changed in one that is not here. The whole was asked for.
+    /// Deltas received without their base. The whole state was requested.
     pub deltas_without_base: u64,
-    /// Copies that were of no use: not newer than what was here, unreadable, or too large.
+    /// Replicas discarded: not newer than the one here, unreadable, or too large.
     pub replicas_refused: u64,
-    /// Copies that had to make room for others.
+    /// Replicas evicted for others.
     pub replicas_evicted: u64,
     /// States sent to new owners.
     pub states_sent: u64,
     /// Bytes of state in them.
     pub state_bytes_sent: u64,
-    /// States sent once more, as nobody said that they had come.
+    /// States retransmitted because no acknowledgement came.
     pub states_retransmitted: u64,
-    /// Of these states, those that nobody had asked for yet.
+    /// States sent that nobody had asked for.
     pub states_offered: u64,
-    /// States received and taken.
+    /// States received and accepted.
     pub states_taken: u64,
     /// States received that the engine refused; their flows stay where they were.
     pub states_refused: u64,
@@ -51,21 +51,21 @@ pub struct Counters {
     pub states_returned: u64,
     /// States returned that could not be taken back: their flows began again.
     pub states_lost: u64,
-    /// Packets that came late and were sent on to the flow's owner.
+    /// Late packets forwarded to the flow's owner.
     pub forwarded: u64,
-    /// Packets given up as lost before the unit.
+    /// Packets given up as lost before they reached the unit.
     pub given_up: u64,
-    /// Ends of flows proposed.
+    /// Proposals to end a flow.
     pub expiries_proposed: u64,
-    /// Ends of flows that had been proposed here.
+    /// Flows that ended after a proposal of this unit.
     pub expiries_accepted: u64,
-    /// Flows that are over, whose states were waited for, and did not come.
+    /// Ended flows whose awaited states did not come.
     pub ends_given_up: u64,
-    /// Flows whose slots others have, and that had to be forgotten.
+    /// Tombstones forgotten for lack of room.
     pub tombstones_forgotten: u64,
-    /// Messages about what is past: repeated, or overtaken by others.
+    /// Messages that were repeated or overtaken.
     pub messages_stale: u64,
-    /// Messages that no unit gets, or not from there, or beyond a limit.
+    /// Messages refused: not for units, from the wrong sender, or beyond a limit.
     pub messages_refused: u64,
     /// Packets dropped as [`DropCause::Stale`].
     pub dropped_stale: u64,
@@ -78,7 +78,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Packets dropped for this reason.
+    /// Returns the packets dropped for this reason.
     pub fn dropped(&self, reason: DropCause) -> u64 {
         match reason {
             DropCause::Stale => self.dropped_stale,
@@ -88,7 +88,7 @@ impl Counters {
         }
     }
 
-    /// One more was dropped for this reason.
+    /// Counts a dropped packet.
     pub(crate) fn drop(&mut self, reason: DropCause) {
         *match reason {
             DropCause::Stale => &mut self.dropped_stale,

@@ -12,7 +12,7 @@ pub trait Engine {
     /// A packet, however it is carried.
     type Packet;
 
-    /// What a packet or a flow's end brings about beside packets, such as alerts.
+    /// Output beside packets, such as alerts, of a packet or of a flow's end.
     type Effects;
 
     /// Accepts the next packet of a flow; begins the flow if it has no state here. The engine may

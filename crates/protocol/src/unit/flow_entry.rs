@@ -1,4 +1,4 @@
-//! One index of the dispatcher's table at one unit: a flow, and those before it.
+//! An index of the dispatcher's table at one unit: its present flow.
 
 use crate::message::{
     DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover,
@@ -15,52 +15,51 @@ use crate::unit::{
     timers::NEVER_NS,
 };
 
-/// What a unit knows of the flow that has a index, whether or not it has anything to do with it now:
-/// a cache line.
+/// Everything that a unit knows of the flow that has an index: one cache line, even when there is
+/// nothing to do for the flow.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
 pub(crate) struct FlowEntry {
     generation: u32,
-    /// The flow of this generation is over: its state ends where it is, or comes.
+    /// The flow of this generation has ended: its state ends where it is, or when it arrives.
     is_over: bool,
-    /// Another flow has the index: the dispatcher has ended this one. Its word of that may be on its way
-    /// here.
+    /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
+    /// way.
     has_given_way: bool,
-    /// The last epoch whose state was here and is not any more.
+    /// The last epoch whose state was here and has left.
     done: Epoch,
-    /// The tombstone: where the flow went when it last went away from here. It stays as long as the
-    /// flow, so that nothing that comes late can begin it anew (design.md 3.3).
+    /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
+    /// packet or message can begin the flow again (design.md 3.3).
     gone: Option<Tombstone>,
     flow: Option<Box<Flow>>,
-    /// When the unit's timers have an entry for it.
+    /// The flow's deadline in the unit's timers.
     pub armed_ns: u64,
-    /// Where a copy of the flow's state is.
+    /// The flow's replica.
     pub copy: Handle,
 }
 
-/// Where a flow went.
+/// The tombstone of a flow that left.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Tombstone {
-    /// The epoch that it went to.
+    /// The epoch that began elsewhere.
     pub epoch: Epoch,
-    /// Whose that is.
+    /// The owner of that epoch.
     pub owner: UnitId,
     /// The last seq before it.
     pub last: u64,
-    /// Why this unit refused the state of that epoch, whose owner it was: the state stayed with
-    /// `owner`.
+    /// The reason for which this unit, the owner of that epoch, refused the state, which stayed
+    /// with `owner`.
     pub refused: Option<RefuseReason>,
 }
 
 impl Tombstone {
-    /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends
-    /// it to a later one.
+    /// Forwards a packet of an earlier epoch to the owner, as one of the owner's epoch.
     pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         let previous = if self.refused.is_some() { self.owner } else { cx.id() };
         let handover = Handover::From { previous, last: self.last };
         cx.counters.forwarded += 1;
         if let Some(reason) = self.refused {
-            // The dispatcher may not have heard of it.
+            // The earlier message may have been lost.
             let (epoch, holder) = (self.epoch, self.owner);
             cx.out.to_dispatcher.push(FromUnit::Refuse { flow: stamp.flow, epoch, reason, holder });
         }
@@ -86,7 +85,7 @@ impl Default for FlowEntry {
 }
 
 impl FlowEntry {
-    /// The flow that the unit has anything to do with is on its way to the cache.
+    /// Prefetches the flow.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(flow) = &self.flow {
@@ -94,48 +93,49 @@ impl FlowEntry {
         }
     }
 
-    /// One whose flow begins.
+    /// Creates the entry of a new flow.
     pub fn new(generation: u32) -> FlowEntry {
         FlowEntry { generation, ..FlowEntry::default() }
     }
 
-    /// One whose flow is over, as another has the index, and of which nothing else is known.
+    /// Creates the entry of an ended flow whose index another one has, and of which nothing else is
+    /// known.
     pub fn over(generation: u32) -> FlowEntry {
         FlowEntry { generation, is_over: true, has_given_way: true, ..FlowEntry::default() }
     }
 
-    /// The flow that has it.
+    /// Returns the flow.
     pub fn id(&self, index: u32) -> FlowId {
         FlowId { index, generation: self.generation }
     }
 
-    /// Whether more is known of a flow that is over than that.
+    /// Returns true if more is known of an ended flow than its end.
     pub fn is_worth_keeping(&self) -> bool {
         self.is_here() || self.done > 0
     }
 
-    /// Whether the unit has anything to do with the flow now.
+    /// Returns true if the unit has something to do for the flow.
     pub fn is_here(&self) -> bool {
         self.flow.is_some()
     }
 
-    /// Whether nothing of the flow is under way.
+    /// Returns true if nothing of the flow is in progress.
     pub fn is_settled(&self) -> bool {
         self.flow.as_ref().is_none_or(|flow| flow.is_settled())
     }
 
-    /// Whether the index is this flow's.
+    /// Returns true if the index is this flow's.
     pub fn is_of(&self, id: FlowId) -> bool {
         self.generation == id.generation
     }
 
-    /// Whose the state is that is here and has not been released, and what it covers.
+    /// Returns the epoch and coverage of the state, if it is here and not released.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
         self.flow.as_ref()?.owned()
     }
 
-    /// The flow is over. It ends here if its state is here and nobody else is to get it; else it
-    /// goes on, or comes and then ends. Copies are worth nothing any more.
+    /// Ends the flow. It ends here if its state is here to stay; otherwise the state moves on, or
+    /// arrives and then ends. Replicas become worthless.
     pub fn end<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
         if !self.is_over {
             cx.replicas.remove(index, &mut cx.copy);
@@ -146,9 +146,9 @@ impl FlowEntry {
         }
     }
 
-    /// Another flow has the index: so this one is over, but not here. The message that tells of the
-    /// other may have overtaken the dispatcher's word of the end, and what came before that: the state
-    /// may be another unit's by now, and end there. Copies are worth nothing any more.
+    /// Notes that another flow has the index. This one has ended, but perhaps not here: the message
+    /// that announced the other one may have overtaken the `End` and messages before it, so the
+    /// state may belong to another unit by now. Replicas become worthless.
     pub fn give_way<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
         cx.replicas.remove(index, &mut cx.copy);
         self.has_given_way = true;
@@ -157,7 +157,7 @@ impl FlowEntry {
         }
     }
 
-    /// A unit that was to have the state says that there is none: nothing comes that is waited for.
+    /// Ends the flow after a unit has answered that there is no state: nothing awaited will come.
     fn end_without_state<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
         self.end(index, cx);
         if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
@@ -165,7 +165,7 @@ impl FlowEntry {
         }
     }
 
-    /// Whether this epoch is over as far as this unit is concerned, or its own.
+    /// Returns true if the epoch is the present one or finished here.
     fn is_past(&self, epoch: Epoch) -> bool {
         epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
     }
@@ -176,23 +176,21 @@ impl FlowEntry {
         self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
     }
 
-    /// The flow's next packet comes to its owner, and the state and nothing else changes by it:
-    /// from when on something may be due once it is processed. None: more is to be seen to, and
-    /// nothing has changed.
+    /// Covers the next packet, which the caller processes, if that is all there is to do. Returns
+    /// the next deadline; `None`, and nothing has changed, if more must be done.
     #[inline]
     pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
         flow.handle_next_packet(now_ns, stamp, config)
     }
 
-    /// The state covers packets up to this seq, too: how many; none if it is not here, or not all
-    /// there is to the flow.
+    /// Covers the packets up to this seq. Returns their number; `None` if the state is not here, or
+    /// more must be done.
     pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
         self.flow.as_mut()?.catch_up(seq)
     }
 
-    /// Where a packet waits for the flow's state if that has been asked for already: nothing else
-    /// changes by it.
+    /// Returns the queue for a packet of an epoch whose state is requested already.
     pub fn queue_of<P>(
         &mut self,
         stamp: &Stamp,
@@ -202,7 +200,7 @@ impl FlowEntry {
         self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, slab)
     }
 
-    /// The packets of the flow that wait, in order.
+    /// Returns the pending packets of the flow, in order.
     pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
         self.flow.iter().flat_map(|flow| flow.pending(slab))
     }
@@ -377,17 +375,17 @@ impl FlowEntry {
         }
     }
 
-    /// The tombstone of an epoch whose state this unit refused.
+    /// Returns the tombstone of an epoch whose state this unit refused.
     fn refused(&self, epoch: Epoch) -> Option<Tombstone> {
         self.gone.filter(|gone| gone.refused.is_some() && gone.epoch == epoch)
     }
 
-    /// The holder of the state that an epoch begins with, if this unit refused it.
+    /// Returns the holder of the state that an epoch begins with, if this unit refused it.
     fn refused_before(&self, epoch: Epoch) -> Option<UnitId> {
         Some(self.refused(epoch.checked_sub(1)?)?.owner)
     }
 
-    /// Returns a state to its holder, and tells the dispatcher.
+    /// Returns a state to its holder, and notifies the dispatcher.
     fn refuse<E: Engine>(
         &self,
         flow: FlowId,
@@ -402,8 +400,8 @@ impl FlowEntry {
         }
     }
 
-    /// Whether a copy that has come is one to use or to keep: never in place of the owner's state,
-    /// and never of what this unit has given away, or of a flow whose index another has.
+    /// Returns true if an arriving replica is worth keeping: not in place of the owner's state, nor
+    /// of one that this unit gave away, nor of a flow that lost its index.
     fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
@@ -411,7 +409,7 @@ impl FlowEntry {
             && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
     }
 
-    /// A copy: it is used or kept.
+    /// Uses or keeps a replica.
     fn replica<E: Engine>(
         &mut self,
         id: FlowId,
@@ -431,8 +429,8 @@ impl FlowEntry {
         }
     }
 
-    /// What has changed since a copy: if that very one is here, that makes a copy. If it is not,
-    /// who sent this is to send the whole.
+    /// Applies a delta to its base, which makes a replica. Without the base, requests the whole
+    /// state.
     fn changes<E: Engine>(
         &mut self,
         id: FlowId,
@@ -470,7 +468,7 @@ impl FlowEntry {
         }
     }
 
-    /// Does what is due.
+    /// Handles the timers that have expired.
     pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.handle_timeout(cx);
@@ -478,8 +476,7 @@ impl FlowEntry {
         }
     }
 
-    /// Lets go of a flow that nothing is to be done for; when something is to be done for one that
-    /// stays.
+    /// Releases a flow for which nothing is left to do. Returns the deadline of one that stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));

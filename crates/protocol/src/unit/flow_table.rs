@@ -1,26 +1,25 @@
-//! The entries of the dispatcher's table, as far as a unit knows flows of them.
+//! The flow table of a unit, by the dispatcher's index.
 
 use std::hash::{Hash, Hasher};
 
 use crate::unit::flow_entry::FlowEntry;
 
-/// The entries of which a unit knows flows: few of all that there are, so that they lie close
-/// together.
+/// The entries of flows that the unit knows: few of all indexes, stored close together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowTable {
-    /// By the entry's number, where it is, from 1; 0: nothing is known.
+    /// By index, the entry's position plus 1; 0 if there is none.
     positions: Vec<u32>,
     entries: Vec<FlowEntry>,
 }
 
 impl FlowTable {
-    /// Where a entry is is on its way to the cache.
+    /// Prefetches the position of an entry.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         packet::memory::prefetch(self.positions.as_ptr().wrapping_add(index as usize));
     }
 
-    /// A entry is on its way to the cache, if anything is known of it.
+    /// Prefetches an entry.
     #[inline]
     pub fn prefetch_entry(&self, index: u32) {
         if let Some(entry) = self.get(index) {
@@ -28,26 +27,26 @@ impl FlowTable {
         }
     }
 
-    /// A entry; none if nothing is known of it.
+    /// Returns an entry, if the unit knows a flow of this index.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&FlowEntry> {
         let position = self.positions.get(index as usize)?.checked_sub(1)?;
         self.entries.get(position as usize)
     }
 
-    /// All entries of which anything is known.
+    /// Returns all entries.
     pub fn all(&self) -> impl Iterator<Item = &FlowEntry> {
         self.entries.iter()
     }
 
-    /// A entry, to be changed; none if nothing is known of it.
+    /// Returns an entry to be changed, if the unit knows a flow of this index.
     #[inline]
     pub fn find_mut(&mut self, index: u32) -> Option<&mut FlowEntry> {
         let position = self.positions.get(index as usize)?.checked_sub(1)?;
         self.entries.get_mut(position as usize)
     }
 
-    /// A entry.
+    /// Returns an entry, which is created if there is none.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> &mut FlowEntry {
         let position = match self.positions.get(index as usize) {
@@ -63,7 +62,7 @@ impl FlowTable {
             self.positions.resize(index as usize + 1, 0);
         }
         self.entries.push(FlowEntry::default());
-        // Not more than there are numbers of entries.
+        // There are no more entries than indexes, which are `u32`.
         self.positions[index as usize] = self.entries.len() as u32;
         self.entries.len() - 1
     }

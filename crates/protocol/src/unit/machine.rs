@@ -16,8 +16,8 @@ use crate::unit::{
     tombstones::Tombstones,
 };
 
-/// A compute unit: decides when its engine gets which packet, and where the flows' states are. See
-/// the crate.
+/// A compute unit: decides when its engine processes each packet, and where the flows' states are.
+/// The [module](crate::unit) describes it.
 #[derive(Clone, Debug)]
 pub struct Unit<E: Engine> {
     config: Config,
@@ -25,9 +25,9 @@ pub struct Unit<E: Engine> {
     /// By [`FlowId::index`].
     table: FlowTable,
     tombstones: Tombstones,
-    /// FlowTable whose flows the unit has anything to do with.
+    /// Entries of flows for which the unit has something to do.
     here: usize,
-    /// Where packets of all flows wait.
+    /// Pending packets of all flows.
     slab: PacketSlab<E::Packet>,
     spare: FlowPool,
     replicas: Replicas,
@@ -37,7 +37,7 @@ pub struct Unit<E: Engine> {
 }
 
 impl<E: Engine> Unit<E> {
-    /// One that has no flows.
+    /// Creates a unit without flows.
     pub fn new(config: Config, engine: E) -> Unit<E> {
         Unit {
             config,
@@ -54,28 +54,27 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// Forgets all flows and all packets that wait: nobody knows in which condition they are. The
-    /// engine, which has forgotten its own part, and what was counted stay.
+    /// Forgets all flows and pending packets after a failure that left them in an unknown state.
+    /// The engine, which has forgotten its own part, and the counters stay.
     pub fn reset(&mut self) {
         (self.table, self.tombstones, self.here) = (FlowTable::default(), Tombstones::default(), 0);
         (self.slab, self.spare) = (PacketSlab::default(), FlowPool::default());
         (self.replicas, self.timers) = (Replicas::default(), Timers::default());
     }
 
-    /// First pass over packets that will come: what the unit knows of the flow in this entry is on
-    /// its way to the cache.
+    /// First pass over packets to come: prefetches the position of the entry with this index.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         self.table.prefetch(index);
     }
 
-    /// Second pass, if there are so many packets that it pays: so is the entry.
+    /// Second pass, worth it for many packets: prefetches the entry.
     #[inline]
     pub fn prefetch_entry(&self, index: u32) {
         self.table.prefetch_entry(index);
     }
 
-    /// Last pass: so is the flow itself.
+    /// Last pass: prefetches the flow.
     #[inline]
     pub fn prefetch_flow(&self, index: u32) {
         if let Some(entry) = self.table.get(index) {
@@ -83,8 +82,8 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// A packet, from the dispatcher, or sent on by a unit ([`Outbox::forwarded`]). It may make several
-    /// be processed: those that waited for it, too, in the order of their seqs.
+    /// Handles a packet from the dispatcher, or one that a unit forwarded ([`Outbox::forwarded`]).
+    /// Packets that were pending for it are processed after it, in the order of their seqs.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -98,12 +97,13 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// The same for the next packet of a flow whose state is here, and of which nothing else is
-    /// under way, as nearly always: it is processed, and that is all that happens. From when on
-    /// something is due if nothing else comes; `u64::MAX`: nothing ever is.
+    /// Processes a packet if it is the next of a flow whose state is here, and that is all there is
+    /// to do, as nearly always. Returns the next deadline of the flow if it falls silent;
+    /// `u64::MAX` if there is none.
     ///
     /// # Errors
-    /// The packet, and nothing has changed, if it is not such a one: it is one for
+    ///
+    /// The packet, and nothing has changed, if more must be done: it is one for
     /// [`handle_packet`](Unit::handle_packet).
     #[inline(always)]
     pub fn handle_next_packet(
@@ -125,10 +125,10 @@ impl<E: Engine> Unit<E> {
         Ok(deadline_ns)
     }
 
-    /// Packets up to this seq, of the same flowlet as one that [passed](Unit::handle_next_packet) and of which
-    /// nothing is ever due, were given to the engine without the unit, which need not even look at
-    /// the flow: it only has to hear of them all before anything else happens to the flow. Then
-    /// they count. False, and nothing has changed, if its state is not here.
+    /// Covers the packets up to this seq, which were given to the engine directly. Allowed within a
+    /// flowlet after a packet [returned](Unit::handle_next_packet) no deadline, if the unit is
+    /// notified before anything else happens to the flow. Returns false, and nothing has changed,
+    /// if the state is not here.
     pub fn catch_up(&mut self, flow: FlowId, seq: u64) -> bool {
         let entry = self.table.find_mut(flow.index).filter(|entry| entry.is_of(flow));
         let caught_up = entry.and_then(|entry| entry.catch_up(seq));
@@ -136,8 +136,8 @@ impl<E: Engine> Unit<E> {
         caught_up.is_some()
     }
 
-    /// A packet that is not just the next one of its flow. Most of them wait for its state, as
-    /// others do that came before.
+    /// Handles a packet that is not simply the next one of its flow. Most such packets wait for the
+    /// state, as earlier ones do.
     #[inline(never)]
     fn handle_packet_slow(
         &mut self,
@@ -177,9 +177,7 @@ impl<E: Engine> Unit<E> {
         });
     }
 
-    /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did
-    /// not come in time, offers states that nobody asked for, asks and answers once more where
-    /// nothing came back, and proposes ends.
+    /// Handles the timers that have expired: see [`UnitTimer`](crate::timer::UnitTimer).
     pub fn handle_timeout(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
         while let Some(flow) = self.timers.take_expired(now_ns) {
             self.at(now_ns, flow, out, |entry, cx| {
@@ -194,69 +192,67 @@ impl<E: Engine> Unit<E> {
         self.engine.flush(release);
     }
 
-    /// The engine has nothing of the flow any more: its end is proposed to the dispatcher at once, if
-    /// this unit is its owner.
+    /// Proposes a flow's end to the dispatcher at once, if this unit is the owner: the engine has
+    /// nothing of it any more.
     pub fn propose_end(&mut self, now_ns: u64, flow: FlowId, out: &mut Outbox<E::Packet>) {
         if self.table.get(flow.index).is_some_and(|entry| entry.is_of(flow)) {
             self.at(now_ns, flow, out, |entry, cx| entry.propose_end(cx));
         }
     }
 
-    /// When [`handle_timeout`](Unit::handle_timeout) has something to do; `u64::MAX`: never. It may turn out to
-    /// be nothing.
+    /// Returns the earliest deadline, for [`handle_timeout`](Unit::handle_timeout); `u64::MAX` if
+    /// there is none. There may be nothing to do then.
     pub fn next_timeout_ns(&self) -> u64 {
         self.timers.next_timeout_ns()
     }
 
-    /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if
-    /// the state is not here, or if the unit has heard of the next owner.
+    /// Returns the epoch in which this unit owns a flow, and the packets that its state covers;
+    /// `None` if the state is not here, or the next owner is known.
     pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
         self.table.get(flow.index).filter(|entry| entry.is_of(flow))?.owned()
     }
 
-    /// How many flows it owns, is to own, or still has the states of.
+    /// Returns the number of flows that the unit owns, will own, or still has the states of.
     pub fn flows(&self) -> usize {
         self.here
     }
 
-    /// Whether nothing is under way: the states of all flows that are here are here, and nobody
-    /// else is to get them. It looks at all.
+    /// Returns true if all states that should be here are here to stay. Looks at all flows.
     pub fn is_settled(&self) -> bool {
         self.table.all().chain(self.tombstones.all()).all(FlowEntry::is_settled)
     }
 
-    /// How many packets wait.
+    /// Returns the number of pending packets.
     pub fn pending(&self) -> usize {
         self.slab.packets()
     }
 
-    /// How many bytes the copies of states take: of those that others own, and of what others have
-    /// of those that are owned here.
+    /// Returns the bytes of replicas and of base versions of deltas.
     pub fn replica_bytes(&self) -> usize {
         self.replicas.bytes()
     }
 
-    /// What it runs.
+    /// Returns the engine.
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// What it runs. Flows that the unit has must not be taken away.
+    /// Returns the engine, to be changed. The unit's flows must not be removed.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// What it ran.
+    /// Returns the engine.
     pub fn into_engine(self) -> E {
         self.engine
     }
 
-    /// What it has counted.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Says so once no flow is left; now, and each time that it is asked, if there is none.
+    /// Reports once no flow is left: now, or later; and again when asked again.
     fn drain(&mut self, out: &mut Outbox<E::Packet>) {
         if self.here == 0 {
             out.to_dispatcher.push(FromUnit::Drained);
@@ -264,7 +260,7 @@ impl<E: Engine> Unit<E> {
         self.is_draining = true;
     }
 
-    /// Lets something happen to a flow, and sees to what follows for the unit.
+    /// Lets `act` change a flow, then updates timers and the unit's count of flows.
     fn at(
         &mut self,
         now_ns: u64,
@@ -278,7 +274,7 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// The same, if it is not the flow that has the entry.
+    /// The same for a flow that does not have the entry of its index.
     #[cold]
     fn at_another(
         &mut self,
@@ -338,7 +334,7 @@ impl<E: Engine> Unit<E> {
     }
 }
 
-/// Of all that decides what the unit will do; not of what it has counted.
+/// Covers everything that determines the unit's behaviour; not the counters.
 impl<E: Engine + Hash> Hash for Unit<E>
 where
     E::Packet: Hash,

@@ -1,35 +1,32 @@
-//! What a unit wants sent.
+//! The output of a unit.
 
 use crate::message::{FromPeer, FromUnit, Stamp, UnitId};
 
-/// What a unit wants sent, and what has become of packets that it did not process. Whoever drives
-/// the unit empties it.
+/// Messages and packets that a unit sends, and packets that it dropped. The driver empties it.
 #[derive(Clone, Debug)]
 pub struct Outbox<P> {
     /// To the dispatcher.
     pub to_dispatcher: Vec<FromUnit>,
     /// To units.
     pub to_units: Vec<(UnitId, FromPeer)>,
-    /// To all other units that are active.
+    /// To all other active units.
     pub to_all: Vec<FromPeer>,
-    /// Packets that came too late: to the units that own their flows now. The stamp is that of the
-    /// owner's epoch.
+    /// Late packets, for the units that own their flows now, with a stamp of the owner's epoch.
     pub forwarded: Vec<(UnitId, Stamp, P)>,
-    /// Packets that are not processed, and why.
+    /// Packets that are not processed, with the reason.
     pub dropped: Vec<(DropCause, Stamp, P)>,
 }
 
-/// Why a packet was dropped.
+/// The reason for dropping a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
     /// It came twice, or after it had been given up.
     Stale,
-    /// Its flow is over.
+    /// Its flow has ended.
     FlowEnded,
-    /// It would have had to wait for its flow's state, and no more packets may wait.
+    /// It would have to wait for its flow's state, and the limit on pending packets is reached.
     PendingFull,
-    /// Its flow has a slot that no unit has, or the flow has more owners to come than a unit
-    /// remembers.
+    /// Its index is beyond the limit, or the flow has more future owners than a unit remembers.
     Refused,
 }
 
@@ -46,7 +43,7 @@ impl<P> Default for Outbox<P> {
 }
 
 impl<P> Outbox<P> {
-    /// Whether nothing is in it.
+    /// Returns true if there is no output.
     pub fn is_empty(&self) -> bool {
         self.to_dispatcher.is_empty()
             && self.to_units.is_empty()

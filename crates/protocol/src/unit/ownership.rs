@@ -1,60 +1,60 @@
-//! An epoch that this unit is the owner of.
+//! An epoch of a flow that a unit owns.
 
 use crate::message::{Epoch, Handover, UnitId};
 
-/// An epoch that this unit is the owner of.
+/// An epoch of a flow that this unit owns.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Ownership {
     pub epoch: Epoch,
     pub start: StateSource,
-    /// Once there is one.
+    /// The next owner, once known.
     pub next: Option<Successor>,
 }
 
-/// Where the state is that a ownership begins with.
+/// The place of the state that an ownership begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StateSource {
-    /// Not known yet: only of the ownership's end was heard.
+    /// Not known yet: only the ownership's end is.
     Unknown,
-    /// The flow begins (S49).
+    /// Nowhere: the flow begins (S49).
     New,
-    /// At the owner before.
+    /// At the previous owner.
     From { previous: UnitId, last: u64 },
 }
 
-/// The owner after this unit. Its epoch is the next.
+/// The owner of the next epoch.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Successor {
     pub owner: UnitId,
     /// The last seq of this unit's epoch.
     pub last: u64,
-    /// When the dispatcher said so: nothing but what was overtaken comes behind that.
+    /// Time of the dispatcher's release: only overtaken packets of this epoch arrive after it.
     pub released_ns: Option<u64>,
-    /// It has asked for the state, and is to get an answer.
+    /// It has asked for the state and has no answer yet.
     pub asked: bool,
-    /// When it was sent the state last, and how often it was before.
+    /// Time of the last answer, and the number of earlier ones.
     pub answered: Option<(u64, u32)>,
 }
 
 impl Ownership {
-    /// One of which only the number is known.
+    /// Creates one of which only the epoch is known.
     pub fn new(epoch: Epoch) -> Ownership {
         Ownership { epoch, start: StateSource::Unknown, next: None }
     }
 
-    /// Whether a packet with this seq can be of this epoch.
+    /// Returns true if a packet with this seq can belong to the epoch.
     pub fn may_have(&self, seq: u64) -> bool {
         !self.starts_at_or_behind(seq) && self.next.is_none_or(|next| seq <= next.last)
     }
 
-    /// Whether the state that it begins with covers this seq.
+    /// Returns true if the state that it begins with covers this seq.
     pub fn starts_at_or_behind(&self, seq: u64) -> bool {
         matches!(self.start, StateSource::From { last, .. } if seq <= last)
     }
 }
 
 impl Successor {
-    /// One of which nothing has been heard but who it is.
+    /// Creates one of which only the owner and the last seq are known.
     pub fn new(owner: UnitId, last: u64) -> Successor {
         Successor { owner, last, released_ns: None, asked: false, answered: None }
     }

@@ -1,11 +1,11 @@
-//! Packets that wait.
+//! Pending packets.
 
 use std::hash::{Hash, Hasher};
 
 use crate::message::{Epoch, Stamp};
 
-/// Packets of one flow that wait, in the order of their seqs; hence of their epochs, too. A list
-/// of places in the unit's slab.
+/// Pending packets of one flow, in the order of their seqs and hence of their epochs: a linked list
+/// within the unit's slab.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingQueue {
     first: u32,
@@ -13,18 +13,18 @@ pub(crate) struct PendingQueue {
     len: u32,
 }
 
-/// Where all packets of a unit wait. Places that are free are taken again, the last one first: it
-/// may still be in the cache.
+/// The pending packets of all flows. Free places are reused, the last one first: it may still be in
+/// the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSlab<P> {
     places: Vec<Place<P>>,
-    /// The first place that is free; the others are behind it.
+    /// The first free place; the others follow it.
     free: u32,
-    /// How many packets there are.
+    /// Number of packets.
     packets: usize,
 }
 
-/// A packet that waits.
+/// A pending packet.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingPacket<P> {
     pub stamp: Stamp,
@@ -32,21 +32,20 @@ pub(crate) struct PendingPacket<P> {
     pub since_ns: u64,
 }
 
-/// Where a packet waits.
+/// A place in the slab.
 #[derive(Clone, Debug)]
 struct Place<P> {
-    /// None: the place is free.
+    /// `None` if the place is free.
     waiting: Option<PendingPacket<P>>,
-    /// Since when that waits which has waited longest, of this one and those of its epoch behind
-    /// it. What is added has waited least: it changes nothing for those before it, and they go
-    /// first.
+    /// Arrival time of the oldest packet from here to the end of the epoch. A packet added at the
+    /// end is the newest, and changes nothing for those before it.
     oldest_ns: u64,
-    /// Places of the same flow.
+    /// Neighbours of the same flow.
     before: u32,
     behind: u32,
 }
 
-/// No place. There are fewer: each takes over a hundred bytes.
+/// No place. There are fewer than this: each takes over a hundred bytes.
 const NONE: u32 = u32::MAX;
 
 impl<P> Default for PacketSlab<P> {
@@ -56,7 +55,7 @@ impl<P> Default for PacketSlab<P> {
 }
 
 impl<P> PacketSlab<P> {
-    /// How many packets wait.
+    /// Returns the number of pending packets.
     #[inline]
     pub fn packets(&self) -> usize {
         self.packets
@@ -88,8 +87,8 @@ impl<P> PacketSlab<P> {
         }
     }
 
-    /// Takes the packet out of a place, which is free from now on; and says which places were
-    /// before and behind it.
+    /// Takes the packet out of a place, which becomes free. Returns the places before and after it,
+    /// too.
     #[inline]
     fn take(&mut self, at: u32) -> Option<(PendingPacket<P>, u32, u32)> {
         let place = self.places.get_mut(at as usize)?;
@@ -113,13 +112,13 @@ impl PendingQueue {
         self.len as usize
     }
 
-    /// Whether the packet with this seq is among them.
+    /// Returns true if the packet with this seq is pending.
     #[inline]
     pub fn has<P>(&self, seq: u64, slab: &PacketSlab<P>) -> bool {
         slab.waiting(self.last_up_to(seq, slab)).is_some_and(|waiting| waiting.stamp.seq == seq)
     }
 
-    /// The caller has seen to it that none with this seq is there.
+    /// Adds a packet. None with the same seq may be pending.
     pub fn add<P>(&mut self, waiting: PendingPacket<P>, slab: &mut PacketSlab<P>) {
         let before = self.last_up_to(waiting.stamp.seq, slab);
         let behind = slab.place(before).map_or(self.first, |place| place.behind);
@@ -131,42 +130,42 @@ impl PendingQueue {
         *self.before(behind, slab) = at;
     }
 
-    /// The lowest seq of an epoch, if none of an earlier epoch is pending.
+    /// Returns the lowest seq of an epoch, if none of an earlier epoch is pending.
     #[inline]
     pub fn first_of<P>(&self, epoch: Epoch, slab: &PacketSlab<P>) -> Option<u64> {
         let first = &slab.waiting(self.first)?.stamp;
         (first.epoch == epoch).then_some(first.seq)
     }
 
-    /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is
+    /// Returns the arrival time of the oldest packet of an epoch, if none of an earlier epoch is
     /// pending.
     pub fn oldest_of<P>(&self, epoch: Epoch, slab: &PacketSlab<P>) -> Option<u64> {
         let first = slab.place(self.first).filter(|_| self.epoch_at(self.first, slab) == Some(epoch))?;
         Some(first.oldest_ns)
     }
 
-    /// Takes out the first one if its seq is at most this.
+    /// Takes out the first packet if its seq is at most this.
     #[inline]
     pub fn take_up_to<P>(&mut self, seq: u64, slab: &mut PacketSlab<P>) -> Option<PendingPacket<P>> {
         self.take_if(slab, |first| first.stamp.seq <= seq)
     }
 
-    /// Takes out the first one if it is of an epoch before this.
+    /// Takes out the first packet if its epoch is before this one.
     pub fn take_before<P>(&mut self, epoch: Epoch, slab: &mut PacketSlab<P>) -> Option<PendingPacket<P>> {
         self.take_if(slab, |first| first.stamp.epoch < epoch)
     }
 
-    /// Takes out the first one.
+    /// Takes out the first packet.
     pub fn take<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<PendingPacket<P>> {
         self.take_at(self.first, slab)
     }
 
-    /// All of them, in order.
+    /// Returns all packets, in order.
     pub fn all<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
         self.places(slab).filter_map(|at| slab.waiting(at))
     }
 
-    /// Their places, in order.
+    /// Returns their places, in order.
     fn places<P>(&self, slab: &PacketSlab<P>) -> impl Iterator<Item = u32> {
         let is_any = |&at: &u32| at != NONE;
         std::iter::successors(Some(self.first).filter(is_any), move |&at| {
@@ -174,8 +173,7 @@ impl PendingQueue {
         })
     }
 
-    /// The place of the last packet with this seq, or an earlier one: that of the last one of
-    /// all, nearly always.
+    /// Returns the place of the last packet up to this seq: nearly always the last of all.
     #[inline]
     fn last_up_to<P>(&self, seq: u64, slab: &PacketSlab<P>) -> u32 {
         match slab.waiting(self.last) {
@@ -184,8 +182,7 @@ impl PendingQueue {
         }
     }
 
-    /// The same if it is not the last one of all, whose seq is `last`: from that end of the list
-    /// which is nearer.
+    /// The same if it is not the last of all, whose seq is `last`: searches from the nearer end.
     #[cold]
     fn search<P>(&self, seq: u64, last: u64, slab: &PacketSlab<P>) -> u32 {
         let clock_at = |at: u32| slab.waiting(at).map(|waiting| waiting.stamp.seq);
@@ -222,20 +219,20 @@ impl PendingQueue {
         Some(waiting)
     }
 
-    /// What is said to be behind this place; of none, which the first one is.
+    /// Returns the link to the place after this one, or to the first place.
     #[inline]
     fn behind<'a, P>(&'a mut self, at: u32, slab: &'a mut PacketSlab<P>) -> &'a mut u32 {
         slab.places.get_mut(at as usize).map_or(&mut self.first, |place| &mut place.behind)
     }
 
-    /// What is said to be before this place; of none, which the last one is.
+    /// Returns the link to the place before this one, or to the last place.
     #[inline]
     fn before<'a, P>(&'a mut self, at: u32, slab: &'a mut PacketSlab<P>) -> &'a mut u32 {
         slab.places.get_mut(at as usize).map_or(&mut self.last, |place| &mut place.before)
     }
 }
 
-/// A seq stands for the rest of its stamp.
+/// The seq stands for the rest of the stamp.
 impl<P: Hash> Hash for PendingPacket<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.stamp.epoch, self.stamp.seq, self.since_ns).hash(state);
@@ -256,7 +253,7 @@ mod tests {
         PendingPacket { stamp, packet: (), since_ns }
     }
 
-    /// Epochs of ten packets.
+    /// Returns the epoch of a seq; each has ten packets.
     fn epoch(seq: u64) -> Epoch {
         (seq / 10) as Epoch + 1
     }

@@ -1,4 +1,4 @@
-//! Copies of states: those that other units own, and those that were sent to them last.
+//! Replicas of states: of flows that other units own, and of those sent to other units.
 
 use std::{
     hash::{Hash, Hasher},
@@ -7,24 +7,24 @@ use std::{
 
 use crate::message::{FlowRecord, Targets, Version};
 
-/// Copies of states, of each flow one: of a flow that another unit owns, the newest that came; of
-/// one that is owned here, what other units have, if they are to be told only what has changed.
-/// Within a number of bytes; the oldest make room.
+/// Replicas, one per flow: the newest received of a flow that another unit owns; of one that is
+/// owned here, the version that other units have, if they get deltas. Bounded in bytes; the oldest
+/// are evicted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// The ones that came first and last, as [`Handle`]s.
+    /// The oldest and the newest place.
     oldest: Handle,
     newest: Handle,
     bytes: usize,
 }
 
-/// Where a flow's copy is, from 1; 0: nowhere. It may have been evicted since: whose it is says the
-/// place.
+/// Place of a flow's replica plus 1; 0 if there is none. The replica may have been evicted since:
+/// the place knows the flow.
 pub(crate) type Handle = u32;
 
-/// A place for a copy, and its neighbours in the order of arrival.
+/// A place for a replica, with its neighbours in the order of arrival.
 #[derive(Clone, Debug, Default)]
 struct Place {
     index: u32,
@@ -33,31 +33,31 @@ struct Place {
     newer: Handle,
 }
 
-/// A copy of a flow's state.
+/// A replica of a flow's state.
 #[derive(Clone, Debug)]
 struct Replica {
     version: Version,
     record: FlowRecord,
-    /// Other units that have the same, as far as is known.
+    /// Other units that are known to have the same version.
     elsewhere: Targets,
 }
 
-/// Whether a copy was kept.
+/// The outcome of an attempt to keep a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Yes; so many others had to make room for it.
+    /// It was kept, and this many others were evicted.
     Yes { evicted: u64 },
-    /// No: it is not newer than the one that is here, or alone more than may be kept.
+    /// It is not newer than the present one, or too large by itself.
     No,
 }
 
 impl Replicas {
-    /// Bytes kept, with what each copy takes besides its state.
+    /// Returns the bytes kept, with the overhead of each replica.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps a copy if it is newer than the one that is here, and notes which other units have it.
+    /// Keeps a replica if it is newer than the present one, and notes the other units that have it.
     pub fn keep(
         &mut self,
         (index, handle): (u32, &mut Handle),
@@ -80,12 +80,12 @@ impl Replicas {
         Kept::Yes { evicted }
     }
 
-    /// The copy of a flow's state, and which other units have it.
+    /// Returns the replica of a flow's state, and the other units that have it.
     pub fn copy(&self, index: u32, handle: Handle) -> Option<(Version, &FlowRecord, &Targets)> {
         self.get(index, handle).map(|copy| (copy.version, &copy.record, &copy.elsewhere))
     }
 
-    /// It is not known any more which other units have the same.
+    /// Forgets which other units have the same version.
     pub fn forget_elsewhere(&mut self, index: u32, handle: Handle) {
         if self.get(index, handle).is_some()
             && let Some(replica) = &mut self.places[handle as usize - 1].replica
@@ -94,8 +94,8 @@ impl Replicas {
         }
     }
 
-    /// Takes out the copy that covers all up to this seq and nothing else. One that covers less
-    /// goes, too, unless what has changed since may still come: else it is worth nothing any more.
+    /// Takes out the replica that covers exactly the packets up to this seq. One that covers less
+    /// is removed, too, unless deltas to it may still come.
     pub fn take_exact(
         &mut self,
         index: u32,
@@ -112,8 +112,8 @@ impl Replicas {
         is_exact.then_some((version, record))
     }
 
-    /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of
-    /// the index's next flow: the handle leads nowhere from now on.
+    /// Takes out the replica of a flow's state, and clears the handle: after an eviction, the place
+    /// may have a replica of the index's next flow.
     pub fn remove(&mut self, index: u32, handle: &mut Handle) -> Option<FlowRecord> {
         let handle = mem::take(handle);
         self.get(index, handle)?;
@@ -135,7 +135,7 @@ impl Replicas {
             }
             None => {
                 self.places.push(place);
-                // Each is a index's, and indexes have numbers of so many bits.
+                // At most one per index, which is a `u32`.
                 self.places.len() as Handle
             }
         };
@@ -147,7 +147,7 @@ impl Replicas {
         handle
     }
 
-    /// Takes out what is in a place, which holds something.
+    /// Takes a replica out of its place.
     fn take(&mut self, handle: Handle) -> Option<FlowRecord> {
         let place = &mut self.places[handle as usize - 1];
         let (replica, older, newer) = (place.replica.take()?, place.older, place.newer);
@@ -165,17 +165,17 @@ impl Replicas {
     }
 }
 
-/// Whether a state covers all packets up to this seq and nothing else (S60).
+/// Returns true if a state covers exactly the packets up to this seq (S60).
 pub(crate) fn is_exact(record: &FlowRecord, last: u64) -> bool {
     record.watermark.contiguous == last && record.watermark.is_whole()
 }
 
-/// What a copy takes of the memory there is for copies.
+/// Returns the bytes that a replica counts for.
 fn cost(record: &FlowRecord) -> usize {
     mem::size_of::<Place>() + record.bytes.len()
 }
 
-/// In the order of arrival, wherever they are.
+/// In the order of arrival.
 impl Hash for Replicas {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut handle = self.oldest;

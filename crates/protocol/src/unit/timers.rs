@@ -1,18 +1,18 @@
-//! When something is to be done for which flow.
+//! The deadlines of a unit's flows.
 
 use std::collections::BTreeSet;
 
 use crate::message::FlowId;
 
-/// When something is to be done for which flow; one entry a flow.
+/// The deadlines of flows, one per flow.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Timers {
     entries: BTreeSet<(u64, FlowId)>,
-    /// The first one's time: it is asked for far more often than it changes.
+    /// The earliest deadline: read far more often than changed.
     next_timeout_ns: u64,
 }
 
-/// The time at which nothing is ever due.
+/// The deadline that never comes.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
 impl Default for Timers {
@@ -22,13 +22,13 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// When the first one is due.
+    /// Returns the earliest deadline.
     #[inline]
     pub fn next_timeout_ns(&self) -> u64 {
         self.next_timeout_ns
     }
 
-    /// The flow whose time came first, if it has come.
+    /// Takes out the flow with the earliest deadline, if it has passed.
     pub fn take_expired(&mut self, now_ns: u64) -> Option<FlowId> {
         if self.next_timeout_ns > now_ns || self.next_timeout_ns == NEVER_NS {
             return None;
@@ -38,8 +38,8 @@ impl Timers {
         Some(flow)
     }
 
-    /// Moves a flow's time if something is due earlier. A time that has moved back is looked at
-    /// again when it comes: packets that come in order touch no timer.
+    /// Moves a flow's deadline forward. One that became later is looked at again when it comes:
+    /// packets in order touch no timer.
     #[inline]
     pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if deadline_ns < *armed_ns {
@@ -47,14 +47,14 @@ impl Timers {
         }
     }
 
-    /// The same; and if nothing is due any more, the flow has no time.
+    /// The same; and removes the flow's deadline if it has none any more.
     pub fn update(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if deadline_ns < *armed_ns || (deadline_ns == NEVER_NS && *armed_ns != NEVER_NS) {
             self.set(flow, armed_ns, deadline_ns);
         }
     }
 
-    /// Moves a flow's time.
+    /// Sets a flow's deadline.
     fn set(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if *armed_ns != NEVER_NS {
             self.entries.remove(&(*armed_ns, flow));

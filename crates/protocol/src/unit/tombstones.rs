@@ -1,4 +1,4 @@
-//! Flows whose entries other flows have.
+//! Flows that lost their index to another flow.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,18 +6,18 @@ use crate::message::FlowId;
 
 use crate::unit::flow_entry::FlowEntry;
 
-/// Flows whose entries other flows have: those of which something is still under way, and those that
-/// ended here or went away, so that their states are not taken once more. Of the latter only so
-/// many are remembered; the oldest are forgotten.
+/// Flows that lost their index to another flow: those still in progress, and those that ended here
+/// or left, so that their states are not accepted again. The number of the latter is bounded; the
+/// oldest are forgotten.
 #[derive(Clone, Debug, Hash, Default)]
 pub(crate) struct Tombstones {
     entries: BTreeMap<FlowId, FlowEntry>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     order: VecDeque<FlowId>,
 }
 
 impl Tombstones {
-    /// What is known of a flow; if nothing is, that it is over.
+    /// Returns the entry of a flow; by default, that of an ended one.
     pub fn flow(&mut self, id: FlowId) -> &mut FlowEntry {
         self.entries.entry(id).or_insert_with(|| {
             self.order.push_back(id);
@@ -25,12 +25,12 @@ impl Tombstones {
         })
     }
 
-    /// All that are remembered.
+    /// Returns all entries.
     pub fn all(&self) -> impl Iterator<Item = &FlowEntry> {
         self.entries.values()
     }
 
-    /// Adds a flow that lost its entry. How many others had to be forgotten.
+    /// Adds a flow that lost its index. Returns the number of entries forgotten for it.
     pub fn add(&mut self, id: FlowId, entry: FlowEntry, max: usize) -> u64 {
         if self.entries.insert(id, entry).is_none() {
             self.order.push_back(id);
@@ -48,7 +48,7 @@ impl Tombstones {
         forgotten
     }
 
-    /// Forgets the flow that came last if nothing is known of it.
+    /// Removes the flow that came last if nothing is known of it.
     pub fn tidy(&mut self, id: FlowId) {
         if self.order.back() == Some(&id)
             && self.entries.get(&id).is_some_and(|entry| !entry.is_worth_keeping())

@@ -1,4 +1,4 @@
-//! What always holds, whatever comes, in every mode.
+//! Invariants for any input, in every mode.
 
 use proptest::prelude::*;
 use protocol::dispatcher::*;

@@ -1,7 +1,6 @@
-//! Every order in which what the protocol sends can arrive, for small schedules of owners: what the
-//! dispatcher sends a unit arrives in order, what units send each other in any; a packet may be lost
-//! before its unit, a message may come twice, one between units may be lost, and any timer may fire
-//! before anything arrives. Of the very code that runs.
+//! Every order of arrival, for small schedules of owners. The dispatcher's messages to a unit
+//! arrive in order, those between units in any order. A packet may be lost on the way, a message
+//! may arrive twice, one between units may be lost, and timers may fire before anything arrives.
 
 use std::collections::HashSet;
 
@@ -12,37 +11,36 @@ use crate::common::world::{Flow, Item, World};
 
 const FLOW: FlowId = FlowId { index: 0, generation: 1 };
 
-/// What the dispatcher does.
+/// A step of the dispatcher.
 #[derive(Clone, Copy)]
 enum Step {
-    /// So many packets go to this unit.
+    /// This many packets go to this unit.
     Packets(u16, u64),
-    /// This unit is to own the flow, without a packet.
+    /// This unit becomes the owner without a packet.
     Adopt(u16),
-    /// The flow is over.
+    /// The flow ends.
     End,
-    /// So is it, and its index has another, of which so many packets go to this unit.
+    /// The flow ends, and its index has another, of which this many packets go to this unit.
     Next(u16, u64),
 }
 use Step::{Adopt, End, Next, Packets};
 
-/// What may go wrong, and how often.
+/// Faults, and how many of each may happen.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Faults {
     lost: u8,
     twice: u8,
-    /// Messages between units that are lost. Then they are said again, some time: so often before
-    /// all has arrived.
+    /// Messages between units that are lost. Their retransmissions arrive after this many.
     mute: u8,
     early: u8,
 }
 
-/// Goes through all that can happen; how many different worlds that are.
+/// Explores all orders; returns the number of different worlds.
 fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize {
     explore_with(units, steps, copies, false, faults)
 }
 
-/// The same; copies may tell only what has changed.
+/// The same; replicas may be deltas.
 fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, faults: Faults) -> usize {
     let mut world = World::new(units, |id| Config {
         deltas,
@@ -93,7 +91,7 @@ fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, fault
     seen.len()
 }
 
-/// All that can happen next.
+/// Returns all worlds that may follow.
 fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
     let mut next = Vec::new();
     let mut go = |faults: Faults, act: &dyn Fn(&mut World)| {
@@ -133,11 +131,11 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
     next
 }
 
-/// What is due later than this has to do with what is said again: all else takes less time.
+/// Deadlines later than this are those of retransmissions: all others are shorter.
 const AGAIN_NS: u64 = 1_000;
 
-/// From here on nothing is lost: it has to come to a good end. Flows that are over have ended once,
-/// where their states were.
+/// Nothing is lost from here on, so everything must complete. Ended flows have ended once, where
+/// their states were.
 fn check_rest(mut world: World, live: Option<&Flow>, over: &[FlowId]) {
     world.settle();
     over.iter().for_each(|&flow| world.check_ended(flow));

@@ -9,35 +9,35 @@ use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::world::{Flow, Item, World};
 
-/// What a network does, and how much units may hold.
+/// The behaviour of a network, and the limits of units.
 #[derive(Clone, Debug)]
 struct Nature {
     units: u16,
     flows: u32,
     steps: usize,
-    /// Whether what the dispatcher sends a unit arrives in order; and what a unit sends another.
+    /// Keep the order of the dispatcher's messages to a unit; and of a unit's to another.
     dispatcher_fifo: bool,
     peers_fifo: bool,
     /// Per 1,000.
     loss: u64,
-    /// Of messages between units.
+    /// Per 1,000 messages between units.
     mute: u64,
     twice: u64,
-    /// What the dispatcher sends stays on its way, where it would have come: units have long queues.
+    /// Per 1,000: the dispatcher's parcels stay in the queue of their unit for longer.
     queue: u64,
     new_owner: u64,
     end: u64,
-    /// The most that time goes on in one step, ns.
+    /// Limit on the time between two steps, in ns.
     pace_ns: u64,
-    /// What waits for how long; so much that nothing is ever given up, if it is none.
+    /// Time until a gap is given up; `None` for so long that none ever is.
     reorder_timeout_ns: Option<u64>,
     pending_per_flow_max: usize,
     replica_bytes_max: usize,
     replicate_after_ns: u64,
-    /// Per 1,000 packets, those that say that the state is to be copied at once.
+    /// Per 1,000 packets: those that ask to replicate at once.
     at_once: u64,
     deltas: bool,
-    /// The units that refuse states that come, as bits.
+    /// Units that refuse arriving states, as bits.
     refusing: u16,
     seed: [u8; 32],
 }
@@ -87,13 +87,13 @@ prop_compose! {
     }
 }
 
-/// A dispatcher that does as it likes, and the world it does it to.
+/// A dispatcher that acts at random, and its world.
 struct Play {
     nature: Nature,
     random: TestRng,
     world: World,
     flows: Vec<Flow>,
-    /// Flows that are over.
+    /// Flows that have ended.
     over: Vec<FlowId>,
 }
 
@@ -131,8 +131,7 @@ impl Play {
         }
     }
 
-    /// The dispatcher gives flows back whose new owners have refused their states. Returns whether
-    /// there were any.
+    /// Gives flows back whose new owners have refused their states. Returns true if there were any.
     fn take_refusals(&mut self) -> bool {
         let mut is_any = false;
         for message in std::mem::take(&mut self.world.to_dispatcher) {
@@ -147,7 +146,7 @@ impl Play {
         is_any
     }
 
-    /// The dispatcher does something for a flow.
+    /// Lets the dispatcher do something for a flow.
     fn route(&mut self) {
         let (units, random, world) = (self.nature.units, &mut self.random, &mut self.world);
         let at = below(random, self.flows.len() as u64) as usize;
@@ -171,7 +170,7 @@ impl Play {
         }
     }
 
-    /// Something arrives, or does not.
+    /// Lets something arrive or be lost.
     fn arrive(&mut self) {
         if self.world.wire.is_empty() {
             return;
@@ -202,8 +201,7 @@ impl Play {
         self.world.deliver(at, comes_twice);
     }
 
-    /// A message between units is lost. A packet that was sent on is one that would be dropped
-    /// there: it was given up.
+    /// Loses a message between units. A forwarded packet would be dropped there: it was given up.
     fn lose_between(&mut self, at: usize) {
         let parcel = self.world.wire.remove(at);
         if let Item::Packet(stamp, seq) = parcel.item {
@@ -215,8 +213,8 @@ impl Play {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Flows whose last owner can know that it is one: it got a packet, or the owner before was
-    /// told.
+    /// Returns the flows whose last owner can know that it is one: it got a packet, or the previous
+    /// owner a release.
     fn begun(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(|flow| {
             let is_known = self.world.units[flow.owner.index()].owned(flow.id).is_some();
@@ -233,7 +231,7 @@ fn unit(random: &mut TestRng, units: u16) -> UnitId {
     UnitId(below(random, u64::from(units)) as u16)
 }
 
-/// None, one, two, or all.
+/// Returns none, one, two, or all units.
 fn some_units(random: &mut TestRng, units: u16) -> Targets {
     match below(random, 4) {
         0 => Targets::NONE,
@@ -250,7 +248,7 @@ fn some_units(random: &mut TestRng, units: u16) -> Targets {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// design.md 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and
+    /// design.md 3.10: a move loses no packet that reached a live unit, whatever is repeated or
     /// overtaken.
     #[test]
     fn without_loss_everything_is_processed_once_and_in_order(nature in network()) {
@@ -264,7 +262,7 @@ proptest! {
         prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
     }
 
-    /// A flow whose state is refused goes on where the state was: no packet is lost by it.
+    /// A flow whose state is refused continues where the state was, without a loss.
     #[test]
     fn a_refused_state_costs_no_packet(nature in network(), refusing in 1u16..8) {
         let play = Play::new(Nature { refusing, ..nature }).run();
@@ -275,7 +273,7 @@ proptest! {
         prop_assert_eq!(play.given_up(), 0);
     }
 
-    /// The same with losses: what was not processed has been given up.
+    /// The same with losses: packets that were not processed have been given up.
     #[test]
     fn refused_states_leave_nothing_behind(nature in bad_network(), refusing in 1u16..8) {
         let play = Play::new(Nature { refusing, ..nature }).run();
@@ -284,8 +282,8 @@ proptest! {
         prop_assert_eq!(play.world.units.iter().map(Unit::flows).sum::<usize>(), play.begun().count());
     }
 
-    /// What is lost or late is given up, and counted; nothing waits forever, and only the last
-    /// owners have anything.
+    /// Lost and late packets are given up and counted; nothing waits forever, and only the last
+    /// owners keep anything.
     #[test]
     fn what_is_not_processed_has_been_given_up(nature in bad_network()) {
         let play = Play::new(nature).run();
@@ -299,7 +297,7 @@ proptest! {
         }
     }
 
-    /// What has ended leaves nothing, and does not come back.
+    /// Ended flows leave nothing, and do not come back.
     #[test]
     fn what_has_ended_leaves_nothing(nature in bad_network(), end in 1u64..100) {
         let mut play = Play::new(Nature { end, ..nature }).run();
@@ -308,8 +306,8 @@ proptest! {
             play.over.push(flow.id);
         }
         play.world.settle();
-        // If what the dispatcher says comes in another order, a unit may take itself for the owner that
-        // ends the flow.
+        // If the dispatcher's messages are reordered, a unit may end the flow as its supposed
+        // owner.
         for &flow in play.over.iter().filter(|_| play.nature.dispatcher_fifo) {
             play.world.check_ended(flow);
         }

@@ -143,8 +143,8 @@ fn low_numbers_are_drawn_more_often() {
     assert!(!drawn.contains_key(&2));
 }
 
-/// Draws of three of five others against what the rule says: one after the other by weight, those
-/// drawn before left out.
+/// Draws of three of five others against the definition: one after the other by weight, without
+/// repetition.
 #[test]
 fn targets_are_drawn_by_their_weights() {
     // S56

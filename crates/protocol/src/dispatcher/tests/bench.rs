@@ -1,4 +1,4 @@
-//! A dispatcher and what is needed to drive it.
+//! A dispatcher and its driver.
 
 use crate::message::{FromDispatcher, FromUnit, Stamp, UnitId};
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
@@ -7,7 +7,7 @@ use crate::dispatcher::*;
 
 pub struct Bench {
     pub dispatcher: Dispatcher,
-    /// What was ordered since the last [`Bench::take`].
+    /// Outputs since the last [`Bench::take`].
     pub outputs: Vec<DispatcherOutput>,
     hasher: FlowHasher,
 }
@@ -21,7 +21,7 @@ impl Bench {
         }
     }
 
-    /// A packet of a flow, by the flow's number.
+    /// Dispatches a packet of a flow, by the flow's number.
     pub fn try_packet(&mut self, now_ns: u64, flow: u32, len: u32) -> Option<(UnitId, Stamp)> {
         self.packet_with(now_ns, &key(flow), len)
     }
@@ -30,7 +30,7 @@ impl Bench {
         self.try_packet(now_ns, flow, len).unwrap()
     }
 
-    /// The same, when it does not matter what becomes of it.
+    /// The same for a packet whose outcome does not matter.
     pub fn feed(&mut self, now_ns: u64, flow: u32, len: u32) {
         let _ = self.try_packet(now_ns, flow, len);
     }
@@ -66,14 +66,14 @@ impl Bench {
     }
 }
 
-/// The key of flow number so and so.
+/// Returns the key of a flow by number.
 pub fn key(flow: u32) -> FlowKey {
     let client = Endpoint::new(Addr::from_v4_bytes(flow.to_be_bytes()), 1024);
     let server = Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), 443);
     FlowKey::new(client, server, 6, 4, Scope::default(), 0).0
 }
 
-/// Units 0 to `units` - 1 active from the beginning, and no others.
+/// Units 0 to `units` - 1 are active from the beginning, and no others.
 pub fn fixed(units: u16) -> Config {
     Config { units_min: units, units_max: units, flows_max: 1000, ..Config::default() }
 }

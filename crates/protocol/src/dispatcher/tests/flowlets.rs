@@ -1,4 +1,4 @@
-//! Flows, flowlets and what their packets are stamped with.
+//! Flows, flowlets and the stamps of their packets.
 
 use crate::message::{FlowId, FromDispatcher, FromUnit, Handover, Targets, UnitId};
 
@@ -71,8 +71,8 @@ fn an_owner_that_changes_is_told_first() {
 
 #[test]
 fn a_spike_counts_at_once() {
-    // S45: a flow's first 15,000 bytes come at once. Its fork is expected to bring half of 240
-    // Mbit/s.
+    // S45: a flow's first 15,000 bytes come at once. Its next flowlet is expected to bring half of
+    // 240 Mbit/s.
     let config = Config { alpha: 0.5, lambda: 1.0, targets: TargetChoice::None, ..fixed(2) };
     let mut bench = Bench::new(Config { capacity_bps: 300_000_000, ..config });
     (0..10).for_each(|i| bench.feed(i, 1, 1500));
@@ -97,7 +97,7 @@ fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
         (at_once, bench.packet(burst_ns + 3 * MS, 4, 100).0.0)
     };
     assert_eq!(unit_of_next(0), (0, 0), "40 Mbit/s over 100 ms");
-    assert_eq!(unit_of_next(4), (1, 0), "it is over then");
+    assert_eq!(unit_of_next(4), (1, 0), "the burst has passed then");
     let mut bench =
         Bench::new(Config { mode: Granularity::Flow, units_max: 2, alarm_buckets: 4, ..fixed(1) });
     bench.feed(0, 1, 100);
@@ -114,8 +114,8 @@ fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
 
 #[test]
 fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
-    // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s, and empty, and so the
-    // choice, when its next flowlet begins.
+    // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s. It is empty, and so
+    // chosen, when the flow's next flowlet begins.
     let second = |stay_below: Option<f32>, after_ns: u64| {
         let config = Config { stay_below, choice: UnitChoice::LowestId, lambda: 0.0, ..fixed(2) };
         let mut bench = Bench::new(config);
@@ -134,8 +134,8 @@ fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
     );
 }
 
-/// Four units, of which the first one has flow 1, whose state is copied to the two behind it. By
-/// `now_ns`, with what others have sent, units are loaded to so many Mbit/s.
+/// Four units; the first has flow 1, whose state is replicated to the next two. By `now_ns`, other
+/// flows have loaded the units to these Mbit/s.
 fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 2, ..config });
     let (unit, stamp) = bench.packet(0, 1, 1_000);
@@ -361,7 +361,7 @@ fn a_flow_that_nobody_ends_is_forgotten() {
         (0, u64::MAX)
     );
     bench.handle_message(4 * limit, UnitId(0), FromUnit::Expire { flow, epoch: 1, seq: 1 });
-    assert_eq!(bench.take(), [send(0, FromDispatcher::End { flow })], "whoever knew it is told");
+    assert_eq!(bench.take(), [send(0, FromDispatcher::End { flow })], "its owner is notified");
 
     let mut full = Bench::new(Config { flows_max: 1, ..config.clone() });
     full.packet(0, 1, 100);

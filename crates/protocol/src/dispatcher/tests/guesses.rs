@@ -1,4 +1,4 @@
-//! Packets in the midst of flowlets, routed by a guess: it is the same as without.
+//! Packets that continue flowlets, dispatched by a guess: the outcome is the same as without.
 
 use crate::message::{FlowId, UnitId};
 use packet::{FlowHasher, FlowKey};
@@ -11,8 +11,7 @@ use crate::dispatcher::*;
 const FLOWS: u32 = 6;
 const ALIASES: u32 = 100;
 
-/// As it would be done for each packet of a batch: by the guess that was made for it, which may be
-/// that for another one's flow.
+/// Dispatches a packet as in a batch: by its guess, which may be that of another flow.
 fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: FlowGuess, len: u32) -> (Dispatched, bool) {
     let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
     match bench.dispatcher.stamp_next(now_ns, arrival, guess) {
@@ -22,8 +21,8 @@ fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: FlowGuess, len: 
 }
 
 proptest! {
-    /// Whatever is guessed, and however long ago, in all modes, with aliases that come and go,
-    /// flows that end and leave their indexes to others, and units that come and go.
+    /// Any guess of any age, in all modes, with aliases that come and go, flows that end and leave
+    /// their indexes to others, and units that come and go.
     #[test]
     fn by_a_guess_it_is_the_same(
         mode in prop_oneof![
@@ -49,12 +48,12 @@ proptest! {
         let mut guesses = Vec::new();
         for (flow, by_alias, guessed, pause_ns, len, what) in steps {
             now_ns += pause_ns;
-            // Only flows that have one come by an alias, or they would be other flows.
+            // Only flows with an alias get packets by alias; otherwise these would be other flows.
             let by_alias = by_alias && ids[flow as usize].is_some();
             let (key, guessed) = (of(flow, by_alias), if guessed < FLOWS { of(guessed, false) } else { of(flow, by_alias) });
             let expected = routed_without(&mut one, now_ns, &key, len);
             guesses.push(other.dispatcher.guess(FlowHasher::new(1).hash(&guessed)));
-            // Of the same packets, made so many packets ago.
+            // A guess for one of the same packets, made `age` packets ago.
             let guess = guesses[guesses.len().saturating_sub(age + 1)];
             let (routed, _) = routed(&mut other, now_ns, &key, guess, len);
             prop_assert_eq!(&routed, &expected);

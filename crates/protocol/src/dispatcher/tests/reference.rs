@@ -1,5 +1,5 @@
-//! Flowlets, estimates and assignment once more, slowly: lists of all that happened, and the
-//! pseudocode.
+//! Flowlets, estimates and assignment implemented again, slowly: from lists of all events, after
+//! the pseudocode.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use proptest::prelude::*;
 use super::bench::{Bench, fixed};
 use crate::dispatcher::*;
 
-/// What Pseudocode 1 says, over everything that was ever sent.
+/// Pseudocode 1 over the whole history.
 struct Reference {
     config: Config,
-    /// When, to which unit, how many bytes.
+    /// Time, unit and bytes of each packet.
     sent: Vec<(u64, usize, u64)>,
-    /// When each unit's load was last brought up to date: with a packet to it, or with the first
-    /// one in a bucket.
+    /// The time at which each unit's load was last updated: a packet to it, or the first packet of
+    /// a bucket.
     measured_ns: Vec<u64>,
     flows: HashMap<u32, Flow>,
-    /// The loads of all flowlets that are over.
+    /// The rates of all past flowlets.
     flowlets_bps: Vec<f32>,
     now_ns: u64,
 }
 
 #[derive(Clone)]
 struct Flow {
-    /// When, and how many bytes: of the current flowlet.
+    /// Time and bytes of the packets of the current flowlet.
     packets: Vec<(u64, u64)>,
     estimate_bps: f32,
     unit: usize,
@@ -46,7 +46,7 @@ impl Reference {
         }
     }
 
-    /// Unit, epoch, and targets if it begins a flowlet, of a packet.
+    /// Returns a packet's unit and epoch, and the targets if it begins a flowlet.
     fn packet(&mut self, now_ns: u64, flow: u32, len: u64) -> (usize, u32, Option<Vec<usize>>) {
         if self.sent.is_empty() || self.bucket(now_ns) != self.bucket(self.now_ns) {
             self.measured_ns.fill(now_ns);

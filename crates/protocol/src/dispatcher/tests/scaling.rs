@@ -1,18 +1,18 @@
-//! Units come and go.
+//! Starting and draining units.
 
 use crate::message::{FromDispatcher, FromUnit, Handover, RefuseReason, UnitId};
 
 use super::bench::{Bench, MS, fixed, send};
 use crate::dispatcher::*;
 
-/// One unit at least, three at most; flows stay where they are as long as these do.
+/// One to three units; flows stay as long as their units do.
 fn growing() -> Config {
     let config = Config { mode: Granularity::Flow, targets: TargetChoice::None, ..Config::default() };
     Config { units_min: 1, units_max: 3, flows_max: 20_000, ..config }
 }
 
-/// A packet to unit 0, big enough that it has no room for a while, and unit 1 started for what
-/// comes next.
+/// A packet to unit 0, big enough that it has no room for a while, and unit 1 started for the next
+/// flow.
 fn with_two_units() -> Bench {
     let mut bench = Bench::new(growing());
     bench.packet(0, 1, 20_000_000);
@@ -107,7 +107,7 @@ fn the_first_units_stay_and_time_alone_then_brings_nothing() {
 #[test]
 fn no_unit_is_drained_that_would_be_started_again() {
     let mut bench = with_two_units();
-    // Unit 0 goes on with 760 Mbit/s: more than 0.8 * 0.9 of what it can take.
+    // Unit 0 continues with 760 Mbit/s: more than 0.8 * 0.9 of its capacity.
     let mut now = MS;
     let mut run = |bench: &mut Bench, until: u64, len: u32| {
         while now < until {
@@ -139,11 +139,11 @@ fn many_flows_move_a_part_at_a_time() {
         };
         moved.push(bench.outputs.iter().filter(|order| adopted(order)).count());
         if moved.last() > Some(&0) && bench.dispatcher.counters().flowlets_by_drain == 0 {
-            // A packet does not wait until its flow's turn comes: the unit gets nothing more.
+            // A packet does not wait for its flow's turn: the unit gets nothing more.
             bench.take();
             let (unit, stamp) = bench.packet(now, 10 + 9_999, 100);
             assert_eq!((unit, stamp.epoch), (UnitId(0), 2));
-            // Too early: it has not heard of all that it owns.
+            // Too early: it does not know of all that it owns.
             bench.handle_message(now, UnitId(1), FromUnit::Drained);
         }
         bench.outputs.retain(|order| *order == send(1, FromDispatcher::Drain));
@@ -159,7 +159,7 @@ fn many_flows_move_a_part_at_a_time() {
 
 #[test]
 fn no_owner_is_its_own_target_when_its_flow_was_moved() {
-    // S62. A long flowlet of unit 1 goes on at unit 0, to which it was to be copied.
+    // S62. A long flowlet of unit 1 continues at unit 0, its target.
     let config = Config {
         mode: Granularity::Flowlet,
         gap_ns: 1_000 * MS,
@@ -243,7 +243,7 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
     assert_eq!((counters.units_started, counters.buckets_moved, counters.assignments_moved), (0, 0, 0));
 }
 
-/// As many units as all that comes asks for, to be loaded to nine tenths.
+/// Units follow total demand, at nine tenths of their capacity.
 fn following() -> Config {
     Config { units_max: 3, targets: TargetChoice::None, follow_at: Some(0.9), ..Config::default() }
 }

@@ -1,5 +1,5 @@
-//! Whatever comes, this always holds: somebody who sees only what the dispatcher outputs and stamps, and
-//! objects.
+//! A witness sees only the dispatcher's outputs and stamps, and objects when an invariant is
+//! broken.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "it objects by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,15 +8,15 @@ use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use protocol::dispatcher::*;
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Handover, RefuseReason, Stamp, UnitId};
 
-/// Something that happens to a dispatcher. Units and flows are any.
+/// An event at a dispatcher. Units and flows are arbitrary.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A packet of a flow comes, or of none so far.
+    /// A packet of a known or a new flow.
     Packet {
         flow: u32,
         len: u32,
     },
-    /// Time passes, or seems to go back.
+    /// Time advances, or seems to go back.
     Wait {
         ns: u64,
     },
@@ -27,19 +27,19 @@ pub enum Step {
     Started {
         unit: u16,
     },
-    /// The owner of a flow that there is says that it is over; or is wrong about how far it came.
+    /// A flow's owner proposes its end, with a right or a wrong seq.
     Expire {
         nth: usize,
         is_right: bool,
     },
-    /// Somebody says so of something.
+    /// A unit proposes the end of anything.
     Claim {
         from: u16,
         flow: FlowId,
         epoch: u32,
         seq: u64,
     },
-    /// What is rewritten has the key of another flow.
+    /// A flow gets an alias, which may be another flow's key.
     Alias {
         nth: usize,
         flow: u32,
@@ -47,7 +47,7 @@ pub enum Step {
     Drained {
         unit: u16,
     },
-    /// The owner of a flow refuses its state; or a unit that is not the owner does.
+    /// A flow's owner refuses its state; or another unit claims so.
     Refuse {
         nth: usize,
         is_owner: bool,
@@ -61,12 +61,12 @@ pub struct Trial {
     outputs: Vec<DispatcherOutput>,
     now_ns: u64,
     witness: Witness,
-    /// What was seen.
+    /// The log of outputs.
     pub log: Option<Vec<String>>,
 }
 
 impl Trial {
-    /// With this configuration, which must be right.
+    /// Creates one with this configuration, which must be valid.
     pub fn new(config: Config) -> Trial {
         let witness = Witness::new(&config);
         Trial {
@@ -79,7 +79,7 @@ impl Trial {
         }
     }
 
-    /// Takes a step. Panics if something does not hold.
+    /// Takes a step. Panics if an invariant is broken.
     pub fn step(&mut self, step: &Step) {
         let mut routed = None;
         match *step {
@@ -140,7 +140,7 @@ impl Trial {
         self.claim(seen.owner, flow, seen.epoch, seq);
     }
 
-    /// A flow goes back to the unit that had it, if that one runs.
+    /// Returns a flow to its previous owner, if that unit runs.
     fn refuse(&mut self, nth: usize, is_owner: bool) {
         let Some((flow, seen)) = self.nth(nth) else { return };
         let from = if is_owner { seen.owner } else { UnitId(seen.owner.0 + 1) };
@@ -158,8 +158,8 @@ impl Trial {
         assert_eq!(self.dispatcher.counters().states_refused - refused_before, u64::from(is_right));
     }
 
-    /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks
-    /// again is told again.
+    /// Ends a flow if its owner has seen every stamped packet, or all that will come. A repeated
+    /// proposal gets the same answer.
     fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, seq: u64) {
         self.witness.sees(self.now_ns);
         let is_right = self.witness.flows.get(&flow).is_some_and(|seen| {
@@ -182,7 +182,7 @@ impl Trial {
     }
 }
 
-/// The key of flow number so and so: most fit into a part of a index, each fourth does not.
+/// Returns the key of a flow by number: most fit into a short key, each fourth does not.
 fn key(flow: u32) -> FlowKey {
     let client = match flow % 4 {
         3 => Addr::from_bytes([[0x20; 12].as_slice(), &flow.to_be_bytes()].concat().try_into().unwrap()),
@@ -193,16 +193,16 @@ fn key(flow: u32) -> FlowKey {
     FlowKey::new(Endpoint::new(client, 1024), server, 6, version, Scope::default(), 0).0
 }
 
-/// What somebody knows who sees only what the dispatcher outputs and stamps.
+/// An observer of outputs and stamps.
 pub struct Witness {
     config: Config,
     states: Vec<UnitState>,
     flows: BTreeMap<FlowId, Seen>,
     ended: BTreeSet<FlowId>,
     now_ns: u64,
-    /// The flow that its owner proposes to end, and is right about.
+    /// The flow whose end its owner proposes rightly.
     proposed: Option<FlowId>,
-    /// The flow whose state its owner has refused just now.
+    /// The flow whose state its owner has just refused.
     refused: Option<FlowId>,
 }
 
@@ -230,7 +230,7 @@ impl Witness {
         }
     }
 
-    /// It is this late, at least.
+    /// Notes the time.
     fn sees(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }
@@ -274,7 +274,7 @@ impl Witness {
             }
             FromDispatcher::End { flow } => {
                 if let Some(seen) = self.flows.remove(&flow) {
-                    assert_eq!(to, seen.owner, "the owner is told first");
+                    assert_eq!(to, seen.owner, "the owner is notified first");
                     assert!(self.proposed == Some(flow) || self.is_silent(&seen), "nothing is under way");
                     self.ended.insert(flow);
                 }

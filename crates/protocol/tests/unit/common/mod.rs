@@ -1,4 +1,4 @@
-//! An engine whose states say all that has happened to them.
+//! An engine whose states record everything that happened to them.
 #![allow(dead_code)]
 
 pub mod world;
@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 use protocol::message::{FlowId, RefuseReason};
 use protocol::unit::{Done, Engine};
 
-/// A flow's state is the list of the seqs that were processed, in that order.
+/// A flow's state is the list of processed seqs, in order.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Ledger {
     pub states: BTreeMap<FlowId, Vec<u64>>,
-    /// All that was processed here, wherever the states went.
+    /// All packets processed here, wherever their states went.
     pub processed: Vec<(FlowId, u64)>,
-    /// Flows forgotten, and whether they had ended.
+    /// Forgotten flows, and whether they had ended.
     pub forgotten: Vec<(FlowId, bool)>,
     /// Flows that ended here, with their states.
     pub ended: Vec<(FlowId, Vec<u64>)>,
     /// Packets processed since the last flush.
     pub done: usize,
-    /// Whether states that come are refused.
+    /// Refuse states that arrive.
     pub refuses: bool,
 }
 
 impl Ledger {
-    /// A flow's state; empty if there is none.
+    /// Returns a flow's state; empty if there is none.
     pub fn state(&self, flow: FlowId) -> &[u64] {
         self.states.get(&flow).map_or(&[], |state| state)
     }
@@ -81,11 +81,11 @@ impl Engine for Ledger {
     }
 }
 
-/// With the first seq: their number is even. So each packet changes what the one before has
-/// changed.
+/// A mark on the first seq while the number of seqs is even: each packet changes the bytes that the
+/// previous one changed.
 const EVEN: u64 = 1 << 63;
 
-/// A state as the engine writes it.
+/// Returns a state as the engine saves it.
 pub fn bytes(seqs: &[u64]) -> Vec<u8> {
     let mut bytes: Vec<u8> = seqs.iter().flat_map(|seq| seq.to_le_bytes()).collect();
     if let Some(highest) = bytes.get_mut(7).filter(|_| seqs.len().is_multiple_of(2)) {

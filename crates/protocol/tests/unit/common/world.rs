@@ -1,5 +1,4 @@
-//! A dispatcher, units, and what is on its way between them; and what must be true of them at any time,
-//! and in the end.
+//! A dispatcher, units and the wire between them, with their invariants.
 #![allow(dead_code)]
 
 use std::{
@@ -15,14 +14,14 @@ use protocol::unit::{Config, DropCause, Outbox, Unit};
 
 use super::Ledger;
 
-/// What is on its way. The packets of a flow are their seqs.
+/// An item on the wire. A flow's packets are their seqs.
 #[derive(Clone, Debug)]
 pub enum Item {
     Packet(Stamp, u64),
     Message(UnitMessage),
 }
 
-/// Something on its way from the dispatcher (none) or a unit.
+/// An item from the dispatcher (`None`) or a unit.
 #[derive(Clone, Debug)]
 pub struct Parcel {
     pub from: Option<UnitId>,
@@ -30,7 +29,7 @@ pub struct Parcel {
     pub item: Item,
 }
 
-/// All units, and what is on its way.
+/// All units, and the wire.
 #[derive(Clone, Debug)]
 pub struct World {
     pub now_ns: u64,
@@ -41,7 +40,7 @@ pub struct World {
     pub dropped: Vec<(DropCause, FlowId, u64)>,
 }
 
-/// What the dispatcher knows of a flow.
+/// The dispatcher's knowledge of a flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub id: FlowId,
@@ -68,7 +67,8 @@ impl Flow {
         self.owner = owner;
     }
 
-    /// The flow is over: its owner is told, the one before, and these units, which may have copies.
+    /// Ends the flow: notifies its owner, the previous one, and these units, which may have
+    /// replicas.
     pub fn end(&self, copies: Targets, world: &mut World) {
         let previous = match self.handover {
             Handover::From { previous, .. } => Some(previous),
@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// Tells the owner that it is.
+    /// Makes the unit the owner without a packet.
     pub fn adopt(&mut self, world: &mut World) {
         if let Handover::From { previous, last } = self.handover {
             let adopt = FromDispatcher::Adopt { flow: self.id, epoch: self.epoch, previous, last };
@@ -89,7 +89,7 @@ impl Flow {
         }
     }
 
-    /// A packet comes.
+    /// Sends a packet.
     pub fn packet(&mut self, targets: Targets, world: &mut World) {
         self.seq += 1;
         let (flow, seq, epoch, handover) = (self.id, self.seq, self.epoch, self.handover);
@@ -108,13 +108,13 @@ impl World {
         self.wire.push(Parcel { from, to, item });
     }
 
-    /// Whether nothing was sent before on the same way.
+    /// Returns true if nothing was sent before on the same path.
     pub fn is_first(&self, index: usize) -> bool {
         let parcel = &self.wire[index];
         !self.wire[..index].iter().any(|other| (other.from, other.to) == (parcel.from, parcel.to))
     }
 
-    /// Lets something arrive; if it comes twice, it stays on its way, too.
+    /// Delivers an item, which stays on the wire if it comes twice.
     pub fn deliver(&mut self, index: usize, comes_twice: bool) {
         let parcel = if comes_twice { self.wire[index].clone() } else { self.wire.remove(index) };
         let mut out = Outbox::default();
@@ -126,12 +126,12 @@ impl World {
         self.collect(parcel.to, out);
     }
 
-    /// When the first unit has something to do.
+    /// Returns the earliest deadline of all units.
     pub fn next_timeout_ns(&self) -> u64 {
         self.units.iter().map(Unit::next_timeout_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// Time passes.
+    /// Advances the time.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         for at in 0..self.units.len() {
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Everything arrives, and time passes until nothing more happens.
+    /// Delivers everything and advances the time until nothing is left.
     pub fn settle(&mut self) {
         for steps in 0.. {
             assert!(steps < 10_000, "it does not come to rest");
@@ -173,7 +173,7 @@ impl World {
             .extend(out.dropped.into_iter().map(|(reason, stamp, packet)| (reason, stamp.flow, packet)));
     }
 
-    /// All of a flow that was processed, anywhere; none of it twice (design.md 3.10).
+    /// Returns the packets of a flow that were processed anywhere; none twice (design.md 3.10).
     pub fn processed(&self, flow: FlowId) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for unit in &self.units {
@@ -184,7 +184,7 @@ impl World {
         all
     }
 
-    /// What must be true at any time.
+    /// Checks what must hold at any time.
     pub fn check(&self) {
         let known: BTreeSet<FlowId> =
             self.units.iter().flat_map(|unit| unit.engine().states.keys().copied()).collect();
@@ -200,8 +200,7 @@ impl World {
             let epochs: BTreeSet<Epoch> = owners.iter().map(|owner| owner.0).collect();
             assert_eq!(epochs.len(), owners.len(), "two writers of {flow}");
             for (_, mark, state) in owners {
-                // The oracle: all that was processed anywhere up to here, in order, and nothing
-                // else.
+                // The oracle: everything processed anywhere up to here, in order, and nothing else.
                 assert!(
                     state.iter().eq(processed.range(..=mark.contiguous)),
                     "{flow}: {state:?} of {processed:?}"
@@ -210,9 +209,9 @@ impl World {
         }
     }
 
-    /// What must be true of a flow once nothing is on its way and all time has passed: its last
-    /// owner has the state, no other unit has anything of it, and every packet was processed or
-    /// given up. How many were given up.
+    /// Checks a flow once the wire is empty and all deadlines have passed: its last owner has the
+    /// state, no other unit has any of it, and every packet was processed or given up. Returns the
+    /// number given up.
     pub fn check_end(&self, flow: &Flow) -> u64 {
         let (epoch, mark) = self.units[flow.owner.index()].owned(flow.id).unwrap_or_default();
         assert_eq!(epoch, flow.epoch, "the last owner has the state");
@@ -227,8 +226,7 @@ impl World {
         mark.contiguous - self.processed(flow.id).len() as u64
     }
 
-    /// What must be true of a flow that is over, in the end: it ended once, with the state that all
-    /// that was processed makes.
+    /// Checks an ended flow: it ended once, with the state of all processed packets.
     pub fn check_ended(&self, flow: FlowId) {
         let ends: Vec<&Vec<u64>> = self
             .units
@@ -244,11 +242,11 @@ impl World {
         }
     }
 
-    /// The same for two worlds in which the same may happen.
+    /// Returns a hash that is equal for worlds with the same future.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.now_ns, &self.units).hash(&mut hasher);
-        // Only what goes the same way has an order; what two units send each other has none at all.
+        // Only parcels on the same path have an order; those between two units have none.
         let mut on_the_way: Vec<(Option<UnitId>, UnitId, u64)> =
             self.wire.iter().map(|parcel| (parcel.from, parcel.to, print(&parcel.item))).collect();
         on_the_way.sort_by_key(|&(from, to, print)| (from, to, from.map(|_| print)));

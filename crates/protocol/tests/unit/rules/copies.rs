@@ -1,4 +1,4 @@
-//! Copies of states, whole or as what has changed.
+//! Replicas of states: whole, or as deltas.
 
 use protocol::message::{FlowRecord, Targets, Watermark};
 use protocol::unit::Config;
@@ -25,7 +25,7 @@ fn a_stale_copy_is_not_used() {
     b.packet(2, from(X, 2), 3);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
     assert_eq!((b.state(), b.unit.pending()), (&[][..], 1));
-    // S59: one that has the packet but misses one before it would be no better.
+    // S59: a state that has the packet but misses an earlier one would be no better.
     let watermark = Watermark { contiguous: 0, ahead: 1 };
     b.peer(
         X,
@@ -188,7 +188,7 @@ fn who_took_a_copy_over_knows_that_the_owner_before_has_it() {
     b.packet(2, from(X, 3), 4);
     b.wait(SILENCE_NS);
     assert_eq!(b.sent(), [(X, taken(2)), (X, changes(2, Some((1, 3)), 4)), (Y, changes(2, None, 4))]);
-    // And when it goes back, what was sent there last is what goes on there.
+    // When the flow comes back, it continues with the state that was sent there last.
     b.dispatcher(release(3, X, 4));
     b.peer(X, taken(3));
     b.peer(X, changes(3, Some((2, 4)), 5));
@@ -219,7 +219,7 @@ fn changes_that_make_no_state_are_refused() {
     b.dispatcher(END);
     b.peer(X, changes(1, None, 4));
     b.peer(X, lacking(1, 4));
-    assert_eq!((b.unit.replica_bytes(), b.unit.counters().messages_stale), (0, 2), "it is over");
+    assert_eq!((b.unit.replica_bytes(), b.unit.counters().messages_stale), (0, 2), "the flow has ended");
 }
 
 #[test]

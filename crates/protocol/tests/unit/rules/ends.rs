@@ -1,4 +1,4 @@
-//! Where and when flows end.
+//! The place and time of a flow's end.
 
 use protocol::message::{Handover, Stamp, Watermark};
 use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
@@ -64,7 +64,7 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!((b.sent(), b.unit.flows()), (vec![(X, taken(2))], 0));
     assert_eq!(b.unit.engine().forgotten, [(FLOW, true)]);
-    // And who asks there is told that nothing comes.
+    // A pull there is answered that nothing will come.
     let mut none = Bench::new(config());
     none.dispatcher(END);
     none.peer(Y, pull(3, 2));
@@ -113,8 +113,8 @@ fn a_flow_ends_by_the_dispatcher_s_word_not_with_the_next_one_of_its_slot() {
 
 #[test]
 fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
-    // X took a copy over and its word of that was lost; it has ended there, and Y has the index's
-    // next flow. All that overtakes what the dispatcher has said here.
+    // X accepted a replica, and its acknowledgement was lost. The flow has ended there, and Y has
+    // the index's next flow. All of that overtakes the dispatcher's messages here.
     let mut b = Bench::new(config());
     b.first([1, 2]);
     b.peer(Y, FromPeer::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1) });
@@ -125,7 +125,7 @@ fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
     b.peer(X, taken(2));
     b.dispatcher(END);
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
-    // The copy of the next one is of use.
+    // The next flow's replica is of use.
     let stamp = Stamp { flow: NEXT, seq: 2, epoch: 2, handover: from(Y, 1), targets: None };
     b.unit.handle_packet(b.now_ns, stamp, 2, &mut b.out);
     assert_eq!(b.unit.engine().state(NEXT), [1, 2]);

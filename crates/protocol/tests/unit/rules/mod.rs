@@ -16,7 +16,7 @@ mod packets;
 mod refusals;
 
 const FLOW: FlowId = FlowId { index: 3, generation: 1 };
-/// The flow that has the index next.
+/// The index's next flow.
 const NEXT: FlowId = FlowId { generation: 2, ..FLOW };
 const ME: UnitId = UnitId(0);
 const X: UnitId = UnitId(1);
@@ -51,8 +51,8 @@ fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
     FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous) }
 }
 
-/// What has changed since this many packets: states with their seqs, all from 1 on. None: since
-/// the flow began.
+/// A delta from a base: states of all seqs from 1 on. `None` for the state of a flow that has not
+/// begun.
 fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, seq: u64) -> FromPeer {
     let of = |seq: u64| bytes(&(1..=seq).collect::<Vec<_>>());
     let base = base.map_or(Version::BEGINNING, |(epoch, seq)| Version { epoch, seq });
@@ -65,7 +65,7 @@ fn lacking(epoch: Epoch, seq: u64) -> FromPeer {
     FromPeer::NeedFull { flow: FLOW, version: Version { epoch, seq } }
 }
 
-/// A copy of the state that packets up to this one have made.
+/// A replica of the state after all packets up to this seq.
 fn replica_up_to(epoch: Epoch, seq: u64) -> FromPeer {
     replica(epoch, &(1..=seq).collect::<Vec<_>>(), seq)
 }

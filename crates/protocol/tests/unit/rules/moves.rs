@@ -1,4 +1,4 @@
-//! States on their way from owner to owner.
+//! States on the way from owner to owner.
 
 use protocol::message::{FlowRecord, Handover, RefuseReason, Watermark};
 use protocol::unit::{Config, DropCause, OFFER_AFTER_TIMEOUTS};
@@ -19,7 +19,7 @@ fn a_new_owner_pulls_holds_and_goes_on() {
     assert_eq!(b.sent(), [(X, taken(2))]);
     assert_eq!((b.unit.pending(), b.unit.counters().pending_ns), (0, 100));
     b.peer(X, state(2, &[1, 2], 2));
-    assert_eq!(b.sent(), [(X, taken(2))], "said again, as it may have been lost");
+    assert_eq!(b.sent(), [(X, taken(2))], "retransmitted: it may have been lost");
     assert_eq!(b.state(), [1, 2, 3, 4], "but not taken again");
 }
 
@@ -81,8 +81,8 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
     b.wait(100 * ORDER_NS);
     assert!(b.out.is_empty(), "once");
-    // The other side: all that told X of the flow was lost, but for the release to Y, which does
-    // not say where the state is.
+    // The other side: everything about the flow to X was lost, except the release to Y, which does
+    // not name the state's holder.
     let mut x = Bench::new(config());
     x.dispatcher(release(3, Y, 4));
     x.peer(Y, pull(3, 4));
@@ -102,8 +102,7 @@ fn what_comes_late_is_sent_on_to_the_owner() {
     b.first([2]);
     let (unit, stamp, packet) = b.out.forwarded.remove(0);
     assert_eq!((unit, stamp.epoch, stamp.handover, stamp.seq, packet), (X, 2, from(ME, 2), 2, 2));
-    // It comes back before this unit has heard that it is the owner again: that is news, and no
-    // circle.
+    // It comes back before this unit knows that it is the owner again: a new epoch, and no loop.
     b.packet(3, from(X, 2), 2);
     assert_eq!(b.sent(), [(X, pull(3, 2))]);
     b.first([1]);
@@ -121,7 +120,7 @@ fn who_has_the_state_ends_the_wait_for_what_is_missing() {
 
 #[test]
 fn a_flow_may_go_on_before_it_has_come() {
-    // X(1) -> here(2) -> Y(3), while X's state is on its way.
+    // X(1) -> here(2) -> Y(3), while X's state is in flight.
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
     b.dispatcher(release(3, Y, 3));

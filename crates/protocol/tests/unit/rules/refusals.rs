@@ -29,7 +29,7 @@ fn a_refused_state_goes_back_and_packets_follow_it() {
     assert_eq!(forwarded(&mut b), [(X, 2, from(X, 2), 3), (X, 2, from(X, 2), 4)]);
     assert_eq!((b.unit.counters().states_refused, b.unit.flows(), b.unit.pending()), (1, 0, 0));
     b.out.to_dispatcher.clear();
-    // What comes later goes there, too, and the dispatcher hears of it once more.
+    // Later packets go there, too, and the dispatcher is notified again.
     b.packet(2, from(X, 2), 5);
     assert_eq!(forwarded(&mut b), [(X, 2, from(X, 2), 5)]);
     assert_eq!(b.out.to_dispatcher, [said]);
@@ -93,7 +93,7 @@ fn a_third_unit_gets_the_state_from_its_holder() {
     assert_eq!(b.state(), [1, 2, 3, 4, 5]);
     b.peer(Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: X, last: 4 });
     assert_eq!((b.sent(), b.unit.counters().messages_stale), (vec![], 1));
-    // The same at Y, which was asked before it refused, and after.
+    // The same at Y, which was asked before and after its refusal.
     let mut y = refusing();
     y.packet(2, from(X, 2), 3);
     y.peer(Y, pull(3, 4));
