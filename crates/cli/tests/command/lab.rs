@@ -70,9 +70,9 @@ fn captures_are_replayed_by_experiments_that_use_them() {
     let json = place.json("lab run Y5 --smoke --json --captures some.pcap");
     let rows: Vec<&str> =
         json["rows"].as_array().unwrap().iter().map(|r| r["row"].as_str().unwrap()).collect();
-    assert!(rows.contains(&"consolidated, graph 1, some"), "{rows:?}");
+    assert!(rows.contains(&"consolidated, chain 1, some"), "{rows:?}");
     let output = place.run("lab run Y5 --smoke --captures none.pcap");
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("FAILED: plain, graph 1") && said.contains("none.pcap"), "{said}");
+    assert!(said.contains("FAILED: plain, chain 1") && said.contains("none.pcap"), "{said}");
 }

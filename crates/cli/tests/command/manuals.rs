@@ -46,7 +46,7 @@ fn fast_paths_of_functions_are_checked() {
     let place = Place::new();
     let answer = place.json("nf check policer monitor --packets 2k --seed 3 -o json");
     assert_eq!(answer["same"], true, "{answer}");
-    assert!(answer["packets"].as_u64() >= Some(2_000) && answer["chains"].as_u64() >= Some(5), "{answer}");
+    assert!(answer["packets"].as_u64() >= Some(2_000) && answer["graphs"].as_u64() >= Some(5), "{answer}");
     assert_eq!(answer, place.json("nf check policer monitor --packets 2k --seed 3 -o json"));
     let said = place.stdout("nf check policer --packets 400 --config {\"rate\":\"20kbps\"} --command bogus");
     assert!(said.contains("no difference"), "{said}");
