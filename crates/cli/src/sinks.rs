@@ -15,6 +15,7 @@ use packet::Packet;
 use runtime::report::OutputReport;
 use runtime::{Output, Ports, Report};
 use serde::Serialize;
+use telemetry::Merge;
 
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
 use crate::export::{Destination, Export};
@@ -180,7 +181,7 @@ impl Sinks {
     pub fn counts(&mut self) -> BTreeMap<String, OutputReport> {
         let mut counts = BTreeMap::new();
         for spool in self.captures.iter_mut().filter_map(Capture::spool) {
-            counts.entry(CAPTURES.to_owned()).or_insert_with(OutputReport::default).add(spool.counts());
+            counts.entry(CAPTURES.to_owned()).or_insert_with(OutputReport::default).merge(&spool.counts());
         }
         let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
         let alerts = self.alerts.as_ref().map(Spool::counts);
@@ -225,7 +226,10 @@ pub struct Ended {
 
 impl Ended {
     fn add(&mut self, output: &str, outcome: Outcome, suppressed: u64) {
-        self.counts.entry(output.to_owned()).or_default().add(OutputReport { suppressed, ..outcome.counts });
+        self.counts
+            .entry(output.to_owned())
+            .or_default()
+            .merge(&OutputReport { suppressed, ..outcome.counts });
         self.complaints.extend(outcome.complaint);
         self.has_failed |= outcome.has_failed;
     }

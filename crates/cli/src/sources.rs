@@ -10,6 +10,7 @@ use packet::LinkType;
 use runtime::{Frame, Ingress, Ports, TimeJumps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use telemetry::Merge;
 
 use crate::signals;
 
@@ -129,7 +130,9 @@ impl Sources {
 
     /// Returns the counts of missing, broken and jumping timestamps.
     pub fn time_jumps(&self) -> TimeJumps {
-        self.sources.iter().fold(TimeJumps::default(), |sum, source| sum + source.timeline.jumps)
+        let mut jumps = TimeJumps::default();
+        self.sources.iter().for_each(|source| jumps.merge(&source.timeline.jumps));
+        jumps
     }
 
     /// Bytes read so far from all captures, as stored.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::io::port::Counters;
 use runtime::Report;
 use runtime::report::{RuleReport, WorkerReport};
 
@@ -208,8 +209,8 @@ fn losses(report: &Report) -> String {
     let head = ["frames lost", "interface", "missed", "unreadable", "too long", "no room", "down"];
     let mut table = Table::new(&head);
     for (port, interface) in report.interfaces.iter().filter(|(_, interface)| interface.lost() > 0) {
-        let counts =
-            [interface.missed, interface.unreadable, interface.too_long, interface.no_room, interface.down];
+        let Counters { missed, unreadable, too_long, no_room, down, .. } = interface.counters;
+        let counts = [missed, unreadable, too_long, no_room, down];
         let names = [port.clone(), interface.name.clone()];
         table.row(names.into_iter().chain(counts.map(thousands)).collect());
     }
@@ -228,8 +229,7 @@ mod tests {
         assert!(!of(&report).contains("lost") && !of(&report).contains("evicted"));
         let interface = InterfaceReport {
             name: "eth1".to_owned(),
-            missed: 16_780,
-            down: 3,
+            counters: Counters { missed: 16_780, down: 3, ..Counters::default() },
             ..InterfaceReport::default()
         };
         report.interfaces.insert("outside".to_owned(), interface);

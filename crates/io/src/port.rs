@@ -36,6 +36,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::packet::wire::{EtherType, ethernet, vlan};
 
 use registry::registry;
+use serde::Serialize;
+use telemetry::{Family, Kind, Unit, record};
 
 pub use driver::{Driver, DriverInfo, DriverLimit, PortPart, Readiness, Refreshed, SystemCall, ThreadTask};
 pub use link::LinkState;
@@ -51,30 +53,43 @@ registry! {
     dpdk::DpdkPort,
 }
 
-/// Frames and bytes of an interface, as on a wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames received; each segment of a cut frame counts.
-    pub received: u64,
-    /// Their bytes.
-    pub received_bytes: u64,
-    /// Received frames whose open checksums were completed, counted before they were cut.
-    pub completed: u64,
-    /// Frames that the kernel or a device dropped because they were not received in time.
-    pub missed: u64,
-    /// Frames longer than 65,543 bytes, frames whose description by the kernel is inconsistent, and
-    /// frames that a DPDK device found damaged.
-    pub unreadable: u64,
-    /// Frames sent.
-    pub sent: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Frames not sent: longer than the interface takes.
-    pub too_long: u64,
-    /// Frames not sent: the interface had no room.
-    pub no_room: u64,
-    /// Frames not sent: the interface was down or gone.
-    pub down: u64,
+/// Frames that an interface did not receive or send.
+static FRAMES_LOST: Family = Family {
+    name: "interface_frames_lost",
+    kind: Kind::Counter,
+    unit: Unit::Own,
+    help: "Frames that the kernel or the interface did not take, by reason.",
+    outer_labels: &["interface"],
+    label: Some("reason"),
+    known: &[],
+};
+
+record! {
+    /// Frames and bytes of an interface, as on a wire.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct Counters [interface] {
+        /// Frames received by an interface, each segment counted.
+        pub received: u64 = counter("interface_frames_received"),
+        /// Bytes received by an interface.
+        pub received_bytes: u64 = counter("interface_bytes_received"),
+        /// Frames whose open checksums were completed, counted before segmentation.
+        pub completed: u64 = counter("interface_frames_completed"),
+        /// Frames that the kernel or a device dropped because they arrived too fast.
+        pub missed: u64 = part(FRAMES_LOST, "missed"),
+        /// Frames longer than 65,543 bytes, inconsistent with the kernel's description, or found
+        /// damaged by a DPDK device.
+        pub unreadable: u64 = part(FRAMES_LOST, "unreadable"),
+        /// Frames sent by an interface.
+        pub sent: u64 = counter("interface_frames_sent"),
+        /// Bytes sent by an interface.
+        pub sent_bytes: u64 = counter("interface_bytes_sent"),
+        /// Frames not sent: longer than the interface takes.
+        pub too_long: u64 = part(FRAMES_LOST, "too_long"),
+        /// Frames not sent: the interface had no room.
+        pub no_room: u64 = part(FRAMES_LOST, "no_room"),
+        /// Frames not sent: the interface was down or gone.
+        pub down: u64 = part(FRAMES_LOST, "down"),
+    }
 }
 
 impl Counters {

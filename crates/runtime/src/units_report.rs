@@ -4,73 +4,79 @@ use std::collections::BTreeMap;
 
 use protocol::metering::{Bill, Interval, IntervalMeter, Tariff, Tracking};
 use serde::Serialize;
+use telemetry::record;
 
 use crate::units_config::UnitsConfig;
 
-/// Assignments, handovers, and capacity of a run's units.
-#[derive(Clone, Debug, Serialize)]
-pub struct UnitsReport {
-    /// Granularity of assignments: `flowlet`, `flow`, and so on.
-    pub mode: String,
-    /// Limit on units.
-    pub units_max: u16,
-    /// Assumed capacity of a unit in bits per second.
-    pub capacity_bps: u64,
-    /// Flows that began at the dispatcher.
-    pub flows: u64,
-    /// Flowlets that began.
-    pub flowlets: u64,
-    /// Flowlets that began after a gap.
-    pub flowlets_by_gap: u64,
-    /// Flowlets that began because the previous one reached its maximum size.
-    pub flowlets_by_size: u64,
-    /// Assignments of flowlets to units.
-    pub assignments: u64,
-    /// Assignments to another unit than before.
-    pub moved: u64,
-    /// Assignments for which no unit had room.
-    pub without_room: u64,
-    /// Running units.
-    pub units_running: u64,
-    /// Started units.
-    pub units_started: u64,
-    /// Stopped units.
-    pub units_stopped: u64,
-    /// Handovers for which a replica was available.
-    pub seamless: u64,
-    /// Handovers for which the state was pulled.
-    pub pulls: u64,
-    /// States that the next owner refused; their flows stayed.
-    pub states_refused: u64,
-    /// Refused states that could not be restored; their flows began again.
-    pub states_lost: u64,
-    /// Median time to start a unit in nanoseconds, if units have threads of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_ns: Option<u64>,
-    /// Percentiles of the time from a pull to the arrival of the state, in nanoseconds, if units have
-    /// threads of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pull_ns: Option<BTreeMap<&'static str, u64>>,
-    /// Share of handovers for which a replica was available; absent without handovers.
-    pub seamless_share: Option<f64>,
-    /// States handed over.
-    pub states_moved: u64,
-    /// Bytes of states handed over.
-    pub state_bytes: u64,
-    /// Replicas sent.
-    pub replicas: u64,
-    /// Bytes of replicas.
-    pub replica_bytes: u64,
-    /// Replicas sent as deltas.
-    pub deltas: u64,
-    /// Deltas whose base was missing; the whole state followed.
-    pub deltas_without_base: u64,
-    /// Capacity compared with demand.
-    pub tracking: Tracking,
-    /// Revenue and cost at the default prices.
-    pub bill: Bill,
-    /// Intervals from the first packet on.
-    pub intervals: Vec<Interval>,
+record! {
+    /// The units of a run: assignment, handovers, and capacity against demand.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct UnitsReport [] {
+        /// The unit of assignment: `flowlet`, `flow`, and so on.
+        pub mode: String,
+        /// Limit on the units.
+        pub units_max: u16,
+        /// A unit's assumed capacity, in bits per second.
+        pub capacity_bps: u64,
+        /// Flows that began, at the dispatcher.
+        pub flows: u64,
+        /// Flowlets started.
+        pub flowlets: u64 = counter("flowlets"),
+        /// Flowlets cut by a gap.
+        pub flowlets_by_gap: u64 = counter("flowlets_by_gap"),
+        /// Flowlets cut by size.
+        pub flowlets_by_size: u64 = counter("flowlets_by_size"),
+        /// Choices of a unit.
+        pub assignments: u64 = counter("assignments"),
+        /// Choices of another unit than before.
+        pub moved: u64 = counter("assignments_moved"),
+        /// Choices of a unit without room.
+        pub without_room: u64 = counter("assignments_without_room"),
+        /// Running units.
+        pub units_running: u64 = gauge("units"),
+        /// Units started.
+        pub units_started: u64 = counter("units_started"),
+        /// Units stopped.
+        pub units_stopped: u64 = counter("units_stopped"),
+        /// Changes of a unit with a replica in place.
+        pub seamless: u64 = counter("handovers_seamless"),
+        /// Changes of a unit with a pull.
+        pub pulls: u64 = counter("pulls"),
+        /// Flow states that the next unit refused, so their flows stayed.
+        pub states_refused: u64 = counter("states_refused"),
+        /// Refused flow states that could not be taken back, so their flows began again.
+        pub states_lost: u64 = counter("states_lost"),
+        /// Start time of a unit (median), with `--threads`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub start_ns: Option<u64> = level_ns("unit_start_seconds"),
+        /// Time of a pull, by percentile, with `--threads`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pull_ns: Option<BTreeMap<&'static str, u64>> = level_ns("pull_seconds", percentile),
+        /// Share of `seamless` in the changes of a unit, `null` without changes.
+        pub seamless_share: Option<f64>,
+        /// Flow states moved to another unit.
+        pub states_moved: u64 = counter("states_moved"),
+        /// Bytes of flow states moved to another unit.
+        pub state_bytes: u64 = counter("state_bytes_moved"),
+        /// Replicas received by units.
+        pub replicas: u64 = counter("replicas"),
+        /// Bytes of replicas received by units.
+        pub replica_bytes: u64 = counter("replica_bytes"),
+        /// Replicas sent as deltas (`--deltas`).
+        pub deltas: u64 = counter("deltas"),
+        /// Deltas without their base, so the whole state was sent after them.
+        pub deltas_without_base: u64 = counter("deltas_without_base"),
+        /// Capacity against demand; see below.
+        pub tracking: Tracking,
+        /// Revenue and cost of the units, at the default prices of [`rivulet sim`](commands/sim.md):
+        /// `total`, and `intervals`, the same by interval, each with `per_packet`,
+        /// `per_packet_and_flowlet` and `per_unit_time` (the tenant's price by tariff) and `cost`;
+        /// `intervals_below_cost_per_packet` and `intervals_below_cost_per_packet_and_flowlet`,
+        /// intervals that lost money.
+        pub bill: Bill,
+        /// A list, from the first packet on; see below.
+        pub intervals: Vec<Interval>,
+    }
 }
 
 impl UnitsReport {

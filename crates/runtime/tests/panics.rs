@@ -143,7 +143,7 @@ fn panics_are_contained_however_the_policy_runs() {
     let mut reports: Vec<Report> =
         runners.into_iter().rev().map(|mut runner| runner.finish(&mut sink).unwrap()).collect();
     let mut all = reports.pop().unwrap();
-    reports.into_iter().for_each(|report| all.add_worker(report));
+    reports.into_iter().for_each(|report| all.add_worker(&report));
     check("workers", &all, &sink);
 }
 

@@ -33,7 +33,7 @@ fn finish(runners: Vec<Runner>, sink: &mut Sink) -> (Report, Vec<Counters>) {
     let reports = runners.into_iter().rev().map(|mut runner| runner.finish(sink).unwrap());
     let mut reports: Vec<_> = reports.collect();
     let mut all = reports.pop().unwrap();
-    reports.into_iter().for_each(|report| all.add_worker(report));
+    reports.into_iter().for_each(|report| all.add_worker(&report));
     sink.ends.sort();
     (all, counters)
 }

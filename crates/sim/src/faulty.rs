@@ -479,7 +479,7 @@ impl Transport for Faulty {
     fn add_to_report(&self, report: &mut Report, names: &[String]) {
         let size = report.flows.size;
         for end in self.units.iter().flatten() {
-            report.add(Report::of(&report.policy, report.seed, end.graph(), names));
+            report.add(&Report::of(&report.policy, report.seed, end.graph(), names));
         }
         report.flows.size = size;
     }

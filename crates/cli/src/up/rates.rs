@@ -92,6 +92,7 @@ impl TunnelWarning {
 
 #[cfg(test)]
 mod tests {
+    use ::io::port::Counters;
     use runtime::report::{InterfaceReport, OutputReport};
 
     use super::*;
@@ -116,7 +117,10 @@ mod tests {
         let mut report = Report::default();
         let quiet = "0 packets/s, 0.00 kbit/s, 0 drops/s, 0 frames lost/s, 0 flows";
         assert_eq!(rates.since_last(SECOND_NS, &report), quiet);
-        let interface = InterfaceReport { missed: 16_780, down: 20, ..InterfaceReport::default() };
+        let interface = InterfaceReport {
+            counters: Counters { missed: 16_780, down: 20, ..Counters::default() },
+            ..InterfaceReport::default()
+        };
         report.interfaces.insert("outside".to_owned(), interface);
         report.flows.ended.insert("evicted", 2_948);
         let alerts = OutputReport { written: 5, not_written: 3, suppressed: 9 };

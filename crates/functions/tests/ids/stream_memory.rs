@@ -3,6 +3,7 @@
 use graph::Options;
 use graph::streams::{StreamOptions, WhenFull};
 use serde_json::json;
+use telemetry::Record;
 
 use crate::ids_support::*;
 use crate::meter_support::{options, stage};
@@ -54,8 +55,7 @@ fn dropped(seen: &Seen, reason: &str) -> u64 {
 }
 
 fn streams(seen: &Seen, name: &str) -> u64 {
-    let counters = seen.bench.graph.counters().streams.by_name();
-    counters.into_iter().find(|(counter, _)| *counter == name).map_or(0, |(_, value)| value)
+    seen.bench.graph.counters().streams.count(name).unwrap()
 }
 
 fn own_alerts(seen: &Seen) -> Vec<u32> {

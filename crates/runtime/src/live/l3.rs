@@ -151,8 +151,10 @@ impl PortL3 {
     pub fn report(&self) -> Option<HostReport> {
         match self {
             PortL3::Wire => None,
-            PortL3::Proxy(proxy) => Some(HostReport::of(proxy.counters(), proxy.pending())),
-            PortL3::Router(router) => Some(HostReport::of(router.counters(), router.pending())),
+            PortL3::Proxy(proxy) => Some(HostReport { counters: proxy.counters(), pending: proxy.pending() }),
+            PortL3::Router(router) => {
+                Some(HostReport { counters: router.counters(), pending: router.pending() })
+            }
         }
     }
 }

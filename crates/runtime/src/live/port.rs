@@ -123,18 +123,10 @@ impl LivePort {
     }
 
     pub fn report(&mut self) -> InterfaceReport {
-        let counters = self.interface.counters();
         InterfaceReport {
             name: self.interface.name().to_owned(),
             driver: self.interface.mode().to_owned(),
-            received: counters.received,
-            completed: counters.completed,
-            missed: counters.missed,
-            unreadable: counters.unreadable,
-            sent: counters.sent,
-            too_long: counters.too_long,
-            no_room: counters.no_room,
-            down: counters.down,
+            counters: self.interface.counters(),
             host: self.l3.report(),
         }
     }

@@ -306,7 +306,7 @@ fn merge(mut figures: Vec<Figures>) -> Report {
         debug_assert!(added.is_ok(), "all histograms have the same bounds");
         match &mut all {
             None => all = Some(figures.report),
-            Some(all) => all.add_worker(figures.report),
+            Some(all) => all.add_worker(&figures.report),
         }
     }
     let mut all = all.unwrap_or_default();

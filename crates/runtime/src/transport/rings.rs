@@ -414,11 +414,11 @@ impl Transport for Rings {
     }
 
     fn add_to_report(&self, report: &mut Report, names: &[String]) {
-        self.figures().for_each(|figures| report.add(figures.report));
+        self.figures().for_each(|figures| report.add(&figures.report));
         let size = report.flows.size;
         for left in &self.left {
             let of_unit = Report::of(&report.policy, report.seed, &left.graph, names);
-            report.add(of_unit);
+            report.add(&of_unit);
             report.flows.live += left.flows_live;
             report.restarts += left.restarts;
         }

@@ -1,0 +1,62 @@
+//! Ports, network interfaces, and what L3 does for them.
+
+use serde::Serialize;
+use telemetry::record;
+
+record! {
+    /// Packets and bytes of a port.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct PortReport [port] {
+        /// Packets received by a port.
+        pub packets_in: u64 = counter("port_packets_received"),
+        /// Bytes received by a port.
+        pub bytes_in: u64 = counter("port_bytes_received"),
+        /// Packets sent by a port.
+        pub packets_out: u64 = counter("port_packets_sent"),
+        /// Bytes sent by a port.
+        pub bytes_out: u64 = counter("port_bytes_sent"),
+    }
+}
+
+record! {
+    /// The frames of a port's network interface.
+    ///
+    /// On a wire, `received` is the port's `packets_in`, and `sent`, `too_long`, `no_room` and
+    /// `down` together are its `packets_out`. With L3 between them, `received` and the host's
+    /// `returned` are `packets_in` and the host's `consumed`; frames sent or lost are `packets_out`
+    /// without the host's `withheld`, and with its `generated`.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct InterfaceReport [interface] {
+        /// The interface's name.
+        pub name: String,
+        /// The [driver](drivers/README.md) and its mode: `packet`, `xdp_driver_zero_copy`,
+        /// `xdp_driver_copy`, `xdp_generic_copy`, `tap`, `memif` or `dpdk`.
+        pub driver: String,
+        /// Frames and bytes.
+        #[serde(flatten)]
+        pub counters: io::port::Counters = hidden_sum(),
+        /// L3 of a port with addresses, or of a wire's that answers for a function's; see below.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub host: Option<HostReport> = nested(),
+    }
+}
+
+impl InterfaceReport {
+    /// Returns the frames that were not received or not sent.
+    pub fn lost(&self) -> u64 {
+        let io::port::Counters { missed, unreadable, too_long, no_room, down, .. } = self.counters;
+        missed + unreadable + too_long + no_room + down
+    }
+}
+
+record! {
+    /// The work of L3 at a port.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct HostReport [interface] {
+        /// Counters of the port.
+        #[serde(flatten)]
+        pub counters: l3::Counters = hidden_sum(),
+        /// Packets that wait for a neighbour's address.
+        pub pending: u64 = gauge("l3_packets_pending"),
+    }
+}

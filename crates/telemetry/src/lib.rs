@@ -1,0 +1,16 @@
+//! The catalogue of counters, metrics and events.
+//!
+//! [`record!`] declares a struct of counters. From each field's one declaration come the field, its
+//! key in the report, its metric with name, type, help and labels, its merging, and its rows in
+//! `docs/report.md` and `docs/metrics.md`.
+
+mod metric;
+mod page;
+mod record;
+
+pub use metric::{Family, Kind, Sample, Unit};
+pub use page::{help, metrics_table, replace_tables, report_table};
+pub use record::{Merge, Record, RecordField, Values};
+
+#[cfg(test)]
+mod tests;
