@@ -191,7 +191,7 @@ pub enum FilterExprKind {
 }
 
 /// One end of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterSide {
     /// The source.
     Src,

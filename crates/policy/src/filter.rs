@@ -138,6 +138,10 @@ impl Filter {
 }
 
 impl FilterNumberField {
+    /// All fields.
+    pub const ALL: [FilterNumberField; 6] =
+        [Self::SrcPort, Self::DstPort, Self::Proto, Self::Vlan, Self::Tenant, Self::Dscp];
+
     /// Returns the field's largest value.
     pub fn max(self) -> u64 {
         match self {
@@ -194,6 +198,25 @@ impl NumberSet {
         &self.0
     }
 
+    /// Returns the numbers up to `max` that are not in the set.
+    pub(crate) fn complement(&self, max: u64) -> Self {
+        let mut free = Vec::with_capacity(self.0.len() + 1);
+        let mut next = Some(0);
+        for &(first, last) in &self.0 {
+            if let Some(next) = next.filter(|next| *next < first) {
+                free.push((next, (first - 1).min(max)));
+            }
+            next = last.checked_add(1);
+        }
+        free.extend(next.map(|next| (next, max)));
+        Self::new(free)
+    }
+
+    /// Returns the numbers that are in both sets.
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        Self(intersection(&self.0, &other.0))
+    }
+
     /// Checks if the set contains the number.
     pub fn contains(&self, number: u64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < number);
@@ -222,9 +245,66 @@ impl FilterAddressSet {
         &self.0
     }
 
+    /// Returns the addresses of both families that are not in the set.
+    pub(crate) fn complement(&self) -> Self {
+        let mut free = Vec::with_capacity(self.0.len() + 2);
+        for [first, last] in [[[0; 4].into(), [255; 4].into()], [[0u16; 8].into(), [0xffff; 8].into()]] {
+            let of_family = |range: &&(IpAddr, IpAddr)| range.0.is_ipv4() == IpAddr::is_ipv4(&first);
+            let mut next = Some(first);
+            for &(begin, end) in self.0.iter().filter(of_family) {
+                if let Some(next) = next.filter(|next| *next < begin) {
+                    free.extend(neighbour(begin, -1).map(|before| (next, before)));
+                }
+                next = neighbour(end, 1);
+            }
+            free.extend(next.map(|next| (next, last)));
+        }
+        Self::new(free)
+    }
+
+    /// Returns the addresses that are in both sets.
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        Self(intersection(&self.0, &other.0))
+    }
+
     /// Checks if the set contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < address);
         self.0.get(at).is_some_and(|(first, _)| *first <= address)
+    }
+}
+
+/// Returns the parts that two lists of ascending, disjoint ranges have in common.
+fn intersection<T: Copy + Ord>(left: &[(T, T)], right: &[(T, T)]) -> Vec<(T, T)> {
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    let mut common = Vec::new();
+    while let (Some(&&(a, b)), Some(&&(c, d))) = (left.peek(), right.peek()) {
+        let (first, last) = (a.max(c), b.min(d));
+        if first <= last {
+            common.push((first, last));
+        }
+        if b < d {
+            left.next()
+        } else {
+            right.next()
+        };
+    }
+    common
+}
+
+/// Returns the next or the previous address of the family, if there is one.
+fn neighbour(address: IpAddr, step: i8) -> Option<IpAddr> {
+    let forward = step > 0;
+    match address {
+        IpAddr::V4(a) => {
+            let bits = a.to_bits();
+            let bits = if forward { bits.checked_add(1) } else { bits.checked_sub(1) };
+            bits.map(|bits| IpAddr::V4(bits.into()))
+        }
+        IpAddr::V6(a) => {
+            let bits = a.to_bits();
+            let bits = if forward { bits.checked_add(1) } else { bits.checked_sub(1) };
+            bits.map(|bits| IpAddr::V6(bits.into()))
+        }
     }
 }

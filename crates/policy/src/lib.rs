@@ -30,12 +30,14 @@
 //! # Ok::<(), String>(())
 //! ```
 
+mod analysis;
 pub mod ast;
 mod check;
 mod diagnostic;
 mod files;
 mod filter;
 mod format;
+mod graph;
 mod literal;
 mod parser;
 mod policy;
@@ -45,10 +47,12 @@ mod text;
 mod token;
 mod value;
 
+pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX};
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{Fields, Filter, FilterAddressSet, FilterNumberField, NumberSet, Scalar};
+pub use graph::{PacketPath, PathEnd, PolicyGraph};
 pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};
 pub use policy::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};

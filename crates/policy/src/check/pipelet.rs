@@ -24,9 +24,11 @@ impl Checker<'_, '_> {
             }
             let span = name.as_ref().map_or(keyword.span, |n| n.span);
             let edges: Vec<Edge> = chains.iter().flat_map(|chain| self.chain(chain)).collect();
-            self.check_circle(&edges);
             result.push(Pipelet { name: name.as_ref().map(|n| n.node.clone()), edges, span });
         }
+        let edges: Vec<Edge> =
+            result.iter().flat_map(|pipelet: &Pipelet| pipelet.edges.iter().cloned()).collect();
+        self.check_circle(&edges);
         result
     }
 
@@ -111,7 +113,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rejects cycles of forward edges between NFs. Reverse edges are mirrored forward edges, so
+    /// Rejects cycles of forward edges between NFs, across pipelets. Reverse edges are mirrored forward edges, so
     /// they have none either, and ports end every path. A pipelet is a DAG (E2).
     fn check_circle(&mut self, edges: &[Edge]) {
         let inner: Vec<(usize, usize, Span)> = edges

@@ -1,0 +1,342 @@
+//! Checks of a policy's graph, each shown with a packet that is its witness.
+//!
+//! The graph is walked along all paths from each port. A path's conditions are the filters of its
+//! edges, and the negated filters of the edges that were tried before them. A search over the
+//! values of header fields and attributes tells whether a packet meets them.
+//!
+//! Replies take their flow's path backwards, whatever the filters say. So reverse edges matter here
+//! only where packets enter: there, one may take packets before a forward edge does.
+
+mod formula;
+mod solver;
+mod witness;
+
+use std::collections::BTreeMap;
+
+use formula::{Formula, History};
+use solver::{Search, Solver};
+
+pub use formula::FilterField;
+
+use crate::diagnostic::Diagnostic;
+use crate::filter::{Fields, Filter};
+use crate::graph::PolicyGraph;
+use crate::policy::{Edge, EdgeDirection, Node, Policy};
+use crate::suggest::similar;
+
+/// Limit on the steps from node to node that an analysis follows.
+pub const PATH_STEPS_MAX: usize = 20_000;
+
+/// Facts about an NF that its type determines.
+#[derive(Clone, Debug, Default)]
+pub struct NfFacts {
+    /// Attributes that it sets.
+    pub attributes: Vec<String>,
+    /// Fields that it may write.
+    pub writes: Vec<FilterField>,
+}
+
+/// The result of an analysis.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// Warnings and errors, in no particular order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// False if the policy has too many paths or conditions: then some faults may be missing.
+    pub is_complete: bool,
+}
+
+impl Policy {
+    /// Analyses the graph of a policy. `facts` has those of each of [`Policy::nfs`].
+    ///
+    /// Finds edges that no packet takes, packets that no edge takes, attributes that are read
+    /// before they are set or that nobody sets, and ports whose packets cannot be answered.
+    pub fn analyse(&self, facts: &[NfFacts]) -> Analysis {
+        let graph = self.graph();
+        let mut analyser = Analyser {
+            policy: self,
+            graph: &graph,
+            facts,
+            solver: Solver::new(),
+            steps: 0,
+            is_complete: true,
+            edges: BTreeMap::new(),
+            unmatched: BTreeMap::new(),
+            early: BTreeMap::new(),
+            one_way: BTreeMap::new(),
+        };
+        for port in 0..self.ports.len() {
+            if graph.edges(Node::Port(port), Some(EdgeDirection::Forward)).next().is_some() {
+                analyser.visit(&Visit::at_port(port));
+            }
+        }
+        analyser.diagnostics()
+    }
+}
+
+struct Analyser<'p> {
+    policy: &'p Policy,
+    graph: &'p PolicyGraph<'p>,
+    facts: &'p [NfFacts],
+    solver: Solver,
+    steps: usize,
+    is_complete: bool,
+    /// Edges of visited nodes.
+    edges: BTreeMap<EdgeId, EdgeState<'p>>,
+    /// Nodes where a packet finds no edge, with the packet.
+    unmatched: BTreeMap<Node, Fields>,
+    /// Reads of attributes: true if a visit came after the NF that sets it.
+    early: BTreeMap<(EdgeId, String), (bool, &'p Edge)>,
+    /// Edges without a way back, by the ports of the path, with a packet that takes it.
+    one_way: BTreeMap<(usize, usize), (&'p Edge, Fields)>,
+}
+
+/// An edge: its source and position. Both edges of a `<->` have one position.
+type EdgeId = (Node, crate::source::Span);
+
+/// What visits found out about an edge.
+enum EdgeState<'p> {
+    /// A packet takes it.
+    Taken,
+    /// No packet takes it so far. A packet that passes its filter may be taken by an edge before.
+    Untaken { edge: &'p Edge, hidden: Option<(&'p Edge, Fields)> },
+}
+
+/// A node on a path, and the conditions on packets that come there.
+#[derive(Clone)]
+struct Visit<'p> {
+    port: usize,
+    node: Node,
+    direction: Option<EdgeDirection>,
+    history: History,
+    conditions: Vec<Formula>,
+    /// The first edge on the path without an edge back.
+    one_way: Option<&'p Edge>,
+}
+
+impl Visit<'_> {
+    fn at_port(port: usize) -> Self {
+        Visit {
+            port,
+            node: Node::Port(port),
+            direction: None,
+            history: History::default(),
+            conditions: Vec::new(),
+            one_way: None,
+        }
+    }
+}
+
+impl<'p> Analyser<'p> {
+    fn visit(&mut self, visit: &Visit<'p>) {
+        let edges: Vec<&Edge> = self.graph.edges(visit.node, visit.direction).collect();
+        if edges.is_empty() {
+            return; // Reported with the policy's other warnings.
+        }
+        let mut conditions = visit.conditions.clone();
+        for (at, &edge) in edges.iter().enumerate() {
+            self.note_attributes(visit, edge, &edge.filter);
+            self.steps += 1;
+            if self.steps > PATH_STEPS_MAX {
+                self.is_complete = false;
+                return;
+            }
+            if edge.direction == EdgeDirection::Reverse {
+                conditions.push(visit.history.formula(&edge.filter, false));
+                continue;
+            }
+            conditions.push(visit.history.formula(&edge.filter, true));
+            match self.search(&conditions) {
+                Search::Found(packet) => {
+                    self.edges.insert((edge.from, edge.span), EdgeState::Taken);
+                    self.follow(visit, edge, conditions.clone(), *packet);
+                }
+                Search::Impossible => self.note_untaken(visit, edge, &edges[..at]),
+                Search::GaveUp => self.is_complete = false,
+            }
+            conditions.pop();
+            conditions.push(visit.history.formula(&edge.filter, false));
+        }
+        match self.search(&conditions) {
+            Search::Found(packet) => {
+                self.unmatched.entry(visit.node).or_insert(*packet);
+            }
+            Search::Impossible => {}
+            Search::GaveUp => self.is_complete = false,
+        }
+    }
+
+    fn search(&mut self, conditions: &[Formula]) -> Search {
+        self.solver.search(&conditions.iter().collect::<Vec<_>>())
+    }
+
+    /// Visits the target of an edge that this packet takes.
+    fn follow(&mut self, visit: &Visit<'p>, edge: &'p Edge, conditions: Vec<Formula>, packet: Fields) {
+        let one_way = visit.one_way.or_else(|| (!self.has_way_back(edge)).then_some(edge));
+        let mut history = visit.history.clone();
+        match edge.to {
+            Node::Drop => return,
+            Node::Port(port) => {
+                if let Some(edge) = one_way {
+                    self.one_way.entry((visit.port, port)).or_insert((edge, packet));
+                }
+                return;
+            }
+            Node::Nf(nf) => {
+                history.nfs.push(nf);
+                for &field in self.facts.get(nf).map_or(&[][..], |facts| &facts.writes) {
+                    *history.writes.entry(field).or_default() += 1;
+                }
+            }
+        }
+        let (port, node, direction) = (visit.port, edge.to, Some(edge.direction));
+        self.visit(&Visit { port, node, direction, history, conditions, one_way });
+    }
+
+    /// Returns whether the edge is one of a `<->`.
+    fn has_way_back(&self, edge: &Edge) -> bool {
+        self.graph.edges(edge.to, None).any(|back| back.to == edge.from && back.span == edge.span)
+    }
+
+    /// Notes that no packet of this visit takes the edge, and which edge before it takes those that
+    /// pass its filter.
+    fn note_untaken(&mut self, visit: &Visit<'p>, edge: &'p Edge, before: &[&'p Edge]) {
+        let id = (edge.from, edge.span);
+        if self.edges.contains_key(&id) {
+            return;
+        }
+        let mut conditions = visit.conditions.clone();
+        conditions.push(visit.history.formula(&edge.filter, true));
+        let hidden = before.iter().find_map(|&first| {
+            conditions.push(visit.history.formula(&first.filter, true));
+            let found = self.search(&conditions);
+            conditions.pop();
+            match found {
+                Search::Found(packet) => Some((first, *packet)),
+                _ => None,
+            }
+        });
+        self.edges.insert(id, EdgeState::Untaken { edge, hidden });
+    }
+
+    /// Notes whether the attributes that a filter reads may be set already.
+    fn note_attributes(&mut self, visit: &Visit<'p>, edge: &'p Edge, filter: &'p Filter) {
+        match filter {
+            Filter::Not(inner) => self.note_attributes(visit, edge, inner),
+            Filter::All(parts) | Filter::Any(parts) => {
+                parts.iter().for_each(|part| self.note_attributes(visit, edge, part));
+            }
+            Filter::Attribute { nfs, name, .. } => {
+                let is_set = nfs.iter().any(|nf| visit.history.nfs.contains(nf));
+                let owner = nfs.first().map_or("", |nf| self.policy.nfs[*nf].name.as_str());
+                let read = ((edge.from, edge.span), format!("{owner}.{name}"));
+                self.early.entry(read).or_insert((false, edge)).0 |= is_set;
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&self, node: Node) -> &'p str {
+        match node {
+            Node::Port(port) => &self.policy.ports[port].name,
+            Node::Nf(nf) => &self.policy.nfs[nf].name,
+            Node::Drop => "Drop",
+        }
+    }
+
+    fn diagnostics(mut self) -> Analysis {
+        let mut diagnostics = self.unknown_attributes();
+        for ((_, read), (is_set, edge)) in &self.early {
+            if !is_set {
+                let message = format!("`{read}` is never set where this filter reads it");
+                let owner = read.split('.').next().unwrap_or_default();
+                diagnostics.push(
+                    Diagnostic::warning(message, edge.span)
+                        .help(format!("packets must pass `{owner}` before this edge")),
+                );
+            }
+        }
+        for state in std::mem::take(&mut self.edges).into_values() {
+            let EdgeState::Untaken { edge, hidden } = state else { continue };
+            diagnostics.push(match hidden {
+                Some((first, packet)) => Diagnostic::warning("no packet takes this edge", edge.span)
+                    .remark("never taken")
+                    .label(
+                        first.span,
+                        format!("takes its packets: {}", witness::describe(&packet, self.policy)),
+                    )
+                    .help("the first edge in the text whose filter holds is taken; move this edge up"),
+                None => {
+                    let message =
+                        format!("no packet that reaches `{}` passes this filter", self.name(edge.from));
+                    Diagnostic::warning(message, edge.span)
+                }
+            });
+        }
+        for (node, packet) in &self.unmatched {
+            let name = self.name(*node);
+            let message = format!("packets at `{name}` that no edge takes are dropped (`policy-unmatched`)");
+            let span = self.graph.edges(*node, None).last().map(|edge| edge.span);
+            let Some(span) = span else { continue };
+            diagnostics.push(
+                Diagnostic::warning(message, span)
+                    .remark(format!("for example {}", witness::describe(packet, self.policy)))
+                    .help(format!("write `{name} -> Drop` after the other edges if they shall be dropped")),
+            );
+        }
+        for ((from, to), (edge, packet)) in &self.one_way {
+            let (from, to) = (self.name(Node::Port(*from)), self.name(Node::Port(*to)));
+            let message = format!("packets from `{from}` to `{to}` cannot be answered: this edge is one-way");
+            diagnostics.push(
+                Diagnostic::warning(message, edge.span)
+                    .remark(format!("for example {}", witness::describe(packet, self.policy)))
+                    .help("write `<->` if replies shall pass"),
+            );
+        }
+        Analysis { diagnostics, is_complete: self.is_complete }
+    }
+
+    /// Returns an error for each attribute that no instance sets, wherever it is read.
+    fn unknown_attributes(&self) -> Vec<Diagnostic> {
+        let mut unknown = BTreeMap::new();
+        for (_, edges) in self.graph.nodes() {
+            for &edge in edges {
+                self.find_unknown(edge, &edge.filter, &mut unknown);
+            }
+        }
+        unknown.into_values().collect()
+    }
+
+    fn find_unknown(
+        &self,
+        edge: &Edge,
+        filter: &Filter,
+        unknown: &mut BTreeMap<(crate::source::Span, String), Diagnostic>,
+    ) {
+        match filter {
+            Filter::Not(inner) => self.find_unknown(edge, inner, unknown),
+            Filter::All(parts) | Filter::Any(parts) => {
+                parts.iter().for_each(|part| self.find_unknown(edge, part, unknown));
+            }
+            Filter::Attribute { nfs, name, .. } => {
+                let known =
+                    || nfs.iter().filter_map(|nf| self.facts.get(*nf)).flat_map(|facts| &facts.attributes);
+                if nfs.iter().any(|nf| self.facts.get(*nf).is_none()) || known().any(|known| known == name) {
+                    return;
+                }
+                let owner = nfs.first().map_or("", |nf| self.policy.nfs[*nf].name.as_str());
+                let error = Diagnostic::error(format!("`{owner}` has no attribute `{name}`"), edge.span);
+                let near = similar(name, known().map(String::as_str));
+                let error = match near {
+                    Some(near) => error.help(format!("did you mean `{owner}.{near}`?")),
+                    None if known().next().is_none() => error.help(format!("`{owner}` sets no attributes")),
+                    None => error.help(format!(
+                        "it sets {}",
+                        known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                    )),
+                };
+                unknown.insert((edge.span, name.clone()), error);
+            }
+            _ => {}
+        }
+    }
+}
