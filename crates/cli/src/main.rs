@@ -16,6 +16,7 @@ mod nat_record;
 mod output;
 mod picture;
 mod policies;
+mod policy_tools;
 mod rules;
 mod run;
 mod scaffold;
@@ -77,6 +78,8 @@ enum Task {
     Traffic(traffic::Args),
     /// List network functions, show their manuals, and check them
     Nf(catalogue::Args),
+    /// Check policies, and draw their graphs
+    Policy(policy_tools::Args),
     /// Check detection rules
     Rules(rules::Args),
     /// Generate a network function of your own
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Capture(args) => capture::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
+        Task::Policy(args) => policy_tools::run(&args),
         Task::Rules(args) => rules::run(&args),
         Task::New(args) => scaffold::run(&args),
         Task::Sim(args) => sim::run(&args),

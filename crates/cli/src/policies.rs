@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use policy::{Colour, FileText, Filter, Policy};
+use policy::{Colour, Diagnostics, FileText, Filter, Policy};
 use runtime::Assembly;
 use runtime::transport::Maker;
 
@@ -41,7 +41,7 @@ fn folder(path: &Path) -> &Path {
 /// functions, by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
     let name = path.display().to_string();
-    let mut files = |file: &str| read_file(folder(path), file);
+    let mut files = |file: &str| read_named(folder(path), file);
     let read = Policy::read_with_filter((&name, text), ("--filter", filter), &mut files);
     let (policy, filter) = read.map_err(|report| {
         messages::write_text(&report.render(colour()));
@@ -97,9 +97,20 @@ pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
+/// Parses and checks a policy without assembling it; prints its errors and warnings.
+pub fn read_file(path: &Path) -> anyhow::Result<Policy> {
+    read(&path.display().to_string(), &text(path)?, folder(path))
+}
+
+/// Parses and checks a policy without assembling it, and returns its errors if there are any.
+pub fn parse_file(path: &Path) -> anyhow::Result<Result<Policy, Box<Diagnostics>>> {
+    let mut files = |file: &str| read_named(folder(path), file);
+    Ok(Policy::read(&path.display().to_string(), &text(path)?, &mut files))
+}
+
 fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let colour = colour();
-    let mut files = |file: &str| read_file(folder, file);
+    let mut files = |file: &str| read_named(folder, file);
     let policy = Policy::read(name, text, &mut files).map_err(|report| {
         messages::write_text(&report.render(colour));
         AlreadyReported(format!("{name} is not a valid policy"))
@@ -139,10 +150,11 @@ fn warn(warnings: &[(String, String)]) {
     }
 }
 
-fn read_file(folder: &Path, file: &str) -> Result<FileText, String> {
+fn read_named(folder: &Path, file: &str) -> Result<FileText, String> {
     texts::read_named(folder, file).map_err(|error| error.to_string())
 }
 
-fn colour() -> Colour {
+/// Returns whether to use colours in messages.
+pub fn colour() -> Colour {
     if output::colours() { Colour::On } else { Colour::Off }
 }

@@ -40,6 +40,7 @@ mod format;
 mod graph;
 mod literal;
 mod parser;
+mod picture;
 mod policy;
 mod source;
 mod suggest;

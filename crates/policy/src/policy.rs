@@ -81,6 +81,8 @@ pub struct Edge {
     pub to: Node,
     /// The filter; [`Filter::Always`] if none is written.
     pub filter: Filter,
+    /// Position of the filter, if one is written.
+    pub filter_span: Option<Span>,
     /// Forward or reverse.
     pub direction: EdgeDirection,
     /// Position of the arrow.

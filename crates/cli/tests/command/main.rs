@@ -7,6 +7,7 @@ mod demo;
 mod explain;
 mod lab;
 mod manuals;
+mod policy;
 mod run;
 mod sim;
 mod texts;

@@ -84,7 +84,7 @@ fn endless_files_are_not_read() {
     assert!(said.contains("not a regular file"), "{said}");
     let said = place.refused(1, "run /dev/zero --read in.pcap");
     assert!(said.contains("neither a file nor a pipe"), "{said}");
-    place.write("large", vec![b'#'; policy::SOURCE_BYTES_MAX + 1]);
+    place.write("large", vec![b'#'; ::policy::SOURCE_BYTES_MAX + 1]);
     place.write("p.rvl", FIREWALL.replace("f.rules", "large"));
     let said = place.refused(1, "run p.rvl --read in.pcap");
     assert!(said.contains("longer than 16777216 bytes"), "{said}");

@@ -57,6 +57,7 @@ impl Checker<'_, '_> {
         let mut edges = Vec::new();
         for (at, hop) in chain.hops.iter().enumerate() {
             let filter = hop.filter.as_ref().map_or(Filter::Always(true), |f| self.filter(f));
+            let filter_span = hop.filter.as_ref().map(|filter| filter.span);
             let both = hop.arrow.node == Arrow::Both;
             let target = names().nth(at + 1).filter(|n| Self::is_drop(n) && both);
             if let Some(name) = Self::is_drop(&hop.node).then_some(&hop.node).or(target) {
@@ -68,9 +69,10 @@ impl Checker<'_, '_> {
             let span = hop.arrow.span;
             if both {
                 let (from, to, filter) = (to, from, filter.mirrored());
-                edges.push(Edge { from, to, filter, direction: EdgeDirection::Reverse, span });
+                let direction = EdgeDirection::Reverse;
+                edges.push(Edge { from, to, filter, filter_span, direction, span });
             }
-            edges.push(Edge { from, to, filter, direction: EdgeDirection::Forward, span });
+            edges.push(Edge { from, to, filter, filter_span, direction: EdgeDirection::Forward, span });
         }
         // Forward edges in order, then reverse edges in theirs.
         let (mut forth, back): (Vec<Edge>, Vec<Edge>) =

@@ -1,0 +1,215 @@
+//! `rivulet policy`: checks policies, and draws their graphs.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nf::Field;
+use policy::ast::FilterSide;
+use policy::{Diagnostic, DiagnosticSeverity, FilterField, FilterNumberField, NfFacts, Policy, SourceMap};
+use serde::Serialize;
+
+use crate::messages::{self, say};
+use crate::output::{self, Format};
+use crate::{files, policies};
+
+/// Checks policies, and draws their graphs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Check policies without running them
+    ///
+    /// Reports syntax errors, unknown names and wrong values; and edges that no packet takes,
+    /// packets that no edge takes, attributes that are read before they are set, and paths without
+    /// a way back, each with an example packet.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// Policies; - is standard input
+        #[arg(required = true, value_name = "POLICY")]
+        policies: Vec<PathBuf>,
+        /// Fail on warnings, too
+        #[arg(short = 'W', long)]
+        deny_warnings: bool,
+        /// Format of the result
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Format,
+    },
+    /// Draw the graph of a policy
+    #[command(after_help = GRAPH_EXAMPLES)]
+    Graph {
+        /// The policy; - is standard input
+        policy: PathBuf,
+        /// Format of the picture
+        #[arg(short, long, value_enum, default_value = "text")]
+        format: PictureFormat,
+        /// Write to a file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        write: Option<PathBuf>,
+    },
+}
+
+/// Format of a picture.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PictureFormat {
+    /// Text for a terminal
+    Text,
+    /// SVG image
+    Svg,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet policy check site.rvl
+  rivulet policy graph site.rvl --format svg --write site.svg";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  rivulet policy check site.rvl
+  rivulet policy check -W *.rvl
+  rivulet policy check site.rvl -o json | jq '.[].message'
+
+Exit code 1: an error, or a warning with -W.";
+
+const GRAPH_EXAMPLES: &str = "\
+Examples:
+  rivulet policy graph site.rvl
+  rivulet policy graph site.rvl --format svg --write site.svg";
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.task {
+        Task::Check { policies, deny_warnings, output } => check(policies, *deny_warnings, *output),
+        Task::Graph { policy, format, write } => {
+            let policy = policies::read_file(policy)?;
+            let picture = match format {
+                PictureFormat::Text => policy.graph_text(),
+                PictureFormat::Svg => policy.graph_svg(),
+            };
+            match write {
+                Some(path) => files::create(path)?.1.write_all(picture.as_bytes())?,
+                None => output::print(&picture)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// A diagnostic as JSON.
+#[derive(Serialize)]
+struct Finding {
+    file: String,
+    line: usize,
+    column: usize,
+    severity: &'static str,
+    message: String,
+    /// Explanations of the position and of others, such as an example packet.
+    notes: Vec<String>,
+    help: Option<String>,
+}
+
+fn check(paths: &[PathBuf], deny_warnings: bool, format: Format) -> anyhow::Result<ExitCode> {
+    let (mut errors, mut warnings) = (0, 0);
+    let mut findings = Vec::new();
+    for path in paths {
+        let (found, sources) = match policies::parse_file(path)? {
+            Ok(policy) => {
+                let found = analyse(&policy);
+                (found, policy.report.sources)
+            }
+            Err(report) => (report.diagnostics.clone(), report.sources.clone()),
+        };
+        for diagnostic in &found {
+            match diagnostic.severity {
+                DiagnosticSeverity::Error => errors += 1,
+                DiagnosticSeverity::Warning => warnings += 1,
+            }
+            match format {
+                Format::Table => messages::write_text(&diagnostic.render(&sources, policies::colour())),
+                Format::Json => findings.push(Finding::of(diagnostic, &sources)),
+            }
+        }
+    }
+    match format {
+        Format::Json => output::print_json(&findings)?,
+        Format::Table => {
+            let count = |count, name| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
+            say!(
+                "{}: {}, {}",
+                count(paths.len(), "file"),
+                count(errors, "error"),
+                count(warnings, "warning")
+            );
+        }
+    }
+    Ok(if errors > 0 || (deny_warnings && warnings > 0) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Returns all that is wrong with a policy that could be read: its own report, its graph's, and the
+/// errors of NFs.
+fn analyse(policy: &Policy) -> Vec<Diagnostic> {
+    let registry = functions::registry();
+    let facts: Vec<NfFacts> = policy
+        .nfs
+        .iter()
+        .map(|nf| {
+            registry.find(&nf.type_name).map_or_else(NfFacts::default, |entry| facts(&entry.descriptor))
+        })
+        .collect();
+    let mut found = policy.report.diagnostics.clone();
+    found.extend(policy.analyse(&facts).diagnostics);
+    found.extend(runtime::assemble(policy, &registry, 0, None).err().unwrap_or_default());
+    found.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
+    found
+}
+
+fn facts(descriptor: &nf::Descriptor) -> NfFacts {
+    let number = |field| vec![FilterField::Number(field)];
+    let writes = |field: &Field| match field {
+        Field::SourceAddress => vec![FilterField::Address(FilterSide::Src)],
+        Field::DestinationAddress => vec![FilterField::Address(FilterSide::Dst)],
+        Field::SourcePort => number(FilterNumberField::SrcPort),
+        Field::DestinationPort => number(FilterNumberField::DstPort),
+        Field::Protocol => number(FilterNumberField::Proto),
+        Field::Dscp => number(FilterNumberField::Dscp),
+        Field::Vlan => number(FilterNumberField::Vlan),
+        Field::TcpFlags => vec![FilterField::TcpFlags],
+        Field::TimeToLive => Vec::new(),
+        // Another IP header is the outermost one then.
+        Field::Encapsulation => [FilterSide::Src, FilterSide::Dst]
+            .map(FilterField::Address)
+            .into_iter()
+            .chain(FilterNumberField::ALL.map(FilterField::Number))
+            .chain([FilterField::TcpFlags])
+            .collect(),
+    };
+    NfFacts {
+        attributes: descriptor.attributes.iter().map(|attribute| attribute.name.to_owned()).collect(),
+        writes: descriptor.writes.iter().flat_map(writes).collect(),
+    }
+}
+
+impl Finding {
+    fn of(diagnostic: &Diagnostic, sources: &SourceMap) -> Finding {
+        let first = diagnostic.labels.first();
+        let (line, column) = first.map_or((0, 0), |label| sources.line_column(label.span));
+        let notes = diagnostic.labels.iter().map(|label| label.text.clone());
+        Finding {
+            file: first.map_or_else(String::new, |label| sources.name(label.span.source).to_owned()),
+            line,
+            column,
+            severity: match diagnostic.severity {
+                DiagnosticSeverity::Error => "error",
+                DiagnosticSeverity::Warning => "warning",
+            },
+            message: diagnostic.message.clone(),
+            notes: notes.filter(|note| !note.is_empty()).collect(),
+            help: diagnostic.help.clone(),
+        }
+    }
+}
