@@ -23,7 +23,7 @@ pipelet { inside <-> f <-> outside; }
 
 /// The kernel drops segments that it finds invalid.
 const RULES: &str = "table ip oracle {
-    graph passes {
+    chain passes {
         type filter hook forward priority 0
         ct state invalid drop
     }
