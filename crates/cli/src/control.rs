@@ -12,7 +12,10 @@ use anyhow::bail;
 use nf::ControlError;
 use runtime::report::CommandsReport;
 use runtime::{Assembly, Runner};
+use telemetry::event;
 use values::Nanos;
+
+use crate::messages;
 
 /// Wrong lines that are shown; the rest are counted.
 const SHOWN_MAX: usize = 10;
@@ -101,11 +104,17 @@ impl Script {
             match control(stage, &words)? {
                 Ok(()) => {
                     counts.executed += 1;
-                    said.push(format!("rivulet: {place}: executed: {line}"));
+                    match messages::is_structured() {
+                        true => event::command_executed(&place, &line),
+                        false => said.push(format!("rivulet: {place}: executed: {line}")),
+                    }
                 }
                 Err(why) => {
                     counts.refused += 1;
-                    said.push(format!("rivulet: {place}: refused: {line}: {why}"));
+                    match messages::is_structured() {
+                        true => event::command_refused(&place, &line, &why),
+                        false => said.push(format!("rivulet: {place}: refused: {line}: {why}")),
+                    }
                 }
             }
         }

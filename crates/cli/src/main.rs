@@ -11,6 +11,7 @@ mod explain;
 mod export;
 mod files;
 mod lab;
+mod log;
 mod messages;
 mod nat_record;
 mod output;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use log::LogFormat;
 use messages::say;
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own
@@ -48,6 +50,10 @@ struct Command {
     /// Folder of files that policies may read, besides their own
     #[arg(long, global = true, value_name = "DIR")]
     include: Vec<PathBuf>,
+    /// Form of the log on standard error; RIVULET_LOG selects events, such as
+    /// info,rivulet::flow=debug
+    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "FORMAT")]
+    log_format: LogFormat,
 }
 
 const EXAMPLES: &str = "\
@@ -98,6 +104,10 @@ enum Task {
 
 fn main() -> ExitCode {
     let command = Command::parse();
+    if let Err(error) = log::begin(command.log_format) {
+        say!("rivulet: {error:#}");
+        return ExitCode::FAILURE;
+    }
     texts::include(command.include);
     runtime::panics::keep();
     let done = match command.task {
@@ -123,7 +133,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say!("rivulet: {error:#}");
+            match messages::is_structured() {
+                true => tracing::error!("{error:#}"),
+                false => say!("rivulet: {error:#}"),
+            }
             ExitCode::FAILURE
         }
     }

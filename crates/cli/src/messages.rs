@@ -2,9 +2,9 @@
 //! stopped or closed reader never delays packets.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +30,30 @@ pub fn write_line(line: &str) {
 pub fn write_text(text: &str) {
     // An error has nowhere to be reported.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+static IS_STRUCTURED: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if messages for operators are events of the log; as text they are lines of their
+/// own.
+pub fn is_structured() -> bool {
+    IS_STRUCTURED.load(Ordering::Relaxed)
+}
+
+/// Sets [`is_structured`].
+pub fn set_structured(is_structured: bool) {
+    IS_STRUCTURED.store(is_structured, Ordering::Relaxed);
+}
+
+/// The console of a command that carries traffic.
+static CONSOLE: OnceLock<Console> = OnceLock::new();
+
+/// Writes a line of the log, through the console if there is one.
+pub fn log_line(line: String) {
+    match CONSOLE.get() {
+        Some(console) => console.queue_line(line),
+        None => write_line(&line),
+    }
 }
 
 /// A queue of lines.
@@ -67,13 +91,26 @@ impl Console {
             let _ = tell.send(());
         };
         std::thread::Builder::new().name("console".to_owned()).spawn(work)?;
+        // Of several consoles, the first one has the log.
+        let _ = CONSOLE.set(console.clone());
         Ok((console.clone(), Ending { done, console }))
     }
 
-    /// Queues a line, or counts it if the queue is full.
+    /// Queues a message for the operator, or an event if the log is structured.
     pub fn say(&self, line: String) {
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(Line::Say(line)) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        match is_structured() {
+            true => line.lines().for_each(|line| tracing::info!("{}", line.trim_start_matches("rivulet: "))),
+            false => self.queue_line(line),
+        }
+    }
+
+    /// Queues a line, or counts it if the queue is full.
+    fn queue_line(&self, line: String) {
+        match self.queue.try_send(Line::Say(line)) {
+            Err(TrySendError::Full(_)) => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            // The thread has ended, and so has the traffic.
+            Err(TrySendError::Disconnected(Line::Say(line))) => write_line(&line),
+            Err(TrySendError::Disconnected(_)) | Ok(()) => {}
         }
     }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use indicatif::ProgressBar;
 use runtime::Frame;
+use telemetry::event;
 
 use crate::eve::EventKinds;
 use crate::export::Destination;
@@ -103,6 +104,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let report_file = args.report.as_deref().map(files::create).transpose()?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
+    let (functions, ports) = (assembly.names.len() as u64, assembly.ports.all().len() as u64);
+    event::policy_applied(&args.policy.display(), functions, ports);
     let mut runner = args.units.runner(&args.policy, assembly, maker)?;
     let mut pace = Speedup::new(args.speedup);
     let mut packets = 0u64;

@@ -21,6 +21,7 @@ use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
 use runtime::transport::Maker;
 use runtime::{Assembly, LinkChange, Ports};
+use telemetry::event;
 use values::Nanos;
 
 use crate::control::Script;
@@ -31,7 +32,7 @@ use crate::output::{self, Format};
 use crate::signals::Signals;
 use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, policies, summary, units};
+use crate::{files, messages, policies, summary, units};
 
 use engine::Engine;
 use lock::InterfaceLock;
@@ -182,6 +183,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Script::read(path, assembly)?,
         None => Script::default(),
     };
+    let functions = assembly.names.len() as u64;
     let mut interfaces = open_parts(&args.port, &args.driver, &assembly.ports, args.workers.into())?;
     let outputs = Outputs {
         writes: &args.write,
@@ -205,6 +207,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let said = said(&args.port, &interfaces[0]);
+    let chosen = args.port.iter().zip(&interfaces[0]);
+    let chosen: Vec<_> = chosen
+        .map(|(given, (_, interface))| (given.port.clone(), interface.name().to_owned(), interface.mode()))
+        .collect();
     let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
     privileges::refuse_other_calls(&drivers, outputs.have_files())
@@ -223,6 +229,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(listener) = listener {
         server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
     }
+    event::policy_applied(&name, functions, args.port.len() as u64);
+    chosen.iter().for_each(|(port, interface, driver)| event::driver_chosen(port, interface, driver));
     if !args.quiet {
         console.say(said);
     }
@@ -237,7 +245,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             engine.control(&mut controls, now_ns)?.into_iter().for_each(|line| console.say(line));
         }
         for change in engine.go_on()? {
-            console.say(changed(&change));
+            match messages::is_structured() {
+                true => log_change(&change),
+                false => console.say(changed(&change)),
+            }
         }
         if signals.take_reopen() {
             engine.reopen();
@@ -385,6 +396,18 @@ pub fn changed(change: &LinkChange) -> String {
     match reason {
         Some(reason) => format!("{state}\n{}", fallback(interface, reason)),
         None => state,
+    }
+}
+
+/// Logs a change of an interface's state.
+fn log_change(change: &LinkChange) {
+    let cause = change.cause.as_deref().unwrap_or_default();
+    match change.is_up {
+        true => event::port_up(&change.interface, &cause),
+        false => event::port_down(&change.interface, &cause),
+    }
+    if let Some(reason) = &change.fallback {
+        event::driver_fallback(&change.interface, reason);
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use packet::Addr;
 use packet::wire::{EtherType, MacAddress, arp as wire_arp, ethernet};
+use telemetry::event;
 
 use crate::announce::{Announcements, announcement};
 use crate::frame::{Ip, link_local};
@@ -209,6 +210,9 @@ impl ProxyPort {
         let (mut solicited, mut lost) = (Vec::new(), Vec::new());
         self.neighbours.expire(now_ns, &mut solicited, &mut lost);
         solicited.into_iter().for_each(|address| self.solicit(address));
+        if !lost.is_empty() {
+            event::neighbour_unresolved(lost.len() as u64);
+        }
         self.counters.unreachable += lost.len() as u64;
     }
 

@@ -6,7 +6,7 @@ use nf::answer::IcmpError;
 use packet::wire::{EtherType, MacAddress, ethernet};
 use packet::{Addr, DropReason, FlowHasher, LinkType, Packet, Parser};
 use serde::Serialize;
-use telemetry::{Family, Kind, Unit, record};
+use telemetry::{Family, Kind, Unit, event, record};
 
 use crate::announce::{Announcements, announcement};
 use crate::frame::link_local;
@@ -274,6 +274,9 @@ impl RouterPort {
         self.neighbours.expire(now_ns, &mut solicited, &mut lost);
         for address in solicited {
             self.solicit(address);
+        }
+        if !lost.is_empty() {
+            event::neighbour_unresolved(lost.len() as u64);
         }
         for frame in lost {
             self.counters.unreachable += 1;

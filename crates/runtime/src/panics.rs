@@ -7,6 +7,7 @@ use std::panic::PanicHookInfo;
 use std::sync::{Mutex, Once, PoisonError};
 
 use serde::Serialize;
+use telemetry::event;
 
 /// Limit on distinct panics that are kept. Further ones are only counted.
 pub const KEPT_MAX: usize = 16;
@@ -73,6 +74,7 @@ fn note(panic: &PanicHookInfo<'_>) {
     } else if kept.len() < KEPT_MAX {
         let message = panic.payload_as_str().unwrap_or("a value that is not a string");
         let end = message.floor_char_boundary(nf::stage::PANIC_TEXT_MAX);
+        event::panicked(&place, &&message[..end]);
         kept.push(Panicked { message: message[..end].to_owned(), place, count: 1 });
     }
 }

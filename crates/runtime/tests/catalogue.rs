@@ -11,7 +11,8 @@ use runtime::report::{
     CommandsReport, FastPathReport, HostReport, InterfaceReport, OutputReport, PollingReport, PortReport,
     RECORDS, WorkerReport, families,
 };
-use telemetry::{Kind, help, metrics_table, replace_tables, report_table};
+use telemetry::event::EVENTS;
+use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
 
 fn page(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -36,6 +37,7 @@ fn pages_have_all_fields_and_metrics() {
     for (name, _) in RECORDS {
         assert!(report.contains(&format!("<!-- table: {name} -->")), "report.md lacks {name}");
     }
+    compare("logging.md", |name| (name == "events").then(|| events_table(EVENTS)));
     compare("metrics.md", |name| (name == "metrics").then(|| metrics_table(families())));
 }
 

@@ -2,14 +2,15 @@
 //!
 //! [`record!`] declares a struct of counters. From each field's one declaration come the field, its
 //! key in the report, its metric with name, type, help and labels, its merging, and its rows in
-//! `docs/report.md` and `docs/metrics.md`.
+//! `docs/report.md` and `docs/metrics.md`. [`event`] declares the events of the log.
 
+pub mod event;
 mod metric;
 mod page;
 mod record;
 
 pub use metric::{Family, Kind, Sample, Unit};
-pub use page::{help, metrics_table, replace_tables, report_table};
+pub use page::{events_table, help, metrics_table, replace_tables, report_table};
 pub use record::{Merge, Record, RecordField, Values};
 
 #[cfg(test)]

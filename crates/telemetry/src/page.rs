@@ -1,5 +1,6 @@
 //! Texts that are made from the catalogue: help texts and tables of the documentation.
 
+use crate::event::LogEvent;
 use crate::metric::Family;
 use crate::record::RecordField;
 
@@ -45,6 +46,17 @@ pub fn metrics_table<'a>(families: impl IntoIterator<Item = &'a Family>) -> Stri
         rows += &format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), family.help);
     }
     rows
+}
+
+/// Returns the table of events.
+pub fn events_table(events: &[LogEvent]) -> String {
+    let mut table = "| event | level | target | fields | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for LogEvent { name, target, level, help, fields, .. } in events {
+        let fields: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
+        let (level, fields) = (level.as_str().to_lowercase(), fields.join(", "));
+        table += &format!("| `{name}` | {level} | `{target}` | {fields} | {help} |\n");
+    }
+    table
 }
 
 /// Replaces the tables of a page: what stands between `<!-- table: NAME -->` and `<!-- end -->`.

@@ -6,6 +6,7 @@ mod capture;
 mod demo;
 mod explain;
 mod lab;
+mod log;
 mod manuals;
 mod policy;
 mod run;

@@ -1,5 +1,7 @@
 //! The dispatcher: its state, inputs and outputs.
 
+use telemetry::event;
+
 use crate::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use packet::FlowKey;
 
@@ -205,6 +207,7 @@ impl Dispatcher {
             Err(AliasRefused::Late) => self.counters.aliases_late += 1,
             Err(AliasRefused::Taken(taken)) => {
                 self.counters.aliases_taken += 1;
+                event::alias_conflict(&flow);
                 return Err(taken);
             }
         }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use telemetry::event;
+
 use crate::message::{Epoch, FlowId, FromDispatcher, Stamp, Targets, UnitId};
 
 use crate::dispatcher::assign::UnitPick;
@@ -365,6 +367,7 @@ impl Dispatcher {
 
     fn count_assignment(&mut self, chosen: UnitPick, outputs: &mut Vec<DispatcherOutput>) {
         self.counters.assignments += 1;
+        event::flow_assigned(chosen.unit.0.into(), chosen.fits);
         if !chosen.fits {
             self.counters.assignments_without_room += 1;
             self.start_for_room(outputs);

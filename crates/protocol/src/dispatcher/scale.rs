@@ -1,5 +1,7 @@
 //! The number of units: starts them ahead, drains idle ones, and moves their flows (S42, S43).
 
+use telemetry::event;
+
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
 use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainWhen, UnitChoice};
@@ -137,6 +139,7 @@ impl Dispatcher {
         }
         self.units.set_state(from, UnitState::Off);
         self.counters.units_stopped += 1;
+        event::unit_stopped(from.0.into());
         outputs.push(DispatcherOutput::Stop(from));
     }
 
@@ -182,6 +185,7 @@ impl Dispatcher {
         if let Some(unit) = self.units.first_off() {
             self.units.set_state(unit, UnitState::Starting);
             self.counters.units_started += 1;
+            event::unit_started(unit.0.into(), self.units.active().len() as u64);
             outputs.push(DispatcherOutput::Start(unit));
         }
     }
@@ -222,6 +226,7 @@ impl Dispatcher {
             self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
         }
         self.counters.units_drained += 1;
+        event::unit_drained(unit.0.into());
         outputs.push(DispatcherOutput::Send { to: unit, message: FromDispatcher::Drain });
     }
 

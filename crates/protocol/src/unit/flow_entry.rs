@@ -1,5 +1,7 @@
 //! An index of the dispatcher's table at one unit: its present flow.
 
+use telemetry::event;
+
 use crate::message::{
     DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover,
     RefuseReason, Stamp, Targets, UnitId, Version, Watermark,
@@ -319,6 +321,7 @@ impl FlowEntry {
             FromPeer::State { epoch, record, .. } if epoch > 1 => {
                 if let Err(reason) = self.flow(id, cx).state(epoch, &record, from, cx) {
                     cx.counters.states_refused += 1;
+                    event::handover_refused(&id, epoch.into(), &from);
                     let covered = record.watermark.highest();
                     self.gone = Some(self.flow(id, cx).give_back(epoch, covered, from, reason, cx));
                     self.done = self.done.max(epoch);
@@ -425,7 +428,10 @@ impl FlowEntry {
         let (at, max_bytes) = ((id.index, &mut cx.copy), cx.config.replica_bytes_max);
         match cx.replicas.keep(at, version, record, Targets::NONE, max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
-            Kept::No => cx.counters.replicas_refused += 1,
+            Kept::No => {
+                cx.counters.replicas_refused += 1;
+                event::replica_dropped(&id);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The destination of a flow's state: the next owner, or its end.
 
+use telemetry::event;
+
 use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, UnitId};
 
 use super::{Flow, PendingPull};
@@ -40,6 +42,7 @@ impl Flow {
         let times = next.answered.map_or(0, |(_, times)| times.saturating_add(1));
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
         cx.counters.states_sent += 1;
+        event::handover_answered(&self.id, epoch.into(), &next.owner);
         cx.counters.state_bytes_sent += record.bytes.len() as u64;
         cx.out.to_units.push((next.owner, FromPeer::State { flow: self.id, epoch, record }));
     }

@@ -1,5 +1,7 @@
 //! The epochs of a flow that the unit owns, and the state that each begins with.
 
+use telemetry::event;
+
 use crate::message::{Epoch, FromPeer, RefuseReason, UnitId, Watermark};
 
 use super::{Flow, State, Unacceptable};
@@ -100,6 +102,7 @@ impl Flow {
 
     pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
         cx.counters.pulls_sent += 1;
+        event::handover_asked(&self.id, epoch.into(), &previous);
         cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: false }));
     }
 

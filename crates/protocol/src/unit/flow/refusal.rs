@@ -9,6 +9,8 @@
 //!   | <---------------------------------------------------- Adopt e+2, Y --------- |
 //! ```
 
+use telemetry::event;
+
 use crate::message::{Epoch, FlowRecord, FromPeer, RefuseReason, UnitId};
 
 use super::{Flow, Unacceptable};
@@ -80,6 +82,7 @@ impl Flow {
         cx.counters.states_returned += 1;
         if self.restore(&record.bytes, cx).is_err() {
             cx.counters.states_lost += 1;
+            event::state_lost(&self.id);
         }
         if let Some(after) = epoch.checked_add(1)
             && let Some(StateSource::From { previous, last }) =

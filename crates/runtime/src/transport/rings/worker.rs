@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use protocol::message::UnitId;
 use rtrb::chunks::ReadChunk;
+use telemetry::event;
 
 use super::super::Return;
 use super::super::lane::Mailbox;
@@ -81,6 +82,7 @@ impl Worker {
             Err(panic) if state.restarts >= RESTARTS_MAX => resume_unwind(panic),
             Err(_) => {
                 state.restarts += 1;
+                event::unit_restarted(state.restarts);
                 state.has_failed = true;
                 self.end.fail();
                 true

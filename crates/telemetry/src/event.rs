@@ -1,0 +1,111 @@
+//! Events of the log: transitions of units, flows, ports and policies.
+//!
+//! [`EVENTS`] and the functions that emit them come from one declaration. An event that nobody
+//! listens to costs a comparison; none is emitted per packet of a known flow.
+
+use std::fmt::Display;
+
+use tracing::Level;
+
+/// Declaration of an event.
+#[derive(Debug)]
+pub struct LogEvent {
+    /// Name.
+    pub name: &'static str,
+    /// Subsystem, by which filters select it.
+    pub target: &'static str,
+    /// Severity.
+    pub level: Level,
+    /// Text of the log line.
+    pub message: &'static str,
+    /// Explanation, in the Markdown of the documentation.
+    pub help: &'static str,
+    /// Names of its fields.
+    pub fields: &'static [&'static str],
+}
+
+macro_rules! events {
+    ($(
+        $(#[doc = $doc:literal])+
+        $level:ident $target:literal $name:ident($($field:ident: $type:ident),*) = $message:literal;
+    )+) => {
+        /// All events.
+        pub const EVENTS: &[LogEvent] = &[$(LogEvent {
+            name: stringify!($name),
+            target: $target,
+            level: Level::$level,
+            message: $message,
+            help: concat!($($doc),+).trim_ascii(),
+            fields: &[$(stringify!($field)),*],
+        }),+];
+
+        $(
+            $(#[doc = $doc])+
+            #[inline]
+            pub fn $name($($field: parameter!($type)),*) {
+                emit!([$level $target stringify!($name), $message] [] $($field: $type,)*);
+            }
+        )+
+    };
+}
+
+macro_rules! parameter {
+    (text) => { &dyn Display };
+    ($number:ident) => { $number };
+}
+
+/// Emits an event; fields are taken one by one into the brackets.
+macro_rules! emit {
+    ([$level:ident $target:literal $name:expr, $message:literal] [$($done:tt)*]) => {
+        tracing::event!(name: $name, target: $target, Level::$level, $($done)* $message)
+    };
+    ($head:tt [$($done:tt)*] $field:ident: text, $($rest:tt)*) => {
+        emit!($head [$($done)* $field = %$field,] $($rest)*)
+    };
+    ($head:tt [$($done:tt)*] $field:ident: $number:ident, $($rest:tt)*) => {
+        emit!($head [$($done)* $field,] $($rest)*)
+    };
+}
+
+events! {
+    /// A policy runs: `functions` and `ports` are their numbers.
+    INFO "rivulet::policy" policy_applied(policy: text, functions: u64, ports: u64) = "policy applied";
+    /// A command of `--control` was executed.
+    INFO "rivulet::policy" command_executed(place: text, command: text) = "command executed";
+    /// A function refused a command of `--control` at its time.
+    WARN "rivulet::policy" command_refused(place: text, command: text, reason: text) = "command refused";
+    /// A port was opened with this driver.
+    INFO "rivulet::port" driver_chosen(port: text, interface: text, driver: text) = "driver chosen";
+    /// The preferred driver does not work here, so another one is in use.
+    WARN "rivulet::port" driver_fallback(interface: text, reason: text) = "driver not used";
+    /// An interface came up.
+    INFO "rivulet::port" port_up(interface: text, cause: text) = "interface up";
+    /// An interface went down or is gone.
+    WARN "rivulet::port" port_down(interface: text, cause: text) = "interface down";
+    /// A neighbour did not answer, and packets for it were dropped.
+    DEBUG "rivulet::l3" neighbour_unresolved(packets: u64) = "neighbour unresolved";
+    /// Code that processes packets panicked at a place for the first time, and went on.
+    ERROR "rivulet::runtime" panicked(place: text, message: text) = "panic contained";
+    /// A thread of a unit goes on after a panic outside of functions; its flows began again.
+    ERROR "rivulet::unit" unit_restarted(restarts: u64) = "unit restarted";
+    /// The dispatcher orders a unit to start.
+    INFO "rivulet::unit" unit_started(unit: u64, running: u64) = "unit started";
+    /// The dispatcher takes a unit's flows away, to stop it.
+    INFO "rivulet::unit" unit_drained(unit: u64) = "unit drained";
+    /// A drained unit stops.
+    INFO "rivulet::unit" unit_stopped(unit: u64) = "unit stopped";
+    /// A flowlet was assigned to a unit.
+    TRACE "rivulet::flow" flow_assigned(unit: u64, fits: bool) = "flow assigned";
+    /// A unit asks the previous owner for a flow's state.
+    DEBUG "rivulet::flow" handover_asked(flow: text, epoch: u64, from: text) = "handover asked";
+    /// The previous owner sends a flow's state.
+    DEBUG "rivulet::flow" handover_answered(flow: text, epoch: u64, to: text) = "handover answered";
+    /// The next owner refused a flow's state, so the flow stays.
+    WARN "rivulet::flow" handover_refused(flow: text, epoch: u64, from: text) = "handover refused";
+    /// A refused state could not be taken back, so its flow began again.
+    WARN "rivulet::flow" state_lost(flow: text) = "state lost";
+    /// A replica was evicted for others, or had no room.
+    DEBUG "rivulet::flow" replica_dropped(flow: text) = "replica dropped";
+    /// Another flow has the key that a flow has after its rewrites.
+    DEBUG "rivulet::flow" alias_conflict(flow: text) = "alias conflict";
+}
