@@ -30,6 +30,7 @@ mod load;
 mod load_index;
 mod loads;
 mod machine;
+mod membership;
 mod owner_column;
 mod provisioning;
 mod route;

@@ -35,7 +35,7 @@ pub(crate) use work::Work;
 use crate::backend::Backend;
 use crate::batch::Core;
 use crate::report::Report;
-use crate::transport::{Maker, Memory, Return, Rings, Started, THREADS_MAX, Transport};
+use crate::transport::{Maker, Memory, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
 pub use crate::units_config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_report::UnitsReport;
 
@@ -463,8 +463,27 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.started(self.now_ns, unit);
     }
 
+    /// Applies a change of units that the dispatcher did not ask for.
+    #[cold]
+    fn change_units(&mut self, change: UnitChange) {
+        match change {
+            UnitChange::Join => self.dispatcher.add_unit(&mut self.outputs),
+            UnitChange::Leave(unit) => self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs),
+            UnitChange::Crash(unit) => {
+                let since_ns = self.since_ns(self.now_ns);
+                self.intervals.set_ready(since_ns, unit, false);
+                self.intervals.set_on(since_ns, unit, false);
+                self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
+            }
+        }
+        self.execute_outputs();
+    }
+
     /// Applies what units have reported.
     fn take_returns(&mut self) {
+        while let Some(change) = self.transport.poll_change() {
+            self.change_units(change);
+        }
         while let Some(report) = self.transport.receive() {
             self.apply(*report);
         }
@@ -565,6 +584,10 @@ impl<T: Transport> Backend for Elastic<T> {
             if !T::IS_LOCAL {
                 // No flow is in handover now: each ends at its owner.
                 self.handle_unit_timeouts();
+                while self.transport.is_moving() {
+                    self.transport.wait();
+                    self.take_returns();
+                }
             }
             if self.began_ns.is_some() {
                 self.tally.report(&mut self.intervals, &self.dispatcher);

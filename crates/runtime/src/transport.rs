@@ -109,6 +109,11 @@ pub trait Transport {
     /// are added to the output.
     fn receive(&mut self) -> Option<Box<Return>>;
 
+    /// Returns the next change of units that the dispatcher did not ask for.
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        None
+    }
+
     /// Hands over messages that local units have sent to the dispatcher.
     fn drain_local(&mut self, _take: &mut dyn FnMut(UnitId, FromUnit)) {}
 
@@ -150,6 +155,11 @@ pub trait Transport {
     /// Lets all units go on after a reset; they answer.
     fn resume_units(&mut self) {}
 
+    /// Returns whether a flow's state is on its way from unit to unit, or not acknowledged.
+    fn is_moving(&self) -> bool {
+        false
+    }
+
     /// Ends all flows of units.
     fn finish(&mut self) {}
 
@@ -172,6 +182,17 @@ pub trait Transport {
 
     /// Records the latency of packets that leave now.
     fn record_latency(&mut self, _out: &[Packet], _latency: &mut Histogram<u64>) {}
+}
+
+/// A change of units that the dispatcher did not ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitChange {
+    /// One more unit is to run.
+    Join,
+    /// The unit will stop: it is drained.
+    Leave(UnitId),
+    /// The unit has crashed, with its flows.
+    Crash(UnitId),
 }
 
 /// Outcome of starting a unit.

@@ -2,58 +2,44 @@
 //!
 //! [`Faulty`] is a transport between a real dispatcher and real units, each with a graph of its
 //! own. Packets and messages take time, and are lost, repeated, delayed and overtaken as a
-//! [`FaultPlan`] says. The same plan and seed give the same run. Messages of the dispatcher and
+//! [`FaultPlan`] says. Units join, leave and crash. The same plan and seed give the same run. Messages of the dispatcher and
 //! reports of units arrive, in order; packets, and messages between units, may not.
 
+mod members;
+mod observed;
+mod plan;
 mod trial;
 
 use std::cell::RefCell;
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
 use graph::Graph;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::dispatcher::NumberedPacket;
-use protocol::message::{FromDispatcher, FromPeer, Stamp, UnitId};
-use protocol::unit::Counters;
+use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId};
+use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
-use runtime::transport::{LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitEnd};
+use runtime::transport::{
+    LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
+};
 use runtime::{Assembly, Core, Runner};
-use serde::Deserialize;
 
 use crate::random::Random;
-use crate::scenario::{Faults, Link};
+use members::Members;
 
-pub use trial::{Difference, Trial, TrialFrame, TrialReport};
+pub use observed::Difference;
+pub use plan::{ChangeKind, FaultPlan, PlannedChange};
+pub use trial::{Trial, TrialFrame, TrialReport};
 
 /// Time of the run after which units handle deadlines, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
 
 /// Time after which a run is given up in which no pending packet and no answer has arrived.
 const PATIENCE_NS: u64 = 60_000_000_000;
-
-/// Faults between a dispatcher and its units.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FaultPlan {
-    /// Links, for packets.
-    pub packets: Link,
-    /// Messages that units send, to each other and to the dispatcher.
-    pub messages: Faults,
-}
-
-impl FaultPlan {
-    /// Reads a plan in TOML.
-    ///
-    /// # Errors
-    /// If the text is no plan; the message has the line and what was expected.
-    pub fn parse(text: &str) -> Result<FaultPlan, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
-    }
-}
 
 /// What the links have done, to be looked at during and after a run.
 #[derive(Clone, Debug, Default)]
@@ -70,8 +56,29 @@ pub struct Outcome {
     pub messages_repeated: u64,
     /// Messages that were overtaken.
     pub messages_late: u64,
+    /// Units that joined by the plan.
+    pub joins: u64,
+    /// Units that left by the plan.
+    pub leaves: u64,
+    /// Units that crashed.
+    pub crashes: u64,
+    /// Flows that were lost in a crash, and the sequence of the first packet after it.
+    pub flows_lost: BTreeMap<FlowId, u64>,
+    /// The flow of each packet that was sent to a unit, by sequence.
+    pub flows: BTreeMap<u64, FlowId>,
+    /// Packets that a unit dropped because it had given them up.
+    pub stale: u64,
     /// Packets that were pending forever, or 1 if only an answer was missing: the run was given up.
     pub stuck: u64,
+}
+
+impl Outcome {
+    fn drop_at_unit(&mut self, dropped: Vec<(u64, DropCause)>) {
+        for (sequence, cause) in dropped {
+            self.unprocessed.insert(sequence);
+            self.stale += u64::from(cause == DropCause::Stale);
+        }
+    }
 }
 
 /// A transport over faulty links.
@@ -100,6 +107,11 @@ pub struct Faulty {
     /// Time at which a packet was sent, or a report arrived that brought something forward.
     progress_ns: u64,
     is_finishing: bool,
+    members: Members,
+    /// Changes of units that the dispatcher has not heard of.
+    changes: VecDeque<UnitChange>,
+    /// Sequence of the next packet, if packets are sent in order of arrival.
+    next_sequence: u64,
     outcome: Rc<RefCell<Outcome>>,
 }
 
@@ -115,6 +127,7 @@ enum Event {
     ToUnit(UnitId, ToUnit),
     Mail(UnitId, Mail),
     Report(Box<Return>),
+    Change(PlannedChange),
 }
 
 impl PartialEq for Scheduled {
@@ -174,10 +187,14 @@ pub fn runner(
         mails: 0,
         progress_ns: 0,
         is_finishing: false,
+        members: Members::new(units, seed),
+        changes: VecDeque::new(),
+        next_sequence: 0,
         outcome: Rc::clone(&outcome),
     };
     for unit in (0..config.units_min).map(UnitId) {
         transport.spawn(unit).map_err(ElasticError::Graph)?;
+        transport.members.activate(unit);
     }
     Ok((Runner::on_transport(assembly, name, config, transport)?, outcome))
 }
@@ -220,11 +237,8 @@ impl Faulty {
     fn send_packet(&mut self, packet: Packet, send: impl FnOnce(Packet) -> Event) {
         let link = self.plan.packets;
         if self.random.happens(link.loss.0) {
-            let mut outcome = self.outcome.borrow_mut();
-            outcome.packets_lost += 1;
-            outcome.unprocessed.insert(packet.meta().transit.sequence);
-            self.through += 1;
-            return self.local.drop_packet(packet, DropReason::Internal);
+            self.outcome.borrow_mut().packets_lost += 1;
+            return self.lose_packet(packet);
         }
         let mut at_ns = self.arrival_ns();
         if self.random.happens(link.reorder.0) {
@@ -233,6 +247,21 @@ impl Faulty {
         }
         let event = send(packet);
         self.schedule(at_ns, event);
+    }
+
+    /// Drops a packet that does not arrive.
+    fn lose_packet(&mut self, packet: Packet) {
+        self.outcome.borrow_mut().unprocessed.insert(packet.meta().transit.sequence);
+        self.through += 1;
+        self.local.drop_packet(packet, DropReason::Internal);
+    }
+
+    /// Sends a unit's report to the dispatcher, after all earlier ones.
+    fn send_report(&mut self, report: Box<Return>) {
+        let unit = report.unit.index();
+        let at_ns = self.arrival_ns().max(self.back_ns[unit]);
+        self.back_ns[unit] = at_ns;
+        self.schedule(at_ns, Event::Report(report));
     }
 
     /// Sends a message between units as often as it arrives.
@@ -259,12 +288,8 @@ impl Faulty {
     fn collect(&mut self, unit: UnitId) {
         loop {
             let Some(end) = &mut self.units[unit.index()] else { return };
-            let dropped = end.take_dropped();
-            let Some(sending) = end.poll() else {
-                self.outcome.borrow_mut().unprocessed.extend(dropped);
-                return;
-            };
-            self.outcome.borrow_mut().unprocessed.extend(dropped);
+            self.outcome.borrow_mut().drop_at_unit(end.take_dropped());
+            let Some(sending) = end.poll() else { return };
             match sending {
                 Sending::Return(mut report) => {
                     let (loss, random) = (self.plan.messages.loss.0, &mut self.random);
@@ -272,9 +297,7 @@ impl Faulty {
                     report.messages.retain(|_| !random.happens(loss));
                     let lost = before - report.messages.len();
                     self.outcome.borrow_mut().messages_lost += lost as u64;
-                    let at_ns = self.arrival_ns().max(self.back_ns[unit.index()]);
-                    self.back_ns[unit.index()] = at_ns;
-                    self.schedule(at_ns, Event::Report(report));
+                    self.send_report(report);
                 }
                 Sending::Mail(to, Mail::Message(from, message)) => self.send_mail(from, to, &message),
                 Sending::Mail(to, Mail::Packet(stamp, packet)) => {
@@ -310,9 +333,17 @@ impl Faulty {
 
     fn deliver(&mut self, event: Event) {
         let now_ns = self.now_ns;
+        self.mails -= u64::from(matches!(event, Event::Mail(..)));
         match event {
             Event::Report(report) => self.reports.push_back(report),
+            Event::Change(change) => self.change(change),
+            Event::ToUnit(unit, _) | Event::Mail(unit, _) if self.members.is_crashed(unit) => {
+                self.at_dead_unit(unit, event);
+            }
             Event::ToUnit(unit, given) => {
+                if let ToUnit::Message(_, FromDispatcher::End { flow }) = given {
+                    self.members.ended(flow, unit);
+                }
                 let given = match given {
                     ToUnit::Packet(_, stamp, packet) => ToUnit::Packet(now_ns, stamp, packet),
                     ToUnit::Message(_, message) => ToUnit::Message(now_ns, message),
@@ -321,7 +352,6 @@ impl Faulty {
                 self.at_unit(unit, |end| end.handle(given));
             }
             Event::Mail(unit, mail) => {
-                self.mails -= 1;
                 self.at_unit(unit, |end| {
                     end.set_time(now_ns);
                     end.handle_mail(mail);
@@ -346,6 +376,11 @@ impl Faulty {
             end.report();
             self.collect(unit);
         }
+    }
+
+    /// Returns the ends of all units, those that have crashed, too.
+    fn ends(&self) -> impl Iterator<Item = &UnitEnd> {
+        self.units.iter().flatten().map(|end| &**end).chain(&self.members.dead)
     }
 
     /// Sends every started unit something that it answers.
@@ -378,6 +413,13 @@ impl Transport for Faulty {
     }
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let sequence = packet.meta().transit.sequence;
+        if self.sent == 0 {
+            self.schedule_changes(now_ns);
+        }
+        self.next_sequence = self.next_sequence.max(sequence + 1);
+        self.outcome.borrow_mut().flows.insert(sequence, stamp.flow);
+        self.set_owner(stamp.flow, unit);
         self.run_to(now_ns.max(self.now_ns));
         self.sent += 1;
         self.progress_ns = self.now_ns;
@@ -386,12 +428,14 @@ impl Transport for Faulty {
 
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         self.now_ns = self.now_ns.max(now_ns);
+        self.note_message(unit, &message);
         let at_ns = self.in_order_ns(unit);
         self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
     }
 
     fn start(&mut self, unit: UnitId) -> Started {
         if self.units[unit.index()].is_some() {
+            self.members.activate(unit);
             return Started::Ready;
         }
         if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
@@ -399,6 +443,7 @@ impl Transport for Faulty {
 
     fn receive(&mut self) -> Option<Box<Return>> {
         let mut report = self.reports.pop_front()?;
+        self.note_report(&report);
         self.local.out.append(&mut report.out);
         report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
         let through = &mut self.through_of[report.unit.index()];
@@ -409,6 +454,10 @@ impl Transport for Faulty {
         *through = report.through;
         self.unanswered -= u64::from(report.has_answered);
         Some(report)
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        self.changes.pop_front()
     }
 
     fn has_pending(&self) -> bool {
@@ -448,6 +497,11 @@ impl Transport for Faulty {
         (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
     }
 
+    fn is_moving(&self) -> bool {
+        let is_moving = self.units.iter().flatten().any(|end| !end.is_settled());
+        is_moving && self.outcome.borrow().stuck == 0
+    }
+
     fn finish(&mut self) {
         self.is_finishing = true;
         for unit in (0..self.units.len() as u16).map(UnitId) {
@@ -473,12 +527,12 @@ impl Transport for Faulty {
     }
 
     fn unit_counters(&self) -> Vec<Counters> {
-        self.units.iter().flatten().map(|end| end.counters()).collect()
+        self.ends().map(|end| end.counters()).collect()
     }
 
     fn add_to_report(&self, report: &mut Report, names: &[String]) {
         let size = report.flows.size;
-        for end in self.units.iter().flatten() {
+        for end in self.ends() {
             report.add(&Report::of(&report.policy, report.seed, end.graph(), names));
         }
         report.flows.size = size;

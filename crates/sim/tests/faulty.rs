@@ -29,6 +29,33 @@ const LOSSY: &str = r#"
     late_by = "1ms"
 "#;
 
+/// Units that come and go while packets flow.
+const RESTLESS: &str = r#"
+    [[units]]
+    event = "join"
+    at = "100us"
+
+    [[units]]
+    event = "leave"
+    at = "300us"
+    every = "250us"
+
+    [[units]]
+    event = "join"
+    at = "400us"
+    every = "250us"
+"#;
+
+const CRASHES: &str = r#"
+    [[units]]
+    event = "crash"
+    at = "600us"
+
+    [[units]]
+    event = "crash"
+    at = "1ms"
+"#;
+
 const CLEAN: &str = "[packets]\nlatency = \"65us\"";
 
 fn config(mode: Granularity) -> UnitsConfig {
@@ -58,7 +85,8 @@ impl<F: Fn() -> Result<Assembly, String> + Clone + 'static> Assemble for F {}
 
 fn check(trial: &Trial<impl Assemble>, seed: u64) -> Outcome {
     let report = trial.run(seed).unwrap();
-    assert_eq!(report.difference, None, "{}, seed {seed}, {:?}", trial.name, trial.config.mode);
+    let (name, mode, units) = (&trial.name, trial.config.mode, &trial.plan.units);
+    assert_eq!(report.difference, None, "{name}, seed {seed}, {mode:?}, {units:?}");
     assert!(report.released > 0);
     report.outcome
 }
@@ -78,6 +106,19 @@ fn check_all(name: &'static str, payload: Payload) {
         }
         assert!(sum.packets_lost > 10 && sum.packets_late > 10, "{sum:?}");
         assert!(mode == Granularity::Flowlet || sum.messages_lost > 10, "{sum:?}");
+        let restless = trial(name, &frames, &(LOSSY.to_owned() + RESTLESS), mode);
+        for seed in 1..=3 {
+            let outcome = check(&restless, seed);
+            assert!(outcome.leaves > 2 && outcome.joins > 2 && outcome.flows_lost.is_empty(), "{outcome:?}");
+        }
+        let crashing = trial(name, &frames, &(LOSSY.to_owned() + RESTLESS + CRASHES), mode);
+        let (mut crashes, mut flows_lost) = (0, 0);
+        for seed in 1..=3 {
+            let outcome = check(&crashing, seed);
+            crashes += outcome.crashes;
+            flows_lost += outcome.flows_lost.len();
+        }
+        assert!(crashes > 2 && flows_lost > 2, "{crashes} {flows_lost}");
     }
 }
 

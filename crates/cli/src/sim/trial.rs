@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::sim::faulty::{Difference, FaultPlan, Outcome, Trial, TrialFrame};
+use ::sim::faulty::{Difference, FaultPlan, Trial, TrialFrame, TrialReport};
 use ::sim::scenario::Mode;
 use anyhow::Context;
 use runtime::elastic::UnitsConfig;
@@ -32,7 +32,7 @@ pub struct Options {
     /// Capture with the policy's traffic; with `PORT=` in front, of one port
     #[arg(long, value_name = "[PORT=]FILE", requires = "policy")]
     pub read: Vec<PortFile>,
-    /// Faults of the links, as TOML; without it, links are perfect
+    /// Faults of links and units, as TOML; without it, links are perfect and units stay
     #[arg(long, value_name = "FILE", requires = "policy")]
     pub faults: Option<PathBuf>,
     /// Units, at most
@@ -78,7 +78,7 @@ pub fn run(
     };
     let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
     let bar = output::progress(Some(runs), "runs");
-    let (mut sum, mut moved, mut released) = (Outcome::default(), 0, 0);
+    let mut sum = TrialSum::default();
     let mut differences: Vec<(String, u64, Difference)> = Vec::new();
     for &mode in modes {
         trial.config = UnitsConfig {
@@ -89,9 +89,7 @@ pub fn run(
         };
         for seed in seeds.first..=seeds.last {
             let report = trial.run(seed).context("cannot set up units")?;
-            add(&mut sum, &report.outcome);
-            moved += report.report.units.as_ref().map_or(0, |units| units.states_moved);
-            released += report.released;
+            sum.add(&report);
             differences.extend(report.difference.map(|difference| (mode.to_string(), seed, difference)));
             bar.inc(1);
         }
@@ -108,35 +106,56 @@ pub fn run(
             "policy": trial.name,
             "runs": runs,
             "packets": trial.frames.len() as u64 * runs,
-            "released": released,
-            "states_moved": moved,
+            "released": sum.released,
+            "states_moved": sum.moved,
             "packets_lost": sum.packets_lost,
             "packets_late": sum.packets_late,
             "messages_lost": sum.messages_lost,
             "messages_repeated": sum.messages_repeated,
             "messages_late": sum.messages_late,
+            "joins": sum.joins,
+            "leaves": sum.leaves,
+            "crashes": sum.crashes,
+            "flows_exempt": sum.flows_exempt,
             "differences": differences,
         }))?;
     } else {
-        output::print(&summary(
-            &trial.name,
-            runs,
-            trial.frames.len() as u64,
-            &sum,
-            moved,
-            released,
-            &differences,
-        ))?;
+        output::print(&summary(&trial.name, runs, trial.frames.len() as u64, &sum, &differences))?;
     }
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn add(sum: &mut Outcome, outcome: &Outcome) {
-    sum.packets_lost += outcome.packets_lost;
-    sum.packets_late += outcome.packets_late;
-    sum.messages_lost += outcome.messages_lost;
-    sum.messages_repeated += outcome.messages_repeated;
-    sum.messages_late += outcome.messages_late;
+/// Sums over all runs.
+#[derive(Default)]
+struct TrialSum {
+    released: u64,
+    moved: u64,
+    packets_lost: u64,
+    packets_late: u64,
+    messages_lost: u64,
+    messages_repeated: u64,
+    messages_late: u64,
+    joins: u64,
+    leaves: u64,
+    crashes: u64,
+    flows_exempt: u64,
+}
+
+impl TrialSum {
+    fn add(&mut self, report: &TrialReport) {
+        let outcome = &report.outcome;
+        self.released += report.released;
+        self.moved += report.report.units.as_ref().map_or(0, |units| units.states_moved);
+        self.packets_lost += outcome.packets_lost;
+        self.packets_late += outcome.packets_late;
+        self.messages_lost += outcome.messages_lost;
+        self.messages_repeated += outcome.messages_repeated;
+        self.messages_late += outcome.messages_late;
+        self.joins += outcome.joins;
+        self.leaves += outcome.leaves;
+        self.crashes += outcome.crashes;
+        self.flows_exempt += report.flows_exempt as u64;
+    }
 }
 
 /// Differences that are shown.
@@ -146,9 +165,7 @@ fn summary(
     name: &str,
     runs: u64,
     packets: u64,
-    sum: &Outcome,
-    moved: u64,
-    released: u64,
+    sum: &TrialSum,
     differences: &[(String, u64, Difference)],
 ) -> String {
     let mut text = format!(
@@ -156,14 +173,24 @@ fn summary(
          links: {} packets lost, {} overtaken; of messages {} lost, {} repeated, {} overtaken\n",
         thousands(runs),
         thousands(packets),
-        thousands(released),
-        thousands(moved),
+        thousands(sum.released),
+        thousands(sum.moved),
         thousands(sum.packets_lost),
         thousands(sum.packets_late),
         thousands(sum.messages_lost),
         thousands(sum.messages_repeated),
         thousands(sum.messages_late),
     );
+    if sum.joins + sum.leaves + sum.crashes > 0 {
+        let _ = writeln!(
+            text,
+            "units: {} joined, {} left, {} crashed; {} flows were lost and are exempt from then on",
+            thousands(sum.joins),
+            thousands(sum.leaves),
+            thousands(sum.crashes),
+            thousands(sum.flows_exempt),
+        );
+    }
     for (mode, seed, difference) in differences.iter().take(SHOWN_MAX) {
         let _ = writeln!(text, "seed {seed}, {mode}: {difference}");
     }

@@ -110,6 +110,12 @@ fn policy_over_faulty_links_releases_what_a_single_graph_does() {
         assert!(report[counter].as_u64().unwrap() > 10, "{counter}: {report}");
     }
     assert_eq!(place.json(&lossy), report, "the same seeds give the same run");
+    let restless = workspace("examples/faults/restless.toml");
+    let changing = place.json(&format!("{command} --faults {} --seeds 1..3", restless.display()));
+    assert_eq!(changing["differences"].as_array().unwrap().len(), 0, "{changing}");
+    for counter in ["joins", "leaves", "crashes", "flows_exempt"] {
+        assert!(changing[counter].as_u64().unwrap() > 0, "{counter}: {changing}");
+    }
     let perfect = place.json(&command);
     assert_eq!(perfect["packets_lost"], 0);
     assert!(perfect["released"].as_u64().unwrap() > 1_000, "{perfect}");

@@ -56,6 +56,10 @@ pub struct Counters {
     pub units_drained: u64,
     /// Units ordered to stop.
     pub units_stopped: u64,
+    /// Units that crashed.
+    pub units_lost: u64,
+    /// Flows lost with their units.
+    pub flows_lost: u64,
     /// Flows moved from draining units without a packet.
     pub flows_moved: u64,
     /// Buckets of flows moved to another unit.

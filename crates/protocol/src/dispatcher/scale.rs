@@ -78,6 +78,7 @@ impl Dispatcher {
         match message {
             FromUnit::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
             FromUnit::Drained => self.drained(from, outputs),
+            FromUnit::Lost { flow, epoch } => self.lost(from, (flow, epoch), outputs),
             FromUnit::Refuse { flow, epoch, holder, .. } => {
                 self.refused(from, (flow, epoch), holder, outputs);
             }
@@ -118,8 +119,10 @@ impl Dispatcher {
     ) {
         let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch && epoch > 1;
         let Some(last) = self.flows.live(id).filter(is_owner).map(|flow| flow.seq) else { return };
-        if holder == from || !matches!(self.units.state(holder), UnitState::Active | UnitState::Draining) {
-            return;
+        match self.units.state(holder) {
+            UnitState::Active | UnitState::Draining if holder != from => {}
+            UnitState::Lost => return self.lost(from, (id, epoch), outputs),
+            _ => return,
         }
         if let Some(epoch) = self.hand_over(id.index, holder, outputs) {
             self.counters.states_refused += 1;
@@ -178,7 +181,7 @@ impl Dispatcher {
     }
 
     /// Starts the first unit that is off, unless one is starting or nothing would reach it.
-    fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+    pub(crate) fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
             return;
         }
@@ -217,7 +220,7 @@ impl Dispatcher {
     }
 
     /// Drains a unit: it gets no more packets, and its flows move away.
-    fn drain(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+    pub(crate) fn drain(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         self.units.set_state(unit, UnitState::Draining);
         self.units.set_asked_ns(unit, Some(now_ns));
         self.meter.deactivate(unit);

@@ -3,5 +3,6 @@
 mod bench;
 mod flowlets;
 mod guesses;
+mod membership;
 mod reference;
 mod scaling;

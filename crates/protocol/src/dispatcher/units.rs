@@ -14,6 +14,8 @@ pub enum UnitState {
     Active,
     /// It gets no packets, and hands over its flows.
     Draining,
+    /// It has crashed, with the flows that it had.
+    Lost,
 }
 
 /// A unit, as its dispatcher sees it.

@@ -87,6 +87,13 @@ pub enum FromUnit {
     },
     /// Reports that a draining unit has no flows left.
     Drained,
+    /// Reports that the flow's state, for which the owner waited, is lost: nobody has it.
+    Lost {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+    },
     /// Reports that the owner could not take the state. The flow goes on where the state is.
     Refuse {
         /// The flow.
@@ -241,6 +248,16 @@ impl FromPeer {
             | FromPeer::End { flow }
             | FromPeer::Refuse { flow, .. }
             | FromPeer::Redirect { flow, .. } => *flow,
+        }
+    }
+
+    /// Returns the answer that a transport gives in the place of a unit that has crashed: there is no
+    /// state, and a state that was sent to it need not be kept. `None`: no answer is awaited.
+    pub fn answer_for_lost_unit(&self) -> Option<FromPeer> {
+        match *self {
+            FromPeer::Pull { flow, .. } => Some(FromPeer::End { flow }),
+            FromPeer::State { flow, epoch, .. } => Some(FromPeer::StateAck { flow, epoch }),
+            _ => None,
         }
     }
 

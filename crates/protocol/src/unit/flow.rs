@@ -182,6 +182,11 @@ impl Flow {
         self.state.is_none()
     }
 
+    /// The last epoch that this unit is known to own.
+    pub fn last_epoch(&self) -> Option<Epoch> {
+        self.ownerships.back().map(|ownership| ownership.epoch)
+    }
+
     /// Returns true if the state here is that of this epoch or a later one.
     pub fn is_past(&self, epoch: Epoch) -> bool {
         self.state.is_some_and(|state| epoch <= state.epoch)

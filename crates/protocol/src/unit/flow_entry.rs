@@ -28,6 +28,8 @@ pub(crate) struct FlowEntry {
     /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
     /// way.
     has_given_way: bool,
+    /// The state, for which this unit waited, is lost.
+    is_lost: bool,
     /// The last epoch whose state was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
@@ -77,6 +79,7 @@ impl Default for FlowEntry {
             generation: 0,
             is_over: false,
             has_given_way: false,
+            is_lost: false,
             done: 0,
             gone: None,
             flow: None,
@@ -162,8 +165,12 @@ impl FlowEntry {
     /// Ends the flow after a unit has answered that there is no state: nothing awaited will come.
     fn end_without_state<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
         self.end(index, cx);
-        if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
-            self.flow = None;
+        if let Some(flow) = self.flow.take_if(|flow| flow.waits_for_state()) {
+            let id = self.id(index);
+            self.is_lost = true;
+            if let Some(epoch) = flow.last_epoch() {
+                cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
+            }
         }
     }
 
@@ -209,6 +216,11 @@ impl FlowEntry {
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
+            if self.is_lost {
+                // The dispatcher may not have heard of it.
+                let Stamp { flow, epoch, .. } = stamp;
+                cx.out.to_dispatcher.push(FromUnit::Lost { flow, epoch });
+            }
             return cx.drop(DropCause::FlowEnded, stamp, packet);
         }
         match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
@@ -238,6 +250,9 @@ impl FlowEntry {
             }
             FromDispatcher::Adopt { epoch, .. } if self.is_over || self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
+                if self.is_lost {
+                    cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
+                }
                 Ok(())
             }
             FromDispatcher::Release { epoch, .. }

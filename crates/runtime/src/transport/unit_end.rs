@@ -112,7 +112,7 @@ pub struct UnitEnd {
     received: u64,
     forwarded: u64,
     /// On a lossy transport: packets that the unit dropped, by sequence.
-    dropped: Vec<u64>,
+    dropped: Vec<(u64, DropCause)>,
     /// Packets that were lost to a panic.
     lost: u64,
     /// A question of the dispatcher is not answered yet.
@@ -171,6 +171,11 @@ impl UnitEnd {
         self.unit.next_timeout_ns()
     }
 
+    /// Returns whether no flow's state is on its way to or from the unit.
+    pub fn is_settled(&self) -> bool {
+        self.unit.is_settled()
+    }
+
     /// Returns the unit's counters.
     pub fn counters(&self) -> Counters {
         *self.unit.counters()
@@ -182,7 +187,7 @@ impl UnitEnd {
     }
 
     /// Returns packets that the unit dropped, by sequence, on a lossy transport.
-    pub fn take_dropped(&mut self) -> Vec<u64> {
+    pub fn take_dropped(&mut self) -> Vec<(u64, DropCause)> {
         std::mem::take(&mut self.dropped)
     }
 
@@ -389,7 +394,7 @@ impl UnitEnd {
         for (why, _, packet) in self.outbox.dropped.drain(..) {
             *through += 1;
             if !*is_reliable {
-                self.dropped.push(packet.meta().transit.sequence);
+                self.dropped.push((packet.meta().transit.sequence, why));
             }
             // On a reliable transport no packet comes twice, and fewer are in flight than may wait.
             let reason = match why {

@@ -1,16 +1,15 @@
 //! A trial: a policy over faulty links against a single graph over the same packets.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::fmt;
+use std::collections::HashSet;
 
-use nf::{Alert, Event, FlowReport};
-use packet::{FlowHasher, LinkType, Packet, PacketClass, Parser};
+use packet::{FlowHasher, FlowKey, LinkType, Packet, PacketClass, Parser};
+use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
-use runtime::report::Report;
-use runtime::{Assembly, Frame, Ingress, Output, Runner};
+use runtime::report::{FunctionReport, Report};
+use runtime::{Assembly, Frame, Ingress, Runner};
 
-use super::{FaultPlan, Outcome, runner};
+use super::observed::{Exempt, Observed};
+use super::{Difference, FaultPlan, Outcome, runner};
 
 /// A frame of the traffic.
 #[derive(Clone, Debug)]
@@ -25,6 +24,17 @@ pub struct TrialFrame {
     pub from: Ingress,
     /// Its bytes.
     pub data: Vec<u8>,
+}
+
+impl TrialFrame {
+    /// Returns the key with which the frame arrives, if it has ports.
+    fn key(&self) -> Option<FlowKey> {
+        let mut packet = Packet::from_bytes(&self.data);
+        packet.meta_mut().link = self.link;
+        Parser::new(FlowHasher::new(0)).parse(&mut packet).ok()?;
+        let meta = packet.meta();
+        (meta.version != 0 && meta.class != PacketClass::LaterFragment).then_some(meta.key)
+    }
 }
 
 /// A policy, traffic, and faults.
@@ -50,41 +60,11 @@ pub struct TrialReport {
     pub report: Report,
     /// Packets that were released.
     pub released: u64,
+    /// Flows that a crash took out of the comparison: their packets before it are compared, as far
+    /// as they were processed, and nothing after it.
+    pub flows_exempt: usize,
     /// The first fault that was found.
     pub difference: Option<Difference>,
-}
-
-/// A way in which a run over faulty links differs from a single graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
-    /// The packets that were released in a direction of a flow.
-    Flow {
-        /// The direction.
-        flow: String,
-        /// Packets that were released.
-        released: usize,
-        /// Packets that a single graph releases.
-        expected: usize,
-        /// The first of them that differs, from 0.
-        first: usize,
-    },
-    /// Packets are pending forever.
-    Stuck(u64),
-    /// Packets are not accounted for.
-    Accounts,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Difference::Flow { flow, released, expected, first } => write!(
-                f,
-                "{flow}: packet {first} differs; {released} packets were released, {expected} were expected"
-            ),
-            Difference::Stuck(packets) => write!(f, "{packets} packets are pending forever"),
-            Difference::Accounts => f.write_str("packets in, out and dropped do not add up"),
-        }
-    }
 }
 
 impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> Trial<A> {
@@ -96,91 +76,90 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> Trial<A> {
         let assembly = (self.assemble)().map_err(ElasticError::Graph)?;
         let assemble = self.assemble.clone();
         let make = move || assemble().map(|assembly| assembly.graph);
-        let (mut faulty, outcome) = runner(assembly, &self.name, self.config, self.plan, seed, make)?;
-        let mut released = Released::default();
-        let report = self.play(&mut faulty, self.frames.iter(), &mut released);
+        let (mut faulty, outcome) = runner(assembly, &self.name, self.config, self.plan.clone(), seed, make)?;
+        let mut observed = Observed::default();
+        let keys: Vec<Option<FlowKey>> = self.frames.iter().map(TrialFrame::key).collect();
+        let translated = self.translated_keys(&keys)?;
+        for (frame, key) in self.frames.iter().zip(&keys) {
+            // An answer arrives only after a packet that it answers has left, even in a recording.
+            if key.is_some_and(|key| translated.contains(&key) && !observed.has_left_with(&key)) {
+                let Ok(()) = faulty.settle(&mut observed);
+            }
+            receive(&mut faulty, frame, &mut observed);
+        }
+        let Ok(report) = faulty.finish(&mut observed);
         let outcome = outcome.borrow().clone();
-        let processed = (0u64..).zip(&self.frames);
-        let processed = processed.filter(|(number, _)| !outcome.unprocessed.contains(number));
+        let numbers = 0..self.frames.len() as u64;
+        let processed: Vec<u64> = numbers.filter(|number| !outcome.unprocessed.contains(number)).collect();
         let mut single = Runner::new((self.assemble)().map_err(ElasticError::Graph)?, &self.name);
-        let mut expected = Released::default();
-        self.play(&mut single, processed.map(|(_, frame)| frame), &mut expected);
+        let mut expected = Observed::over(processed.clone());
+        for &number in &processed {
+            receive(&mut single, &self.frames[number as usize], &mut expected);
+        }
+        let Ok(expected_report) = single.finish(&mut expected);
+        let exempt = Exempt::of(&outcome, &keys, [&observed, &expected]);
         let difference = match () {
             () if outcome.stuck > 0 => Some(Difference::Stuck(outcome.stuck)),
+            () if outcome.stale > 0 && !self.may_give_up() => Some(Difference::Late(outcome.stale)),
             () if !report.adds_up() => Some(Difference::Accounts),
-            () => released.difference(&expected),
+            () => observed.difference(&expected, &exempt).or_else(|| {
+                // A flow that begins again after a crash counts twice.
+                let is_comparable = exempt.flows == 0;
+                is_comparable.then(|| difference_of_counters(&report, &expected_report)).flatten()
+            }),
         };
-        Ok(TrialReport { outcome, report, released: released.packets, difference })
-    }
-
-    fn play<'a>(
-        &self,
-        runner: &mut Runner,
-        frames: impl Iterator<Item = &'a TrialFrame>,
-        released: &mut Released,
-    ) -> Report {
-        for frame in frames {
-            let TrialFrame { timestamp_ns, link, wire_len, from, ref data } = *frame;
-            let Ok(()) = runner.receive(Frame { timestamp_ns, link, wire_len, data }, from, released);
-        }
-        let Ok(report) = runner.finish(released);
-        report
-    }
-}
-
-/// Packets that were released, by direction of flow.
-#[derive(Default)]
-struct Released {
-    flows: BTreeMap<String, Vec<Vec<u8>>>,
-    packets: u64,
-}
-
-impl Released {
-    fn difference(&self, expected: &Released) -> Option<Difference> {
-        let nothing = Vec::new();
-        let flows = expected.flows.keys().chain(self.flows.keys());
-        flows.into_iter().find_map(|flow| {
-            let released = self.flows.get(flow).unwrap_or(&nothing);
-            let expected = expected.flows.get(flow).unwrap_or(&nothing);
-            (released != expected).then(|| Difference::Flow {
-                flow: flow.clone(),
-                released: released.len(),
-                expected: expected.len(),
-                first: released.iter().zip(expected).take_while(|(a, b)| a == b).count(),
-            })
+        Ok(TrialReport {
+            outcome,
+            report,
+            released: observed.packets,
+            flows_exempt: exempt.flows,
+            difference,
         })
     }
+
+    /// Returns whether links may delay a packet until its unit has given it up.
+    fn may_give_up(&self) -> bool {
+        let link = self.plan.packets;
+        let reorder_ns = if link.reorder.0 > 0.0 { link.reorder_by.0 } else { 0 };
+        link.jitter.0 + reorder_ns >= self.config.unit(UnitId(0)).reorder_timeout_ns
+    }
+
+    /// Returns the keys with which packets leave a single graph, and others arrive, but not those
+    /// packets: functions translate them.
+    fn translated_keys(&self, arriving: &[Option<FlowKey>]) -> Result<HashSet<FlowKey>, ElasticError> {
+        let mut single = Runner::new((self.assemble)().map_err(ElasticError::Graph)?, &self.name);
+        let mut observed = Observed::default();
+        self.frames.iter().for_each(|frame| receive(&mut single, frame, &mut observed));
+        let Ok(_) = single.finish(&mut observed);
+        let is_translated =
+            |&(number, key): &(u64, FlowKey)| arriving.get(number as usize) != Some(&Some(key));
+        Ok(observed.keys().iter().copied().filter(is_translated).map(|(_, key)| key).collect())
+    }
 }
 
-impl Output for Released {
-    type Error = Infallible;
+fn receive(runner: &mut Runner, frame: &TrialFrame, observed: &mut Observed) {
+    let TrialFrame { timestamp_ns, link, wire_len, from, ref data } = *frame;
+    let Ok(()) = runner.receive(Frame { timestamp_ns, link, wire_len, data }, from, observed);
+}
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Infallible> {
-        let data = packet.data().to_vec();
-        let mut copy = Packet::from_bytes(&data);
-        copy.meta_mut().link = packet.meta().link;
-        let parsed = Parser::new(FlowHasher::new(0)).parse(&mut copy);
-        let meta = copy.meta();
-        // A later fragment has no ports: it is compared by itself.
-        let flow = match meta.class {
-            PacketClass::LaterFragment => format!("port {port}, fragment {data:02x?}"),
-            _ if parsed.is_err() => format!("port {port}, unreadable"),
-            _ => format!("port {port}, {:?}, reversed: {}", meta.key, meta.reversed),
+/// Counters that depend on the order in which packets of different flows are processed, on units'
+/// memory, or on how flows are shared out.
+const UNORDERED: &[&str] = &["search_memory_bytes"];
+
+/// Returns the first counter of a function that differs from a single graph's.
+fn difference_of_counters(report: &Report, expected: &Report) -> Option<Difference> {
+    report.functions.iter().zip(&expected.functions).find_map(|(function, expected)| {
+        let all = |function: &FunctionReport| {
+            let common =
+                [("packets", function.packets), ("bytes", function.bytes), ("drops", function.drops)];
+            let own = function.counters.iter().map(|(name, &value)| (name.clone(), value));
+            common.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(own).collect::<Vec<_>>()
         };
-        self.flows.entry(flow).or_default().push(data);
-        self.packets += 1;
-        Ok(())
-    }
-
-    fn alert(&mut self, _function: &str, _alert: &Alert) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn event(&mut self, _function: &str, _event: Event<'_>) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> Result<(), Infallible> {
-        Ok(())
-    }
+        let pairs = all(function).into_iter().zip(all(expected));
+        pairs.into_iter().find_map(|((name, counted), (_, expected))| {
+            let is_ordered = !UNORDERED.contains(&name.as_str());
+            let name = format!("{}, {name}", function.name);
+            (is_ordered && counted != expected).then_some(Difference::Counter { name, counted, expected })
+        })
+    })
 }

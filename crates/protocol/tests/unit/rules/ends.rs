@@ -155,3 +155,19 @@ fn a_unit_that_drains_says_when_nothing_is_left() {
     b.peer(X, taken(4));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Drained, FromUnit::Drained]);
 }
+
+#[test]
+fn an_owner_whose_state_is_lost_says_so_until_the_flow_ends() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 1), 2);
+    assert_eq!(b.sent(), [(X, pull(2, 1))]);
+    b.peer(X, NO_STATE);
+    let lost = |epoch| FromUnit::Lost { flow: FLOW, epoch };
+    assert_eq!(b.out.to_dispatcher, [lost(2)]);
+    assert_eq!((b.dropped(), b.unit.flows()), (vec![(DropCause::FlowEnded, 2)], 0));
+    b.packet(2, from(X, 1), 3);
+    assert_eq!((b.out.to_dispatcher.len(), b.dropped()), (2, vec![(DropCause::FlowEnded, 3)]));
+    b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 4, previous: Y, last: 3 });
+    assert_eq!(b.out.to_dispatcher[2..], [lost(4)]);
+    assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
+}

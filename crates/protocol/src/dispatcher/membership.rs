@@ -1,0 +1,79 @@
+//! Units that join, leave or are lost without the dispatcher's having asked for it.
+
+use crate::message::{Epoch, FlowId, UnitId};
+
+use crate::dispatcher::flow::Flow;
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::units::UnitState;
+
+impl Dispatcher {
+    /// Starts the first unit that is off. Does nothing if none is, or one is starting already.
+    pub fn add_unit(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        self.start_one(outputs);
+    }
+
+    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Does nothing if it is
+    /// not active, or is the last one.
+    pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let now_ns = self.at(now_ns);
+        if self.has_other_active(unit) && self.units.state(unit) == UnitState::Active {
+            self.drain(now_ns, unit, outputs);
+            self.wake(now_ns);
+        }
+    }
+
+    /// A unit has crashed: its flows end, and it never runs again; a replacement has another number.
+    /// Flows whose new owner waits for a state of the lost unit end once that owner
+    /// [reports](crate::message::FromUnit::Lost) them. A unit is started if fewer than `units_min`
+    /// are left.
+    pub fn lose_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let now_ns = self.at(now_ns);
+        match self.units.state(unit) {
+            UnitState::Active => {
+                self.meter.deactivate(unit);
+                self.units.set_state(unit, UnitState::Lost);
+                self.assigner.set_active(self.units.active());
+                if let Some(rss) = self.rss.as_mut().filter(|_| !self.units.active().is_empty()) {
+                    self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
+                }
+            }
+            UnitState::Starting | UnitState::Draining => self.units.set_state(unit, UnitState::Lost),
+            UnitState::Off | UnitState::Lost => return,
+        }
+        self.counters.units_lost += 1;
+        for index in 0..self.flows.used() {
+            let flow = self.flows.get(index);
+            if flow.is_live() && flow.owner() == unit {
+                self.counters.flows_lost += 1;
+                self.end(index, outputs);
+            }
+        }
+        if self.units.active().len() < self.config.units_min.into() {
+            self.start_one(outputs);
+        }
+        self.wake(now_ns);
+    }
+
+    /// Ends a flow whose owner knows that its state is lost.
+    pub(crate) fn lost(
+        &mut self,
+        from: UnitId,
+        (id, epoch): (FlowId, Epoch),
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
+        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch;
+        if self.flows.live(id).filter(is_owner).is_some() {
+            self.counters.flows_lost += 1;
+            self.end(id.index, outputs);
+        }
+    }
+
+    fn has_other_active(&self, unit: UnitId) -> bool {
+        self.units.active().iter().any(|&active| active != unit)
+    }
+
+    /// Units have changed: [`Dispatcher::handle_timeout`] has something to do soon.
+    fn wake(&mut self, now_ns: u64) {
+        self.next_timeout_ns = self.next_timeout_ns.min(now_ns.saturating_add(self.config.bucket_ns));
+    }
+}

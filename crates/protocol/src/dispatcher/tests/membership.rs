@@ -1,0 +1,77 @@
+//! Units that leave or crash on their own account.
+
+use crate::message::{FromDispatcher, FromUnit, RefuseReason, UnitId};
+
+use super::bench::{Bench, MS, fixed, send};
+use crate::dispatcher::*;
+
+/// Flows 1 to 4, in turn at units 0 and 1; their first packets' stamps.
+fn two_units() -> (Bench, Vec<(UnitId, crate::message::Stamp)>) {
+    let config = Config { mode: Granularity::Packet, targets: TargetChoice::None, ..fixed(2) };
+    let mut bench = Bench::new(Config { units_max: 3, ..config });
+    let packets = (1..=4).map(|flow| bench.packet(1, flow, 100)).collect();
+    assert_eq!(bench.take(), []);
+    (bench, packets)
+}
+
+#[test]
+fn a_crash_ends_the_flows_of_its_unit_and_no_others() {
+    let (mut bench, before) = two_units();
+    bench.dispatcher.lose_unit(2, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.state(0), UnitState::Lost);
+    assert_eq!((bench.dispatcher.counters().flows_lost, bench.dispatcher.flows()), (2, 2));
+    assert!(bench.take().contains(&DispatcherOutput::Start(UnitId(2))), "units_min run");
+    for (flow, (unit, stamp)) in (1..).zip(before) {
+        let (at, next) = bench.packet(3, flow, 100);
+        assert_eq!((at, next.flow == stamp.flow), (UnitId(1), unit == UnitId(1)), "{flow}");
+    }
+    bench.dispatcher.started(4, UnitId(0));
+    bench.dispatcher.lose_unit(5, UnitId(0), &mut bench.outputs);
+    assert_eq!((bench.state(0), bench.dispatcher.counters().units_lost), (UnitState::Lost, 1));
+}
+
+#[test]
+fn a_flow_whose_state_was_on_its_way_from_a_lost_unit_ends_at_its_owner() {
+    let (mut bench, before) = two_units();
+    let flow = before[0].1.flow;
+    assert_eq!(bench.packet(2, 2, 100).0, UnitId(0), "its turn");
+    let (owner, stamp) = bench.packet(2, 1, 100);
+    assert_eq!((owner, stamp.flow, stamp.epoch), (UnitId(1), flow, 2));
+    bench.dispatcher.lose_unit(3, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.dispatcher.flow_in(flow.index), Some(flow), "the state may have arrived");
+    bench.take();
+    bench.handle_message(4, UnitId(1), FromUnit::Lost { flow, epoch: 1 });
+    assert_eq!(bench.take(), [], "an earlier epoch");
+    bench.handle_message(4, UnitId(1), FromUnit::Lost { flow, epoch: 2 });
+    assert_eq!(bench.take(), [send(1, FromDispatcher::End { flow })]);
+    assert_eq!(bench.dispatcher.flow_in(flow.index), None);
+}
+
+#[test]
+fn a_refused_state_whose_holder_was_lost_is_lost() {
+    let (mut bench, _) = two_units();
+    bench.packet(2, 2, 100);
+    let (_, stamp) = bench.packet(2, 1, 100);
+    bench.dispatcher.lose_unit(3, UnitId(0), &mut bench.outputs);
+    let (flow, epoch, reason) = (stamp.flow, stamp.epoch, RefuseReason::NoRoom);
+    bench.handle_message(4, UnitId(1), FromUnit::Refuse { flow, epoch, reason, holder: UnitId(0) });
+    assert_eq!(bench.dispatcher.flow_in(flow.index), None);
+}
+
+#[test]
+fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
+    let (mut bench, _) = two_units();
+    bench.dispatcher.remove_unit(2, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.take(), [send(0, FromDispatcher::Drain)]);
+    bench.handle_timeout(2 + MS);
+    let adopted = |output: &DispatcherOutput| {
+        matches!(output, DispatcherOutput::Send { to: UnitId(1), message: FromDispatcher::Adopt { .. } })
+    };
+    assert_eq!(bench.take().iter().filter(|&output| adopted(output)).count(), 2);
+    bench.handle_message(3 + MS, UnitId(0), FromUnit::Drained);
+    assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(0))]);
+    bench.dispatcher.remove_unit(4 + MS, UnitId(1), &mut bench.outputs);
+    assert_eq!(bench.state(1), UnitState::Active);
+    bench.dispatcher.add_unit(&mut bench.outputs);
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(0))]);
+}
