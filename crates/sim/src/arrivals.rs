@@ -1,5 +1,4 @@
-//! The packets that come next, a few of them ahead, so that what the dispatcher knows of their flows is
-//! on its way to the cache.
+//! Arrivals, read a few packets ahead so that the dispatcher's flows are prefetched.
 
 use packet::{FlowHasher, FlowKey};
 use protocol::dispatcher::Dispatcher;

@@ -1,7 +1,7 @@
-//! Whether a run did what it must (R8): checked packet by packet, in every run.
+//! Checks of a run, packet by packet (R8).
 //!
-//! The oracle is a single unit that processes what was processed, in that order. It is the simplest
-//! thing that can be right: for each flow, the seq and the state after its last packet.
+//! The oracle is a single unit that processes the same packets in the same order: for each flow,
+//! the seq and the state after its last packet.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::engine::{Processed, fold};
 
-/// What has been found to be right so far.
+/// The checks that have held so far.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
     /// By index: the flow that has it.
@@ -23,7 +23,7 @@ pub struct Checks {
     under_way: u64,
 }
 
-/// What was checked, and held.
+/// Counts of checks that held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// Packets that the dispatcher numbered; each is one of the following.
@@ -65,7 +65,7 @@ pub enum Violation {
         /// Where.
         unit: UnitId,
     },
-    /// What became of a packet is said twice, or of one that there never was.
+    /// A packet has two fates, or never existed.
     #[error("{flow}: packet {seq} has more than one fate, or should have none")]
     Fates {
         /// Whose.
@@ -86,7 +86,7 @@ pub enum Violation {
     Unaccounted {
         /// Whose.
         flow: FlowId,
-        /// How many; 0: as many as there should be, but others.
+        /// Number of packets; 0: the right number of wrong ones.
         packets: u64,
     },
     /// A state is not what the flow's packets make of one.
@@ -106,10 +106,10 @@ pub enum Violation {
     States {
         /// Whose.
         flow: FlowId,
-        /// How many.
+        /// Number of states.
         states: u32,
     },
-    /// What was under way did not come to an end.
+    /// Packets or messages did not finish within `patience`.
     #[error("{packets} packets and {messages} messages are still under way")]
     Unfinished {
         /// Packets whose fate is not known.
@@ -128,7 +128,7 @@ struct Account {
     states: u32,
     /// The seq of the packet processed last.
     last: u64,
-    /// What that has left.
+    /// The state after that packet.
     state: u64,
     /// Packets that were stamped, less those whose fate is known.
     open: u64,
@@ -137,7 +137,7 @@ struct Account {
 }
 
 impl Account {
-    /// Whether its packets are accounted for, and its end.
+    /// Returns true if all packets are accounted for, and the end was seen.
     fn is_done(&self) -> bool {
         self.open == 0 && self.balance == 0 && self.is_over
     }

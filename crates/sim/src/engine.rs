@@ -1,4 +1,4 @@
-//! What simulated units run: states that tell exactly which packets made them, and in which order.
+//! The simulated engine: its states encode exactly which packets made them, and in which order.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,8 +22,8 @@ pub struct Packet {
     pub len: u32,
 }
 
-/// What a packet makes of a state that packets have made before. The fold over a flow's packets
-/// tells which they were, and in which order they came.
+/// Returns the state after a packet. This fold over a flow's packets encodes their identity and
+/// order.
 #[inline]
 pub fn fold(state: u64, seq: u64) -> u64 {
     let mut sum = state.rotate_left(5) ^ seq;
@@ -54,9 +54,9 @@ pub struct Counting {
     done_ns: u64,
     /// From when on it can do something else.
     free_ns: u64,
-    /// What messages took that makes no whole nanosecond.
+    /// Cost of messages below a nanosecond.
     rest_ps: u64,
-    /// What was processed since it was taken last.
+    /// Packets processed since the last call of `take`.
     processed: Vec<Processed>,
     /// Flows that ended, with their states, since they were taken last.
     ended: Vec<(FlowId, u64)>,
@@ -95,7 +95,7 @@ impl StateLen {
 }
 
 impl Counting {
-    /// An engine whose flows have so many bytes of state.
+    /// Creates an engine whose flows have `len` bytes of state.
     pub fn new(service: Service, len: StateLen) -> Counting {
         Counting {
             service,
@@ -122,7 +122,7 @@ impl Counting {
         self.free_ns
     }
 
-    /// It reads or sends so many messages, which no quota is for.
+    /// Charges the cost of messages, which no quota limits.
     #[inline]
     pub fn take_messages(&mut self, now_ns: u64, count: usize) {
         let each_ps = self.service.message_ps();
@@ -141,7 +141,7 @@ impl Counting {
         whole_ns
     }
 
-    /// Whether something was processed, or has ended, that has not been taken.
+    /// Returns true if there are packets or ends to take.
     #[inline]
     pub fn has_news(&self) -> bool {
         !(self.processed.is_empty() && self.ended.is_empty())

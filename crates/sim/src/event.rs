@@ -10,17 +10,16 @@ const REST_BITS: u32 = 8;
 /// Bits of a time's digit.
 const DIGIT_BITS: u32 = 6;
 
-/// What a digit may be.
+/// Values of a digit.
 const DIGITS: usize = 1 << DIGIT_BITS;
 
 /// Digits of a time.
 const LEVELS: usize = (u64::BITS - REST_BITS).div_ceil(DIGIT_BITS) as usize;
 
-/// So many events at most are put in order by being sorted, if it can be helped.
+/// Most events that are sorted rather than distributed over buckets, if possible.
 const SORTED_MAX: usize = 32;
 
-/// So many events that move together are shown: few enough for the cache, and enough that what they
-/// are about comes in time.
+/// Events shown when a bucket moves: few enough for the cache, enough to prefetch in time.
 const SHOWN: RangeInclusive<usize> = 4..=256;
 
 /// Events in order of time; those of one moment in the order in which they were added.
@@ -36,21 +35,21 @@ const SHOWN: RangeInclusive<usize> = 4..=256;
 pub struct EventQueue<T> {
     /// By digit, level after level. They keep the order in which events were added.
     buckets: Box<[Vec<(u64, T)>; LEVELS * DIGITS]>,
-    /// Which buckets of each level have events. They are all behind the next ones.
+    /// Bitmap of the buckets with events in each level; all are later than the current one.
     filled: [u64; LEVELS],
-    /// Which levels have such buckets.
+    /// Bitmap of the levels with such buckets.
     levels: u16,
     /// A time that no event in a bucket is before: its digits are those that theirs are compared
     /// with.
     base_ns: u64,
     /// The next events, in order.
     sorted: Vec<(u64, T)>,
-    /// How many of these have been taken already.
+    /// Events of these that have been taken.
     taken: usize,
-    /// What was added since that is not behind this time.
+    /// Events added since that are not later than this time.
     late: BinaryHeap<Late<T>>,
     sorted_until_ns: u64,
-    /// How many events were ever added to these.
+    /// Events ever added to these.
     late_added: u64,
     /// The time of the event that was taken last.
     now_ns: u64,
@@ -122,7 +121,7 @@ impl<T: Copy> EventQueue<T> {
         Some(next)
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there are no events.
     #[inline]
     fn is_out(&self) -> bool {
         self.next_ns == u64::MAX

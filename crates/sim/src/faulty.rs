@@ -41,7 +41,7 @@ const STEP_NS: u64 = 1_000_000;
 /// Time after which a run is given up in which no pending packet and no answer has arrived.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
-/// What the links have done, to be looked at during and after a run.
+/// Counts of faults, during and after a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Packets that no unit processed, by sequence: they were lost, or came too late.

@@ -1,4 +1,4 @@
-//! How long packets took.
+//! Latencies of packets.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct Latencies {
     sum_ns: u128,
 }
 
-/// How long packets took, in ns.
+/// Latencies of packets, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// Packets.
@@ -57,7 +57,7 @@ impl Latencies {
         self.histogram.saturating_record(ns);
     }
 
-    /// What was counted.
+    /// Returns the summary.
     pub fn finish(&self) -> Latency {
         let count = self.histogram.len();
         let percentile = |percent| if count == 0 { 0 } else { self.histogram.value_at_percentile(percent) };

@@ -1,9 +1,9 @@
 //! Dispatchers and units on virtual time.
 //!
-//! A [`Scenario`] says which packets come, how they are assigned, what processes them and what lies
-//! in between. The same scenario and seed give the same [`Report`], byte for byte. Dispatcher and units
-//! are those that run anywhere else: this crate gives them time, packets, and links between them,
-//! and checks all they do against a single unit ([`Violation`]).
+//! A [`Scenario`] describes packets, their assignment, the units, and the links. The same scenario
+//! and seed give the same [`Report`], byte for byte. Dispatcher and units are the code that runs
+//! anywhere else: this crate provides time, packets and links, and checks everything against a
+//! single unit ([`Violation`]).
 //!
 //! ```
 //! use sim::{Scenario, Simulation};

@@ -35,18 +35,18 @@ struct Lanes {
 /// When a message of a unit arrives: once, twice or not at all.
 pub type Arrivals = [Option<u64>; 2];
 
-/// What a message between units brings along.
+/// The payload of a message between units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cargo {
     /// No state.
     None,
-    /// So many bytes of a state that was asked for.
+    /// Bytes of a state that was pulled.
     State(usize),
-    /// So many bytes of a copy that is sent ahead.
+    /// Bytes of a replica.
     Copy(usize),
 }
 
-/// What becomes of a packet on a link.
+/// Fate of a packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
     /// It arrives then.
@@ -103,7 +103,7 @@ impl Links {
         self.unit_to_store.message(now_ns, from.index(), &mut self.random)
     }
 
-    /// What the store answers a unit: when it arrives.
+    /// Returns the arrival of the store's answer at a unit.
     pub fn answer(&mut self, now_ns: u64, to: UnitId) -> u64 {
         self.store_to_unit.message(now_ns, to.index(), &mut self.random)
     }
@@ -129,7 +129,7 @@ impl Links {
         self.spoilt(arrives_ns)
     }
 
-    /// When so many bytes of a state have left a unit.
+    /// Returns the time at which all bytes of a state have left a unit.
     fn sent_ns(&mut self, now_ns: u64, from: UnitId, bytes: usize) -> u64 {
         let sending = &mut self.sending_until_ns[from.index()];
         let send_ns = (u128::from(bytes as u64) * 8_000_000_000 / u128::from(self.bandwidth_bps)) as u64;

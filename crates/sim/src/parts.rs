@@ -1,4 +1,4 @@
-//! What a scenario says, in the words of the dispatcher and the units.
+//! Configurations of dispatcher and units, from a scenario.
 
 use std::num::NonZeroU32;
 

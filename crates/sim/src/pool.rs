@@ -23,7 +23,7 @@ pub struct WarmPool {
     pub counters: PoolCounters,
 }
 
-/// What a pool has done.
+/// Counters of a pool of warm units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounters {
     /// Orders for which a unit waited.
@@ -34,7 +34,7 @@ pub struct PoolCounters {
     pub unit_ns: u64,
 }
 
-/// What a pool of warm units was worth, and took.
+/// Benefit and cost of a pool of warm units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WarmUnits {
     /// Orders for which a unit waited.
@@ -43,7 +43,7 @@ pub struct WarmUnits {
     pub cold_starts: u64,
     /// Time of units that waited, on top of [`protocol::metering::Tracking::unit_seconds`].
     pub unit_seconds: f64,
-    /// What that costs the provider, on top of the bill's `cost`.
+    /// Its cost to the provider, in addition to the bill's `cost`.
     pub cost: f64,
 }
 
@@ -60,7 +60,7 @@ impl WarmUnits {
     }
 }
 
-/// What becomes of an order.
+/// Outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The unit is ready after so long.
@@ -96,8 +96,7 @@ impl WarmPool {
         Start { ready_after_ns: self.warm_ns, filled_after_ns: Some(self.cold_ns) }
     }
 
-    /// A unit that was started in another's place waits, unless one that stopped has come back
-    /// meanwhile: then it ends.
+    /// A replacement is warm. It waits, unless a stopped unit has filled its place: then it ends.
     pub fn filled(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.starting -= 1;

@@ -40,7 +40,7 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Whether something of this probability happens. What never happens costs no number.
+    /// Returns true with this probability. Probability 0 draws no number.
     #[inline]
     pub fn happens(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.share() < probability
@@ -54,8 +54,7 @@ impl Random {
     }
 }
 
-/// How many values a [`Table`] has; its tails end at the quantiles that are half a value from the
-/// ends.
+/// Values of a [`Table`]; its tails end at the quantiles half a value from the ends.
 const TABLE_LEN: usize = 2048;
 
 /// A distribution, as a table of equally likely values: a draw is one look-up.

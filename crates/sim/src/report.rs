@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! Reports of runs.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::tally::REASONS;
 use crate::workload::Statistics;
 use crate::world::Outcome;
 
-/// What a run has shown. The same scenario and seed give the same.
+/// The report of a run. The same scenario and seed give the same report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// What was assigned to units, as `--mode` has it.
+    /// The unit of assignment, as in `--mode`.
     pub mode: String,
     /// Virtual time that packets came in.
     pub time_ns: u64,
@@ -26,11 +26,11 @@ pub struct Report {
     pub end_ns: u64,
     /// The packets that came.
     pub workload: Statistics,
-    /// What the dispatcher did.
+    /// Decisions of the dispatcher.
     pub assignment: Assignment,
-    /// What became of states.
+    /// Handovers and replicas of states.
     pub state: State,
-    /// What units that waited for an order were worth, and took; none if the scenario has none.
+    /// Benefit and cost of warm units; `None` if the scenario has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm: Option<WarmUnits>,
     /// Packets that were not processed, by reason.
@@ -40,17 +40,17 @@ pub struct Report {
     pub latency_at_unit: Latency,
     /// From its arrival at the dispatcher.
     pub latency: Latency,
-    /// How what was there followed what was wanted.
+    /// Provisioned capacity against demand.
     pub tracking: Tracking,
-    /// What it earned and cost.
+    /// Revenue and cost.
     pub bill: Bill,
-    /// What was checked, and held (R8).
+    /// Counts of checks that held (R8).
     pub checked: Checked,
     /// Interval by interval.
     pub intervals: Vec<Interval>,
 }
 
-/// What the dispatcher did.
+/// Decisions of the dispatcher.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assignment {
     /// Flows that began.
@@ -75,7 +75,7 @@ pub struct Assignment {
     pub units_stopped: u64,
 }
 
-/// What became of states.
+/// Handovers and replicas of states.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct State {
     /// Changes of a unit for which the state was there already.
@@ -113,7 +113,7 @@ pub struct State {
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub pending: u64,
-    /// How long each of them did, in the mean.
+    /// Mean time that a packet was pending.
     pub pending_mean_ns: f64,
     /// Packets that came late, and were sent on.
     pub forwarded: u64,

@@ -19,27 +19,27 @@ pub use workload::{
     Adversary, Bursts, COPIES_MAX, Capture, Profile, Recorded, Spacing, Steady, Trace, Workload,
 };
 
-/// What is simulated.
+/// A simulation's scenario.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Which packets come, and when.
+    /// The packets and their times.
     pub workload: Workload,
-    /// How they are assigned to units.
+    /// Assignment of packets to units.
     pub dispatcher: DispatcherSettings,
-    /// What processes them.
+    /// The units.
     pub units: Units,
-    /// Where the states of flows are.
+    /// The place of flows' states.
     pub state: State,
-    /// What lies in between.
+    /// The links.
     pub links: Links,
-    /// How long it takes.
+    /// Length of the run.
     pub run: Run,
-    /// What it costs.
+    /// Prices.
     pub tariff: Tariff,
 }
 
-/// How long a run takes, and what of it counts.
+/// Length of a run, and the part of it that counts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Run {
@@ -50,7 +50,7 @@ pub struct Run {
     pub warm_up: Nanos,
     /// Demand and capacity are reported for each interval of this length: 100 ms (S47).
     pub interval: Nanos,
-    /// What is under way after the last packet has this long to come to an end; what has not is a
+    /// Time after the last packet within which everything must finish; anything later is a
     /// violation.
     pub patience: Nanos,
 }
@@ -76,7 +76,7 @@ impl Scenario {
         Ok(toml::from_str(text)?)
     }
 
-    /// Which units a flow's state is copied to ahead.
+    /// Returns the units that get replicas.
     pub fn targets(&self) -> Targets {
         match self.state.place {
             Place::Unit => self.dispatcher.targets,
@@ -84,7 +84,7 @@ impl Scenario {
         }
     }
 
-    /// Whether states are copied anywhere ahead: to units, or to a store.
+    /// Returns true if states are replicated, to units or to a store.
     pub fn copies(&self) -> bool {
         self.state.place == Place::Store || self.targets() != Targets::None
     }

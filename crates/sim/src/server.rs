@@ -7,19 +7,19 @@ use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
 
-/// A unit with its queue: packets, and what must stay behind them, in the order in which they came.
-/// The unit does one thing at a time; messages that come meanwhile are next (S18).
+/// A unit with its queue: packets, and messages that must stay behind them, in order of arrival.
+/// The unit does one thing at a time; other messages go before the queue (S18).
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The unit.
     pub unit: Unit<Counting>,
-    /// Whether it is ready for packets.
+    /// The unit accepts packets.
     pub is_ready: bool,
     /// When the queue is looked at next; `u64::MAX`: when something comes.
     pub wake_ns: u64,
     /// When the unit's timer is looked at next; `u64::MAX`: it needs none.
     pub timer_ns: u64,
-    /// What waits, in the order in which it came.
+    /// Queued parcels, in order of arrival.
     queue: VecDeque<Waiting>,
     /// Messages that wait for the unit to be done with a packet.
     inbox: VecDeque<Waiting>,
@@ -66,15 +66,15 @@ impl Server {
         self.inbox.push_back(Waiting { parcel, index, since_ns: u64::MAX });
     }
 
-    /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not,
-    /// or not any more.
+    /// Removes the next parcel, and returns it with the time since which it has been in the queue;
+    /// `u64::MAX` if it is not in the queue.
     #[inline]
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let next = self.inbox.pop_front().or_else(|| self.queue.pop_front())?;
         Some((next.parcel, next.since_ns))
     }
 
-    /// What waits, from the first one on.
+    /// Returns a waiting parcel by its position.
     #[inline]
     fn waiting(&self, place: usize) -> Option<&Waiting> {
         let in_queue = place.checked_sub(self.inbox.len());
@@ -98,13 +98,13 @@ impl Server {
         }
     }
 
-    /// Whether a message is next.
+    /// Returns true if a message is next.
     #[inline]
     pub fn has_message(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Whether something waits.
+    /// Returns true if a parcel waits.
     #[inline]
     pub fn has_next(&self) -> bool {
         !(self.inbox.is_empty() && self.queue.is_empty())
@@ -117,14 +117,14 @@ impl Server {
     }
 }
 
-/// What is on its way to a unit, or waits there. On cache lines of its own: so many come that each
-/// line counts.
+/// A parcel on its way to a unit, or waiting there. It has cache lines of its own, because there
+/// are many.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub enum Parcel {
     /// A packet.
     Packet {
-        /// What the dispatcher wrote on it.
+        /// The dispatcher's stamp.
         stamp: protocol::message::Stamp,
         /// The packet.
         packet: Packet,

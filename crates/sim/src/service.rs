@@ -1,8 +1,8 @@
-//! How long a unit takes for packets, and how much of it may work at a time.
+//! Service times and quotas of units.
 
 use crate::scenario::{ServiceKind, Units};
 
-/// How long packets take, and how many bits a unit may process in which time.
+/// Service times of packets, and the quota in bits per period.
 #[derive(Clone, Copy, Debug)]
 pub struct Service {
     work: Work,
@@ -10,25 +10,24 @@ pub struct Service {
     message_ps: u64,
 }
 
-/// How long packets take.
+/// Service times of packets.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// Their bits at so many bits per second.
+    /// Bits at this rate, in bits per second.
     Capacity(u64),
-    /// So many picoseconds, and so many for each byte.
+    /// Picoseconds per packet and per byte.
     Costs { packet_ps: u64, byte_ps: u64 },
 }
 
-/// So many bits per second, counted over periods: what a period has not used is lost, what it has
-/// used too much is owed by the next. As Linux does for a container with a CPU quota (CFS bandwidth
-/// control).
+/// A rate in bits per second, accounted over periods: unused quota is lost, overuse is owed by the
+/// next period. Linux does so for a container with a CPU quota (CFS bandwidth control).
 #[derive(Clone, Copy, Debug)]
 struct Quota {
     bps: u64,
     period_ns: u64,
 }
 
-/// What a unit has used of its quota.
+/// Used quota of a unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     /// The period that this is of.
@@ -67,7 +66,7 @@ impl Service {
         Ok(Service { work, quota, message_ps: units.message_cost.0 })
     }
 
-    /// How long a packet of this length takes once it has begun, in ns, rounded.
+    /// Returns the service time of a packet of this length, in nanoseconds, rounded.
     #[inline]
     pub fn ns(&self, len: u32) -> u64 {
         match self.work {
@@ -79,14 +78,14 @@ impl Service {
         }
     }
 
-    /// How long a message takes, in ps.
+    /// Returns the time of a message, in picoseconds.
     #[inline]
     pub fn message_ps(&self) -> u64 {
         self.message_ps
     }
 
-    /// How long a unit has to be there for a packet of this length: what it takes, or its share of
-    /// the quota.
+    /// Returns the time for which a packet occupies a unit: its service time, or its share of the
+    /// quota.
     #[inline]
     pub fn load_ns(&self, len: u32) -> u64 {
         self.quota.map_or_else(|| self.ns(len), |quota| at_rate_ns(len, quota.bps))
@@ -116,7 +115,7 @@ impl Quota {
     }
 }
 
-/// How long so many bytes take at this rate, in ns, rounded.
+/// Returns the time of bytes at a rate, in nanoseconds, rounded.
 #[inline]
 fn at_rate_ns(len: u32, bps: u64) -> u64 {
     // The usual case, and quicker.
@@ -138,7 +137,7 @@ mod tests {
         Service::of(&units).unwrap()
     }
 
-    /// 1 us for a packet, and so many bits in 10 us.
+    /// 1 us per packet, and this quota in 10 us.
     fn quota(bits: u64) -> Units {
         Units {
             service: ServiceKind::Quota,
@@ -212,8 +211,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, and when: no more than the quota since the start, one period's, and one
-        /// packet's.
+        /// Any arrivals use at most the quota since the start, that of one period, and one packet.
         #[test]
         fn no_unit_processes_more_than_its_quota(
             packets in prop::collection::vec((0u64..20_000, 60u32..9_000), 1..500),

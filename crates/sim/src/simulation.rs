@@ -23,12 +23,12 @@ pub enum SimulationError {
     /// Units have a quota, and nothing says what a packet takes.
     #[error("[units]: {0}")]
     Quota(#[from] crate::service::NoQuota),
-    /// Units do not keep books of so many flows.
+    /// More flows than units can number.
     #[error("[dispatcher]: `flows_max` is {wanted}, and units know {most} flows at most")]
     Flows {
-        /// What the scenario says.
+        /// The scenario's value.
         wanted: u32,
-        /// What there can be.
+        /// The limit.
         most: u32,
     },
     /// Flows have states that are too large.
@@ -37,9 +37,9 @@ pub enum SimulationError {
     /// The workload has more flows than units can know.
     #[error("[workload.steady]: there are {wanted} `flows`, and at most {most}")]
     Workload {
-        /// What the scenario says.
+        /// The scenario's value.
         wanted: u32,
-        /// What there can be.
+        /// The limit.
         most: u32,
     },
     /// The scenario names a capture, and nobody has read it.
@@ -66,11 +66,11 @@ pub struct Failed {
     pub seed: u64,
     /// Virtual time.
     pub at_ns: u64,
-    /// What it did.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Virtual time.

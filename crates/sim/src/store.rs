@@ -11,24 +11,24 @@ use crate::scenario::{self, Place};
 /// A store of states, and what waits for it at units. It does one thing after the other.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// How units use it.
+    /// The scenario's settings.
     pub use_: scenario::State,
     busy_until_ns: u64,
     /// The newest state of each flow that was written.
     records: BTreeMap<FlowId, FlowRecord>,
-    /// Who waits for states that are not there yet.
+    /// Units that wait for states.
     waiting: BTreeMap<FlowId, Vec<Fetch>>,
     /// Up to which seq units have written each flow's state, or are about to.
     written: BTreeMap<FlowId, u64>,
     /// The newest epoch of each flow whose state was written for it.
     handed_over: BTreeMap<FlowId, Epoch>,
-    /// What waits at units for a flow's present access to be over.
+    /// Parcels that wait at units until an access has finished.
     lines: BTreeMap<(UnitId, FlowId), Line>,
-    /// What was asked of it.
+    /// Counters of requests.
     pub counters: Accesses,
 }
 
-/// What was asked of a store.
+/// Counters of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// States read.
@@ -42,9 +42,9 @@ pub struct Accesses {
 /// A flow at a unit that is having its state read or written.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// So many accesses are under way.
+    /// Accesses in flight.
     pub accesses: u32,
-    /// What comes behind, in order.
+    /// Waiting parcels, in order.
     pub parcels: VecDeque<u32>,
 }
 
@@ -77,7 +77,7 @@ pub struct Fetch {
 }
 
 impl Request {
-    /// Whether a run goes on until it is dealt with: somebody waits for it.
+    /// Returns true if a unit waits for the request, so that the run must continue.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         !matches!(self, Request::Push { .. })
@@ -99,12 +99,12 @@ impl Store {
         }
     }
 
-    /// Whether each packet is read for and written.
+    /// Returns true if each packet is read for and written.
     pub fn is_naive(&self) -> bool {
         self.use_.place == Place::StoreNaive
     }
 
-    /// Whether states are written as soon as flows fall silent (S94).
+    /// Returns true if states are written as soon as flows fall silent (S94).
     pub fn is_told_early(&self) -> bool {
         self.use_.place == Place::Store
     }
@@ -120,12 +120,12 @@ impl Store {
         self.busy_until_ns.saturating_sub(now_ns)
     }
 
-    /// Whether a state that covers this seq is news to the store; it is written then.
+    /// Returns true if the store has no state up to this seq, and notes that it is written now.
     pub fn is_news(&mut self, flow: FlowId, seq: u64) -> bool {
         self.written.insert(flow, seq) != Some(seq)
     }
 
-    /// Whether a state is handed over to an epoch for the first time.
+    /// Returns true for the first handover to an epoch.
     pub fn is_first(&mut self, flow: FlowId, epoch: Epoch) -> bool {
         self.handed_over.insert(flow, epoch) != Some(epoch)
     }
@@ -174,7 +174,7 @@ impl Store {
         self.records.get(&fetch.flow).is_some_and(|record| record.watermark.contiguous == fetch.last)
     }
 
-    /// A flow is over.
+    /// Forgets a flow that has ended.
     pub fn end(&mut self, flow: FlowId) {
         self.records.remove(&flow);
         self.waiting.remove(&flow);
@@ -182,7 +182,7 @@ impl Store {
         self.handed_over.remove(&flow);
     }
 
-    /// What waits for a flow's accesses at a unit; none if there are none.
+    /// Returns the parcels that wait for a flow's accesses at a unit.
     pub fn line(&mut self, unit: UnitId, flow: FlowId) -> Option<&mut Line> {
         self.lines.get_mut(&(unit, flow))
     }
@@ -192,14 +192,14 @@ impl Store {
         self.lines.entry((unit, flow)).or_default().accesses += 1;
     }
 
-    /// An access is over.
+    /// Finishes an access.
     pub fn finish(&mut self, unit: UnitId, flow: FlowId) {
         if let Some(line) = self.lines.get_mut(&(unit, flow)) {
             line.accesses = line.accesses.saturating_sub(1);
         }
     }
 
-    /// What comes next of a flow that no access is under way for.
+    /// Removes the next waiting parcel of a flow that has no access in flight.
     pub fn next_in_line(&mut self, unit: UnitId, flow: FlowId) -> Option<u32> {
         let line = self.lines.get_mut(&(unit, flow)).filter(|line| line.accesses == 0)?;
         let next = line.parcels.pop_front();

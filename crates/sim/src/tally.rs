@@ -1,10 +1,10 @@
-//! What units and links count, all together.
+//! Counters of all units and links.
 
 use protocol::unit::DropCause;
 
 use crate::store::Accesses;
 
-/// What units and links have counted, all together.
+/// Counters of all units and links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets of flows that the dispatcher had no room for.
@@ -37,9 +37,9 @@ pub struct Tally {
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub pending: u64,
-    /// How long, all together.
+    /// Their total time.
     pub pending_ns: u64,
-    /// What was asked of the store.
+    /// Requests to the store.
     pub store: Accesses,
     /// For how long the store would have gone on at the end.
     pub store_behind_ns: u64,

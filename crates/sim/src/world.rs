@@ -28,7 +28,7 @@ use crate::tally::{Changes, Tally};
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
 use values::Picos;
 
-/// What is going to happen.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A packet arrives at a unit, and goes behind what waits there.
@@ -62,7 +62,7 @@ impl Event {
         }
     }
 
-    /// What arrives, and at which unit, if it does at one.
+    /// Returns the unit and the parcel of an arrival.
     #[inline]
     fn arrival(self) -> Option<(UnitId, u32)> {
         match self {
@@ -88,10 +88,10 @@ pub struct World {
     state_len: StateLen,
     service: Service,
     queue_max: usize,
-    /// Whether packets reach units without loss, and those of a unit in order.
+    /// Packets reach units without loss and in order.
     is_in_order: bool,
     links: Links,
-    /// Whether something may be left to do for units when nothing is under way.
+    /// Units may have work left when nothing is in flight.
     may_be_unsettled: bool,
     parcels: Slab<Parcel>,
     /// Messages among the parcels, and requests that somebody waits for.
@@ -117,17 +117,17 @@ pub struct World {
     coming: Vec<(UnitId, u32)>,
 }
 
-/// What a run has come to.
+/// The result of a run.
 pub struct Outcome {
     /// The packets that came.
     pub workload: Statistics,
-    /// What the dispatcher counted.
+    /// The dispatcher's counters.
     pub dispatcher: protocol::dispatcher::Counters,
-    /// What the units and the links counted.
+    /// Counters of units and links.
     pub tally: Tally,
     /// Of that, changes within the warm-up.
     pub warm: Changes,
-    /// What the pool of warm units has done.
+    /// Counters of the pool of warm units.
     pub pool: PoolCounters,
     /// From a packet's arrival at its unit.
     pub at_unit: Latency,
@@ -135,7 +135,7 @@ pub struct Outcome {
     pub end_to_end: Latency,
     /// Interval by interval.
     pub intervals: Vec<Interval>,
-    /// What was checked.
+    /// Checks that held.
     pub checked: Checked,
     /// When the last thing happened.
     pub end_ns: u64,
@@ -198,7 +198,7 @@ impl World {
         Ok(world)
     }
 
-    /// What time it is.
+    /// Returns the virtual time.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -236,14 +236,15 @@ impl World {
         }
     }
 
-    /// The warm-up is over: how often states were there, or not, does not count until here.
+    /// Ends the warm-up: earlier changes of units do not count as seamless or not.
     pub fn end_warm_up(&mut self) {
         let mut tally = self.tally;
         self.servers.iter().for_each(|server| tally.add_unit(server.unit.counters()));
         self.warm = Changes { seamless: tally.seamless, pulls: tally.pulls };
     }
 
-    /// Whether units have more to do although nothing is under way: to send again what was lost.
+    /// Returns true if units have work left although nothing is in flight: to retransmit what was
+    /// lost.
     fn has_unsettled(&self) -> bool {
         self.may_be_unsettled && !self.servers.iter().all(|server| server.unit.is_settled())
     }
@@ -343,7 +344,7 @@ impl World {
     }
 }
 
-/// Whether nothing is lost and nothing is overtaken on such links.
+/// Returns true if a link neither loses nor reorders.
 fn in_order(link: &Link) -> bool {
     link.loss.0 == 0.0 && link.reorder.0 == 0.0
 }

@@ -207,7 +207,7 @@ fn packet_by_packet_states_are_always_on_their_way() {
     assert!(report.latency_at_unit.p50_ns > 130_000, "{:?}", report.latency_at_unit);
 }
 
-/// What is decided does not depend on what copies are made of, and they are smaller.
+/// Deltas change no decision, and are smaller than whole replicas.
 #[test]
 fn copies_of_what_has_changed_do_what_whole_ones_do() {
     let copies = |units: &str| {

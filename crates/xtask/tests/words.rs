@@ -56,7 +56,6 @@ const BAD_WORDS: &[(&str, &str)] = &[
 const PENDING: &[&str] = &[
     "crates/lab/",
     "crates/runtime/",
-    "crates/sim/",
 ];
 
 fn is_pending(path: &Path) -> bool {

@@ -145,8 +145,8 @@ impl Faulty {
         }
     }
 
-    /// Ends a unit in the midst of its work. Reports and messages that it has sent arrive. Packets
-    /// that were pending there are dropped, and counted.
+    /// Crashes a unit. Reports and messages that it has sent arrive. Its pending packets are
+    /// dropped and counted.
     fn crash(&mut self, unit: UnitId) {
         let Some(mut end) = self.units[unit.index()].take() else { return };
         end.handle(ToUnit::Reset);

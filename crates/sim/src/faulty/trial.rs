@@ -20,7 +20,7 @@ pub struct TrialFrame {
     pub link: LinkType,
     /// Its length on the wire.
     pub wire_len: u32,
-    /// Where it arrives.
+    /// Its port or interface.
     pub from: Ingress,
     /// Its bytes.
     pub data: Vec<u8>,
@@ -54,9 +54,9 @@ pub struct Trial<A> {
 /// A trial's result.
 #[derive(Debug)]
 pub struct TrialReport {
-    /// What the links did.
+    /// Counts of faults.
     pub outcome: Outcome,
-    /// What the run on units reported.
+    /// The report of the run on units.
     pub report: Report,
     /// Packets that were released.
     pub released: u64,

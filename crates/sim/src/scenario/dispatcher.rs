@@ -9,11 +9,11 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
 
-/// How packets are assigned to units.
+/// Assignment of packets to units.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DispatcherSettings {
-    /// What is assigned: flowlets, flows, packets, or buckets of flows.
+    /// The unit of assignment: flowlets, flows, packets, or buckets of flows.
     pub mode: Mode,
     /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
     pub gap: Nanos,
@@ -24,25 +24,24 @@ pub struct DispatcherSettings {
     pub alpha: Share,
     /// Over which time a flowlet's rate is measured: as long as it lasts (S34).
     pub rate_over: RateOver,
-    /// What it is worth that a unit has the flow's state: 0.25 (S37).
+    /// Worth of having the flow's state at a unit: 0.25 (S37).
     pub lambda: Share,
-    /// Which of the units with room (S38).
+    /// Choice among the units with room (S38).
     pub choice: Choice,
-    /// Which units a flow's state is copied to ahead (S54).
+    /// Units that get replicas of a flow's state (S54).
     pub targets: Targets,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
-    /// From this share of B on, a flowlet's packets say that its state is to be copied at once
-    /// (S62). None: no packet does.
+    /// Share of B from which a flowlet's packets ask to replicate at once (S62). `None`: none asks.
     pub push_at: Option<Share>,
-    /// A flowlet stays with its unit as long as that is loaded to less than this share. None: it is
-    /// assigned anew, as published.
+    /// Load below which a flowlet stays at its unit, as a share of capacity. `None`: each is
+    /// assigned again, as published.
     pub stay_below: Option<Share>,
     /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None:
     /// all are, as published.
     pub copy_from: Option<Share>,
-    /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for
-    /// bursts that its load meter does not see (S105).
+    /// Capacity that the dispatcher assumes for a unit; by default the unit's own (S41). A smaller
+    /// one leaves room for bursts that its load meter does not see (S105).
     pub capacity: Option<PositiveBitRate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
@@ -51,35 +50,34 @@ pub struct DispatcherSettings {
     pub follow_at: Option<Share>,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Nanos,
-    /// What the others' loads must be for that: below a limit on average.
+    /// Condition on the other units' loads: by default, their mean is below a limit.
     pub drain_when: DrainWhen,
     /// Load is measured in buckets of this time: 500 us (S40).
     pub bucket: Nanos,
-    /// So many buckets count: 200 (S40).
+    /// Buckets of the load window: 200 (S40).
     pub buckets: usize,
-    /// So many of the last ones count on their own, too: a burst that the others hide keeps
-    /// flowlets away (S105). None: 0.
+    /// Length of a second, shorter window: a burst within it keeps flowlets away (S105). 0: none.
     pub alarm_buckets: usize,
     /// Flows at once.
     pub flows_max: NonZeroU32,
-    /// What becomes of a new flow if there are as many.
+    /// Policy for a new flow when the table is full.
     pub when_full: WhenFull,
     /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
     pub forget_after: Option<Nanos>,
-    /// What the dispatcher takes for a packet: nothing.
+    /// Time of the dispatcher per packet: 0.
     pub packet_cost: Picos,
-    /// What it takes on top for the assignment of a flowlet: nothing.
+    /// Additional time to assign a flowlet: 0.
     pub flowlet_cost: Picos,
 }
 
-/// What is assigned to units.
+/// The unit of assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Flowlets (S3).
     Flowlet,
     /// Flows, for all of their life (S6).
     Flow,
-    /// Flows, anew after each interval if their unit is overloaded (S88).
+    /// Flows, reassigned after each interval if their unit is overloaded (S88).
     SmartFlow {
         /// The interval.
         every: Nanos,
@@ -95,7 +93,7 @@ pub enum Mode {
     },
 }
 
-/// What the others' loads must be for an idle unit to be stopped.
+/// Condition on the other units' loads for an idle unit to be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrainWhen {
@@ -117,7 +115,7 @@ pub enum RateOver {
     Window,
 }
 
-/// Which of the units with room a flowlet goes to (S38).
+/// Choice of a flowlet's unit among those with room (S38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
@@ -129,7 +127,7 @@ pub enum Choice {
     LeastLoaded,
 }
 
-/// Which units a flow's state is copied to ahead.
+/// Units that get replicas of a flow's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Targets {
@@ -147,7 +145,7 @@ pub enum Targets {
     Predicted,
 }
 
-/// What becomes of a new flow if there is no room.
+/// Policy for a new flow when the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {

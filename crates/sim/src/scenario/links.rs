@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use values::{Nanos, PositiveBitRate, Share};
 
-/// What lies between the dispatcher and the units, and between units. The defaults are those of the
-/// papers' test bed: a round trip of 130 us, and 160 us for a state to get across (S64).
+/// Links between the dispatcher and the units, and between units. The defaults are those of the
+/// papers' test bed: a round trip of 130 us, and 160 us for a state (S64).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
@@ -13,15 +13,14 @@ pub struct Links {
     pub dispatcher_to_unit: Link,
     /// From a unit to another: messages, states, packets that came late.
     pub unit_to_unit: Link,
-    /// What becomes of messages that units send, to each other and to the dispatcher: they say it again
-    /// if it matters. What the dispatcher says arrives.
+    /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
+    /// those that matter. The dispatcher's messages arrive.
     pub messages: Faults,
     /// From a unit to the dispatcher: messages.
     pub unit_to_router: Link,
     /// From a unit to the store, and back, if states are in a store.
     pub unit_to_store: Link,
-    /// What a copy of a state that is sent ahead takes in place of the latency between units (S64).
-    /// A state that is asked for takes that.
+    /// Latency of a replica between units (S64). A pulled state has the latency of the link.
     pub copy_time: Nanos,
     /// Bits per second at which states leave a unit, one behind the other.
     pub bandwidth: PositiveBitRate,
@@ -48,13 +47,13 @@ impl Default for Links {
 pub struct Link {
     /// From end to end.
     pub latency: Nanos,
-    /// Up to so much more, at random.
+    /// Random addition to the latency, at most this.
     pub jitter: Nanos,
     /// Share of packets that are lost.
     pub loss: Share,
-    /// Share of packets that take `reorder_by` longer, and are overtaken meanwhile.
+    /// Share of packets that take `reorder_by` longer, so that others overtake them.
     pub reorder: Share,
-    /// How much longer.
+    /// Additional latency of those packets.
     pub reorder_by: Nanos,
 }
 
@@ -70,7 +69,7 @@ impl Default for Link {
     }
 }
 
-/// What becomes of messages.
+/// Faults of messages.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
@@ -78,9 +77,9 @@ pub struct Faults {
     pub loss: Share,
     /// Share of them that arrive once more, up to `late_by` later.
     pub again: Share,
-    /// Share of them that take up to `late_by` longer, and are overtaken meanwhile.
+    /// Share of messages that take up to `late_by` longer, so that others overtake them.
     pub late: Share,
-    /// How much later.
+    /// Additional latency of those messages, at most.
     pub late_by: Nanos,
 }
 

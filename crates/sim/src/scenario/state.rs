@@ -4,21 +4,21 @@ use serde::Deserialize;
 
 use values::Nanos;
 
-/// Where the states of flows are.
+/// The place of flows' states.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct State {
     /// At units, or in a store.
     #[serde(rename = "where")]
     pub place: Place,
-    /// What the store takes for a request, one after the other.
+    /// Service time of the store per request, one at a time.
     pub store_time: Nanos,
     /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow
     /// all the time (S94).
     pub reread: bool,
 }
 
-/// Where the states of flows are (S93).
+/// The place of flows' states (S93).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
@@ -33,7 +33,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether it is a store.
+    /// Returns true for a store.
     pub fn is_store(self) -> bool {
         matches!(self, Place::Store | Place::StoreNaive)
     }

@@ -7,43 +7,42 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use values::{ByteCount, Nanos, Picos, PositiveBitRate};
 
-/// What processes packets.
+/// The units.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Units {
-    /// How many there are: 1 to 10.
+    /// Number of units: 1 to 10.
     pub count: Count,
-    /// What one of them processes: 1 Gbps (S41).
+    /// Capacity of a unit: 1 Gbps (S41).
     pub capacity: PositiveBitRate,
-    /// How `capacity` limits a unit.
+    /// Effect of `capacity` on a unit.
     pub service: ServiceKind,
     /// Over which periods a quota counts: 100 ms, as those of containers on Linux.
     pub quota_period: Nanos,
-    /// What a packet takes; with `byte_cost` or without it, in place of `capacity`.
+    /// Time per packet; it or `byte_cost` replaces `capacity`.
     pub packet_cost: Option<Picos>,
-    /// What a byte takes, on top.
+    /// Additional time per byte.
     pub byte_cost: Option<Picos>,
-    /// What a message takes of the unit that it comes to, and of one that sends it to another unit:
-    /// nothing, unless said.
+    /// Time per message, at its receiver and at a unit that sends it to another unit: 0 by default.
     pub message_cost: Picos,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
     /// From the order to start one until it is ready (S106).
     pub start: Nanos,
-    /// So many units wait, started, for an order, on top of those that are active: none (S106).
+    /// Warm units in addition to the active ones: none (S106).
     pub warm: u16,
     /// From the order of one that waits until it is ready.
     pub warm_start: Nanos,
     /// Bytes of a flow's state.
     pub state: ByteCount,
-    /// How many of these bytes each packet changes, at least 8; unless said, all.
+    /// Bytes of the state that each packet changes, at least 8; by default, all.
     pub changes: Option<ByteCount>,
-    /// Whether copies tell only what has changed since one that the other unit has.
+    /// Send deltas against the version that the target is known to have.
     pub deltas: bool,
     /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2
     /// (S51).
     pub replicate_after: Option<Nanos>,
-    /// How long a packet waits for those before it.
+    /// Time that a packet waits for earlier ones.
     pub reorder_timeout: Nanos,
     /// After how long a state that did not come is asked for once more, and one that was not
     /// acknowledged is sent once more.
@@ -86,7 +85,7 @@ impl Default for Units {
     }
 }
 
-/// How the capacity limits a unit.
+/// Effect of the capacity on a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceKind {
@@ -97,12 +96,12 @@ pub enum ServiceKind {
     Quota,
 }
 
-/// How many units there are: `1..10` at the least and at the most, or always `4`.
+/// Number of units: `1..10` at least and at most, or always `4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// So many are there from the beginning, and stay; at least 1.
+    /// Units from the beginning, and at least; 1 or more.
     pub min: u16,
-    /// So many there can be at once; at most [`UNITS_MAX`].
+    /// Units at once, at most; up to [`UNITS_MAX`].
     pub max: u16,
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::workload::{RateCurve, Recording};
 use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 
-/// Which packets come.
+/// The packets of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -47,9 +47,9 @@ impl Workload {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Trace {
-    /// Which trace.
+    /// The trace.
     pub profile: Profile,
-    /// How much flows send at a time.
+    /// Sizes of bursts.
     pub bursts: Bursts,
     /// The total rate over time: points of time and rate, with straight lines between them. The
     /// last one stays.
@@ -80,8 +80,7 @@ pub enum Profile {
     WB,
 }
 
-/// How much flows of a made-up trace send at a time: the papers say how many bursts there are per
-/// flow, and no more.
+/// Sizes of bursts of a synthetic trace: the papers publish bursts per flow only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bursts {
@@ -95,7 +94,7 @@ pub enum Bursts {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adversary {
-    /// Every so many flows, one does.
+    /// Every n-th flow sends bursts.
     pub every: NonZeroU32,
     /// Packets of such a burst.
     #[serde(default = "burst_packets")]
@@ -125,7 +124,7 @@ pub struct Steady {
     pub flows: NonZeroU32,
     /// One flow more sends at this rate, evenly, or at one that changes.
     pub elephant: Option<RateCurve>,
-    /// What lies between packets.
+    /// Gaps between packets.
     pub spacing: Spacing,
     /// No packet comes after this time; unless said, as long as the run takes.
     pub until: Option<Nanos>,
@@ -144,7 +143,7 @@ impl Default for Steady {
     }
 }
 
-/// What lies between packets.
+/// Gaps between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spacing {
@@ -164,8 +163,8 @@ pub struct Capture {
     /// All gaps are shorter by this factor; below 1, they are longer.
     #[serde(default)]
     pub speedup: Factor,
-    /// So many play it at the same time, each with flows of its own: the first one from its
-    /// beginning, others from places that the seed says. At its end it begins anew, with other
+    /// Copies that play at the same time, each with flows of its own: the first from the beginning,
+    /// others from points that the seed determines. At its end, a copy begins again with other
     /// flows.
     #[serde(default = "one", deserialize_with = "copies")]
     pub copies: NonZeroU32,
@@ -179,9 +178,9 @@ pub enum Recorded {
     File(PathBuf),
     /// Read.
     Read {
-        /// Where it was.
+        /// Its path.
         path: PathBuf,
-        /// What is in it.
+        /// Its packets.
         recording: Arc<Recording>,
     },
 }

@@ -14,7 +14,7 @@ use crate::scenario::Capture;
 /// The most packets of a recording.
 pub const RECORDED_MAX: usize = 1 << 26;
 
-/// What a capture has of packets that a simulation asks for.
+/// The packets of a capture, as far as a simulation needs them.
 #[derive(Debug)]
 pub struct Recording {
     /// In order of time, since the first one; flows are numbered as they come.
@@ -60,7 +60,7 @@ impl Recording {
         &self.packets
     }
 
-    /// How many flows they are of.
+    /// Returns the number of flows.
     pub fn flows(&self) -> u32 {
         self.flows
     }
@@ -99,7 +99,7 @@ struct Round {
     starts_ns: f64,
     /// The next packet of the round.
     at: usize,
-    /// What the flows' numbers begin with.
+    /// The first flow's number.
     first_flow: u32,
 }
 
@@ -129,7 +129,7 @@ impl CapturePackets {
         packets
     }
 
-    /// Numbers for the flows of a round. They begin anew after 2^32.
+    /// Returns the base of flow numbers for a round; it wraps after 2^32.
     fn number(&mut self) -> u32 {
         let first = self.flows;
         self.flows = self.flows.wrapping_add(self.recording.flows);

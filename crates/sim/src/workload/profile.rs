@@ -1,4 +1,4 @@
-//! What is published of the traces that the papers used, and what else it takes to make one up.
+//! The published figures of the papers' traces, and further parameters of synthetic ones.
 
 use super::sizes::{BoundedPareto, packet_sizes};
 use crate::random::Table;
@@ -26,7 +26,7 @@ pub struct Shape {
 /// The least bytes of a flow: a packet.
 const SMALLEST: f64 = 60.0;
 
-/// How steep the sizes of small flows are.
+/// Exponent of the sizes of small flows.
 const SMALL_ALPHA: f64 = 0.5;
 
 /// Packets of the bursts of flows that send windows, at the least and at the most: the initial
@@ -34,11 +34,11 @@ const SMALL_ALPHA: f64 = 0.5;
 /// (S99).
 pub const WINDOW: (u32, u32) = (6, 10);
 
-/// The bursts of flows whose bursts grow have so many packets times the root of all of its packets,
-/// and at least one: so many that W-B has as many bursts per flow as is published (S99).
+/// Packets per burst, as a multiple of the root of the flow's packets, at least one: chosen so that
+/// W-B has the published bursts per flow (S99).
 const BURST: f64 = 0.22;
 
-/// What flows send in bursts, in bits per ns: 100 Mbit/s, as over an access link.
+/// Rate of a burst, in bits per nanosecond: 100 Mbit/s, as over an access link.
 const BURST_RATE: f64 = 0.1;
 
 /// Median time between two bursts of a flow, in ns: as round trips take.
@@ -122,15 +122,15 @@ pub struct Fitted {
     pub large_share: f64,
     /// Flows that begin.
     pub flows_per_ns: f64,
-    /// How long flows live.
+    /// Lifetimes of flows.
     pub life: Life,
-    /// How long the largest does.
+    /// Lifetime of the largest flow.
     pub longest_ns: f64,
-    /// How long the whole trace takes.
+    /// Length of the trace.
     pub trace_ns: f64,
 }
 
-/// How long flows live.
+/// Lifetimes of flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     bursts: Bursts,
@@ -140,7 +140,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts,
+    /// Returns the mean packets per burst of a flow of this size: larger flows have more bursts,
     /// and, if bursts grow, larger ones.
     pub fn burst(&self, bytes: f64) -> f64 {
         match self.bursts {
@@ -149,13 +149,13 @@ impl Life {
         }
     }
 
-    /// How long a flow of so many bytes lives, in the mean.
+    /// Returns the mean lifetime of a flow of this size.
     pub fn ns(&self, bytes: f64) -> f64 {
         let (packets, burst) = (self.packets(bytes), self.burst(bytes));
         packets * self.gap_ns + packets / burst * self.pause_ns
     }
 
-    /// How long flows of these sizes live, in the mean.
+    /// Returns the mean lifetime of flows of these sizes.
     fn mean_ns(&self, bytes: &BoundedPareto) -> f64 {
         let packets = bytes.moment(1.0) / self.packet;
         let bursts = match self.bursts {

@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for Points {
     }
 }
 
-/// Tells when so many bits will have come, for numbers of bits that only grow.
+/// The times at which given numbers of bits have arrived; the numbers only grow.
 #[derive(Clone, Debug)]
 pub struct Warp {
     curve: RateCurve,
@@ -143,7 +143,7 @@ struct Segment {
     /// None: for ever.
     bits: Option<f64>,
     rate: f64,
-    /// How the rate changes, in bits per second, per second.
+    /// Slope of the rate, in bits per second per second.
     slope: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How large flows and packets are.
+//! Sizes of flows and packets.
 
 use crate::random::{Random, Table};
 

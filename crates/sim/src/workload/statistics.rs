@@ -1,4 +1,4 @@
-//! What packets came, to be held against what is published of the traces (S86).
+//! Statistics of packets, to compare with the published ones of the traces (S86).
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct WorkloadStatistics {
     flows: Vec<u64>,
 }
 
-/// What packets came.
+/// Statistics of packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statistics {
     /// Packets.
@@ -54,7 +54,7 @@ impl WorkloadStatistics {
         self.flows[flow] += u64::from(packet.len);
     }
 
-    /// What came within this time.
+    /// Returns the statistics over this time.
     pub fn finish(&self, time_ns: u64) -> Statistics {
         let mut below = 0;
         let median = self.sizes.iter().position(|&count| {

@@ -44,9 +44,9 @@ struct Flow {
     number: u32,
     /// Bytes that are still to come.
     bytes: f64,
-    /// Where bursts grow, how probable it is that one ends after a packet.
+    /// Probability that a burst ends after a packet, where bursts grow.
     end: f64,
-    /// Where they are windows, packets that are left of this one.
+    /// Packets left of the present window, where bursts are windows.
     left: u32,
     /// Packets that the adversary still sends in this burst.
     extra: u32,
@@ -97,7 +97,7 @@ impl TracePackets {
         sizes.draw(&mut self.random)
     }
 
-    /// A flow of so many bytes, of which `rest` are still to come, sends its next packet then.
+    /// Schedules a flow's next packet: a flow of `bytes`, of which `rest` are left.
     fn begin(&mut self, at_ns: f64, bytes: f64, rest: f64) {
         let number = self.begun;
         self.begun = self.begun.wrapping_add(1);
@@ -117,7 +117,7 @@ impl TracePackets {
         self.queue.push(at_ns as u64, place);
     }
 
-    /// How many packets of a flow come together next, if it sends windows.
+    /// Returns the packets of the next window of a flow.
     fn window(&mut self) -> u32 {
         let (least, most) = WINDOW;
         match self.bursts {
@@ -126,7 +126,7 @@ impl TracePackets {
         }
     }
 
-    /// What an adversary sends on top with each burst of this flow.
+    /// Returns the bytes that an adversary adds to each burst of this flow.
     fn extra(&self, number: u32) -> u32 {
         match self.adversary {
             Some(adversary) if number.is_multiple_of(adversary.every.get()) => adversary.packets.get(),

@@ -1,5 +1,4 @@
-//! What is going to happen is looked at ahead, so that what it is about is in the cache by then: a
-//! hundred units have more flows than the cache has room for.
+//! Prefetching for coming events: a hundred units have more flows than fit into the cache.
 
 use protocol::message::UnitId;
 
@@ -7,12 +6,12 @@ use super::Event;
 use crate::checks::Checks;
 use crate::server::{Parcel, Server, Slab};
 
-/// What events are about.
+/// The subjects of coming events.
 pub(super) struct Ahead<'a> {
     pub parcels: &'a Slab<Parcel>,
     pub servers: &'a [Server],
     pub checks: &'a Checks,
-    /// Which indexes of which units; for its memory.
+    /// Units and flow indexes; kept for its memory.
     pub coming: &'a mut Vec<(UnitId, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the dispatcher has to do with: packets and messages that come to it, and what it orders.
+//! The dispatcher's part of the loop: packets, messages, and its outputs.
 
 use protocol::dispatcher::{Arrival, Dispatched, DispatcherOutput};
 use protocol::message::{FromDispatcher, Targets, UnitId, UnitMessage};
@@ -49,14 +49,14 @@ impl World {
         Ok(())
     }
 
-    /// What the dispatcher takes for a packet, and for so many assignments.
+    /// Returns the dispatcher's time for a packet and a number of assignments.
     #[inline]
     fn routing_ns(&self, assignments: u64) -> u64 {
         let [packet, flowlet] = self.dispatch_cost;
         (packet.0 + flowlet.0 * assignments + 500) / 1_000
     }
 
-    /// What the dispatcher wants done, in order.
+    /// Executes the dispatcher's outputs, in order.
     #[inline]
     pub(super) fn carry_out_orders(&mut self, now_ns: u64) {
         if self.orders.is_empty() {
@@ -98,8 +98,8 @@ impl World {
         }
     }
 
-    /// The unit costs from now on. What it knew of flows when it was switched off it knows still:
-    /// that nothing which comes late begins one anew there (design.md 3.3).
+    /// Starts to charge for a unit. It keeps its tombstones while it is off, so that no late
+    /// message begins a flow again (design.md 3.3).
     pub(super) fn switch_on(&mut self, unit: UnitId) {
         self.intervals.set_on(self.now_ns, unit, true);
     }

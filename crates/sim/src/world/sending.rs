@@ -1,4 +1,4 @@
-//! What units send, and what becomes of packets that they do not process.
+//! Messages of units, and packets that they do not process.
 
 use protocol::message::{FromPeer, UnitId, UnitMessage};
 use protocol::unit::DropCause;

@@ -1,4 +1,4 @@
-//! What units do, one thing after the other, and when they are done.
+//! The units' part of the loop: one thing at a time, each with its duration.
 
 use protocol::message::{FromDispatcher, UnitId, UnitMessage};
 
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// When the unit is to be looked at again.
+    /// Schedules the unit's next activity.
     #[inline]
     fn set_alarms(&mut self, unit: UnitId) {
         let server = &mut self.servers[unit.index()];
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// What the unit did has consequences, when it is done.
+    /// Applies the consequences of a unit's activity once it is done.
     #[inline]
     pub(super) fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
         let others = || self.servers.iter().filter(|server| server.is_ready).count().saturating_sub(1);

@@ -1,10 +1,9 @@
-//! What units have to do with a store, if states are in one (S93, S94).
+//! Units and a store of states (S93, S94).
 //!
-//! The protocol between units stays: it says who may process what. But states go to the store and
-//! come from there: what an owner would send the next one it writes, as soon as it has been
-//! released and is done, and what a new owner would ask the one before for it reads, and waits
-//! until it is there. A packet that waits for the store does not keep its unit from others; those
-//! of its flow wait behind it.
+//! The ownership protocol stays as it is. But states travel through the store: an owner writes the
+//! state when it is released and done, instead of sending it; a new owner reads it, instead of
+//! pulling it, and waits for it. A packet that waits for the store blocks only packets of its flow,
+//! not its unit.
 
 use protocol::message::{
     FlowId, FlowRecord, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage, Watermark,
@@ -18,8 +17,7 @@ use crate::server::Parcel;
 use crate::store::{Fetch, Request};
 
 impl World {
-    /// Whether what a unit takes from its queue, where it was since then, has to wait for the
-    /// store, or behind what does.
+    /// Returns true if a parcel must wait for the store, or for an earlier parcel that does.
     pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> bool {
         let Some(store) = &mut self.store else { return false };
         let flow = match self.parcels.get_mut(parcel) {
@@ -42,7 +40,7 @@ impl World {
         self.reads(unit, parcel)
     }
 
-    /// Begins to read the state that a packet works on, if that is to be read.
+    /// Begins to read the state for a packet, if necessary.
     fn reads(&mut self, unit: UnitId, parcel: u32) -> bool {
         let Some(Parcel::Packet { stamp, .. }) = self.parcels.get(parcel) else { return false };
         let stamp = *stamp;
@@ -56,8 +54,8 @@ impl World {
         true
     }
 
-    /// Whether a packet waits for a state that its unit has been working on already. If it has not,
-    /// it fetches it anyway.
+    /// Returns true if a packet waits for a state that its unit already had. Otherwise the unit
+    /// fetches the state anyway.
     fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
         let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
             Place::StoreNaive => true,
@@ -120,8 +118,7 @@ impl World {
         true
     }
 
-    /// A unit was told that it is not the owner any more: it writes the state as soon as it is
-    /// done.
+    /// Writes a state as soon as its former owner is done.
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
             let message = FromPeer::Pull { flow, epoch, last, again: false };
@@ -183,7 +180,7 @@ impl World {
         }
     }
 
-    /// An access of the store for a flow is over: what waited for it goes on.
+    /// Finishes an access, and resumes parcels that waited for it.
     pub(super) fn accessed(&mut self, unit: UnitId, flow: FlowId) {
         if let Some(store) = &mut self.store {
             store.finish(unit, flow);
