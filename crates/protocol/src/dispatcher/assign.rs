@@ -162,9 +162,11 @@ impl Assigner {
                 meter.loads().least(self.targets_count, |unit| unit != owner, &mut list);
             }
             TargetChoice::Predicted => {
-                let chosen = meter.without(owner, |loads| {
-                    self.choose(loads, estimate_bps, std::iter::empty(), active.len())
-                });
+                let mut hidden = TargetList::NONE;
+                hidden.push(owner);
+                let hidden_bps = meter.hide(&hidden);
+                let chosen = self.choose(meter.loads(), estimate_bps, std::iter::empty(), active.len());
+                meter.show(&hidden, hidden_bps);
                 chosen.into_iter().for_each(|chosen| list.push(chosen.unit));
             }
         }

@@ -42,7 +42,8 @@ pub(crate) struct Flowlet {
     pub hash: u64,
     /// The targets of its replicas.
     pub targets: TargetList,
-    unused: [u64; 3],
+    /// Units that refused the flow's state. Beyond its length, further ones are not remembered.
+    pub refusers: TargetList,
 }
 
 const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
@@ -50,7 +51,7 @@ const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a 
 impl Flowlet {
     /// Creates the first flowlet of a flow.
     pub fn first(hash: u64, now_ns: u64) -> Flowlet {
-        Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, unused: [0; 3] }
+        Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, refusers: TargetList::NONE }
     }
 }
 

@@ -242,6 +242,14 @@ impl Flows {
         &self.flowlets[index as usize]
     }
 
+    /// Notes a unit that refused the flow's state.
+    pub fn add_refuser(&mut self, index: u32, unit: UnitId) {
+        let refusers = &mut self.flowlets[index as usize].refusers;
+        if !refusers.contains(unit) {
+            refusers.push(unit);
+        }
+    }
+
     /// Returns entry and flowlet of an index, to be changed.
     #[inline]
     pub fn both_mut(&mut self, index: u32) -> (&mut Flow, &mut Flowlet) {

@@ -3,7 +3,8 @@
 use crate::message::UnitId;
 use packet::memory::{OutOfMemory, Zeroed};
 
-use crate::dispatcher::config::Config;
+use crate::dispatcher::config::{Config, TARGETS_COUNT_MAX};
+use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::loads::Loads;
 
 /// The load of each unit, over a moving window of buckets.
@@ -87,13 +88,19 @@ impl Meter {
         &self.loads
     }
 
-    /// The same with one unit hidden while `look` runs.
-    pub fn without<R>(&mut self, unit: UnitId, look: impl FnOnce(&Loads) -> R) -> R {
-        let load_bps = self.loads.of(unit);
-        self.loads.set(unit, f32::INFINITY);
-        let seen = look(&self.loads);
-        self.loads.set(unit, load_bps);
-        seen
+    /// Hides units, as if they had no room. Returns their loads, for [`show`](Meter::show).
+    pub fn hide(&mut self, units: &TargetList) -> [f32; TARGETS_COUNT_MAX as usize] {
+        let mut hidden_bps = [f32::INFINITY; TARGETS_COUNT_MAX as usize];
+        for (unit, load_bps) in units.units().zip(&mut hidden_bps) {
+            *load_bps = self.loads.of(unit);
+            self.loads.set(unit, f32::INFINITY);
+        }
+        hidden_bps
+    }
+
+    /// Shows hidden units again.
+    pub fn show(&mut self, units: &TargetList, hidden_bps: [f32; TARGETS_COUNT_MAX as usize]) {
+        units.units().zip(hidden_bps).for_each(|(unit, load_bps)| self.loads.set(unit, load_bps));
     }
 
     /// Returns the load of an active unit over the whole window, in bits per second, as last

@@ -269,7 +269,12 @@ impl Dispatcher {
         flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
         (flow.bytes, flowlet.started_ns) = (0, now_ns);
         let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
-        if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, outputs) {
+        let refusers = flowlet.refusers;
+        let chosen = match refusers.len() {
+            0 => self.choose_again(cut, found, owner, estimate_bps, &targets, outputs),
+            _ => self.choose_another(&refusers, cut, found, (owner, estimate_bps), &targets, outputs),
+        };
+        if let Some(chosen) = chosen {
             self.count_assignment(chosen, outputs);
             if chosen.unit != owner && self.hand_over(found.index, chosen.unit, outputs).is_some() {
                 self.counters.assignments_moved += 1;
@@ -317,6 +322,29 @@ impl Dispatcher {
             return None;
         }
         Some(chosen)
+    }
+
+    /// The same for a flow whose state units have refused: these get it only if the owner is
+    /// draining and no other unit is active.
+    #[cold]
+    fn choose_another(
+        &mut self,
+        refusers: &TargetList,
+        cut: FlowletCut,
+        found: FlowMatch,
+        (owner, estimate_bps): (UnitId, f32),
+        targets: &TargetList,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Option<UnitPick> {
+        let hidden_bps = self.meter.hide(refusers);
+        let another = self.choose_again(cut, found, owner, estimate_bps, targets, outputs);
+        self.meter.show(refusers, hidden_bps);
+        match another.filter(|another| another.unit == owner || !refusers.contains(another.unit)) {
+            None if !self.units.is_active(owner) => {
+                self.choose_again(cut, found, owner, estimate_bps, targets, outputs)
+            }
+            another => another,
+        }
     }
 
     /// Returns the least loaded unit of those with a replica, if its load is below this; the first

@@ -126,6 +126,7 @@ impl Dispatcher {
         }
         if let Some(epoch) = self.hand_over(id.index, holder, outputs) {
             self.counters.states_refused += 1;
+            self.flows.add_refuser(id.index, from);
             let message = FromDispatcher::Adopt { flow: id, epoch, previous: from, last };
             outputs.push(DispatcherOutput::Send { to: holder, message });
         }
@@ -259,24 +260,19 @@ impl Dispatcher {
 
     /// Moves a flow to the lowest unit with room, or to a near one that has the state.
     fn move_flow(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
-        let flow = self.flows.get(index);
+        let refusers = self.flows.flowlet(index).refusers;
         let to = match &self.rss {
             Some(rss) => rss.owner(self.flows.hash(index)),
             None => {
-                let active = self.units.active().len();
-                let chosen = self.assigner.choose_like(
-                    UnitChoice::LowestId,
-                    self.meter.loads(),
-                    flow.estimate_bps,
-                    self.flows.flowlet(index).targets.units(),
-                    active,
-                );
-                let Some(chosen) = chosen else {
-                    return; // Cannot be: units_min are active always.
-                };
-                chosen.unit
+                let hidden_bps = self.meter.hide(&refusers);
+                let another = self.lowest_with_room(index);
+                self.meter.show(&refusers, hidden_bps);
+                // If all active units refused it, the flow stays until its next packet or its end.
+                let Some(unit) = another else { return };
+                unit
             }
         };
+        let flow = self.flows.get(index);
         let (previous, last) = (flow.owner(), flow.seq);
         let id = self.flows.id(index);
         if let Some(epoch) = self.hand_over(index, to, outputs) {
@@ -286,6 +282,18 @@ impl Dispatcher {
                 message: FromDispatcher::Adopt { flow: id, epoch, previous, last },
             });
         }
+    }
+
+    /// Returns the lowest unit with room for a flow, or a near one that has the state.
+    fn lowest_with_room(&self, index: u32) -> Option<UnitId> {
+        let chosen = self.assigner.choose_like(
+            UnitChoice::LowestId,
+            self.meter.loads(),
+            self.flows.get(index).estimate_bps,
+            self.flows.flowlet(index).targets.units(),
+            self.units.active().len(),
+        );
+        chosen.map(|chosen| chosen.unit)
     }
 
     /// Asks draining units without flows again: their report may have been lost.

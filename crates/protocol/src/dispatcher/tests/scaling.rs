@@ -344,3 +344,24 @@ fn a_flow_whose_state_is_refused_goes_back() {
     bench.handle_message(3, UnitId(1), refuse(2));
     assert_eq!((bench.take(), bench.dispatcher.counters().states_refused), (vec![], 1));
 }
+
+#[test]
+fn a_flow_does_not_return_to_a_unit_that_refused_its_state() {
+    let config = Config { units_min: 2, units_max: 3, mode: Granularity::Packet, ..Config::default() };
+    let mut bench = Bench::new(config);
+    let (_, stamp) = bench.packet(0, 1, 100);
+    assert_eq!(bench.packet(1, 1, 100).0, UnitId(1));
+    let (flow, reason, holder) = (stamp.flow, RefuseReason::NoRoom, UnitId(0));
+    let refusal = FromUnit::Refuse { flow, epoch: 2, reason, holder };
+    bench.handle_message(2, UnitId(1), refusal);
+    let next = |bench: &mut Bench, count| -> Vec<u16> {
+        (0..count).map(|i| bench.packet(3 + i, 1, 100).0.0).collect()
+    };
+    assert_eq!(next(&mut bench, 4), [0, 0, 0, 0], "nothing else is active");
+    bench.take();
+    bench.dispatcher.start_for_room(&mut bench.outputs);
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(2))]);
+    bench.dispatcher.started(10, UnitId(2));
+    let units = next(&mut bench, 9);
+    assert!(units.contains(&2) && !units.contains(&1), "{units:?}");
+}

@@ -48,7 +48,7 @@ impl Flow {
             tombstone.forward(waiting.stamp, waiting.packet, cx);
         }
         if let Some(next) = given_back.and_then(|ownership| ownership.next)
-            && next.asked
+            && next.owner != cx.id()
             && let Some(epoch) = epoch.checked_add(1)
         {
             cx.out
