@@ -1,5 +1,7 @@
-//! The unit: rules of the protocol one by one, every order of small schedules, and a model.
+//! The unit: rules of the protocol one by one, every order of small schedules, random schedules,
+//! and both real ends over a lossy link.
 
+mod both_ends;
 mod common;
 mod model;
 mod rules;

@@ -2,12 +2,11 @@
 //! and loses.
 
 use proptest::prelude::*;
-use proptest::test_runner::{RngAlgorithm, TestRng};
-
 use protocol::message::{FlowId, FromUnit, Handover, Targets, UnitId};
 use protocol::unit::{Config, DropCause, Unit};
 
-use crate::common::world::{Flow, Item, World};
+use crate::common::link::{LinkFaults, LossyLink};
+use crate::common::world::{Flow, World};
 
 /// The behaviour of a network, and the limits of units.
 #[derive(Clone, Debug)]
@@ -15,16 +14,8 @@ struct Nature {
     units: u16,
     flows: u32,
     steps: usize,
-    /// Keep the order of the dispatcher's messages to a unit; and of a unit's to another.
-    dispatcher_fifo: bool,
-    peers_fifo: bool,
-    /// Per 1,000.
-    loss: u64,
-    /// Per 1,000 messages between units.
-    mute: u64,
-    twice: u64,
-    /// Per 1,000: the dispatcher's parcels stay in the queue of their unit for longer.
-    queue: u64,
+    faults: LinkFaults,
+    /// Per 1,000 times that the dispatcher does something for a flow.
     new_owner: u64,
     end: u64,
     /// Limit on the time between two steps, in ns.
@@ -67,9 +58,10 @@ prop_compose! {
         replica_bytes_max in prop_oneof![Just(0), Just(400), Just(1 << 20)],
         seed in any::<[u8; 32]>(),
     ) -> Nature {
-        let (loss, mute, queue, end, reorder_timeout_ns, pending_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
+        let (end, reorder_timeout_ns, pending_per_flow_max) = (0, None, 1 << 10);
+        let faults = LinkFaults { dispatcher_fifo, peers_fifo, loss: 0, mute: 0, twice, queue: 0 };
         Nature {
-            units, flows, steps, dispatcher_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, reorder_timeout_ns,
+            units, flows, steps, faults, new_owner, end, pace_ns, reorder_timeout_ns,
             pending_per_flow_max, replica_bytes_max, replicate_after_ns, at_once, deltas, refusing: 0, seed,
         }
     }
@@ -83,14 +75,15 @@ prop_compose! {
         reorder_timeout_ns in 0u64..2_000,
         pending_per_flow_max in prop_oneof![0usize..6, Just(1 << 10)],
     ) -> Nature {
-        Nature { loss, mute, queue, reorder_timeout_ns: Some(reorder_timeout_ns), pending_per_flow_max, ..nature }
+        let faults = LinkFaults { loss, mute, queue, ..nature.faults };
+        Nature { faults, reorder_timeout_ns: Some(reorder_timeout_ns), pending_per_flow_max, ..nature }
     }
 }
 
 /// A dispatcher that acts at random, and its world.
 struct Play {
     nature: Nature,
-    random: TestRng,
+    link: LossyLink,
     world: World,
     flows: Vec<Flow>,
     /// Flows that have ended.
@@ -99,24 +92,24 @@ struct Play {
 
 impl Play {
     fn new(nature: Nature) -> Play {
-        let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &nature.seed);
+        let mut link = LossyLink::new(nature.faults, &nature.seed);
         let mut world = World::new(nature.units, |id| nature.config(id));
         for (number, unit) in world.units.iter_mut().enumerate() {
             unit.engine_mut().refuses = nature.refusing >> number & 1 == 1;
         }
         let flows = (0..nature.flows)
-            .map(|index| Flow::new(FlowId { index, generation: 1 }, unit(&mut random, nature.units)))
+            .map(|index| Flow::new(FlowId { index, generation: 1 }, unit(&mut link, nature.units)))
             .collect();
-        Play { nature, random, world, flows, over: Vec::new() }
+        Play { nature, link, world, flows, over: Vec::new() }
     }
 
     fn run(mut self) -> Play {
         for _ in 0..self.nature.steps {
-            match below(&mut self.random, 10) {
+            match self.link.below(10) {
                 0..4 => self.route(),
-                4..9 => self.arrive(),
+                4..9 => self.link.arrive(&mut self.world),
                 _ => {
-                    let now_ns = self.world.now_ns + below(&mut self.random, self.nature.pace_ns + 1);
+                    let now_ns = self.world.now_ns + self.link.below(self.nature.pace_ns + 1);
                     self.world.handle_timeout(now_ns);
                 }
             }
@@ -134,7 +127,7 @@ impl Play {
     /// Gives flows back whose new owners have refused their states. Returns true if there were any.
     fn take_refusals(&mut self) -> bool {
         let mut is_any = false;
-        for message in std::mem::take(&mut self.world.to_dispatcher) {
+        for (_, message) in std::mem::take(&mut self.world.to_dispatcher) {
             let FromUnit::Refuse { flow: id, epoch, holder, .. } = message else { continue };
             let refused = self.flows.iter_mut().find(|flow| flow.id == id && flow.epoch == epoch);
             if let Some(flow) = refused {
@@ -148,64 +141,25 @@ impl Play {
 
     /// Lets the dispatcher do something for a flow.
     fn route(&mut self) {
-        let (units, random, world) = (self.nature.units, &mut self.random, &mut self.world);
-        let at = below(random, self.flows.len() as u64) as usize;
+        let (units, link, world) = (self.nature.units, &mut self.link, &mut self.world);
+        let at = link.below(self.flows.len() as u64) as usize;
         let flow = &mut self.flows[at];
-        if below(random, 1_000) < self.nature.new_owner {
-            flow.release_to(unit(random, units), world);
-            if below(random, 4) == 0 {
+        if link.happens(self.nature.new_owner) {
+            flow.release_to(unit(link, units), world);
+            if link.below(4) == 0 {
                 flow.adopt(world);
             }
         }
-        if below(random, 1_000) < self.nature.end {
-            flow.end(some_units(random, units), world);
+        if link.happens(self.nature.end) {
+            flow.end(some_units(link, units), world);
             self.over.push(flow.id);
             let id = FlowId { generation: flow.id.generation + 1, ..flow.id };
-            *flow = Flow::new(id, unit(random, units));
+            *flow = Flow::new(id, unit(link, units));
         }
-        let targets = some_units(random, units);
-        for _ in 0..=below(random, 3) {
-            let is_at_once = below(random, 1_000) < self.nature.at_once;
+        let targets = some_units(link, units);
+        for _ in 0..=link.below(3) {
+            let is_at_once = link.happens(self.nature.at_once);
             flow.packet(if is_at_once { targets.at_once() } else { targets }, world);
-        }
-    }
-
-    /// Lets something arrive or be lost.
-    fn arrive(&mut self) {
-        if self.world.wire.is_empty() {
-            return;
-        }
-        let at = below(&mut self.random, self.world.wire.len() as u64) as usize;
-        let is_fifo = match self.world.wire[at].from {
-            None => self.nature.dispatcher_fifo,
-            Some(_) => self.nature.peers_fifo,
-        };
-        if is_fifo && !self.world.is_first(at) {
-            return;
-        }
-        let is_between = self.world.wire[at].from.is_some();
-        if !is_between && below(&mut self.random, 1_000) < self.nature.queue {
-            return;
-        }
-        if is_between && below(&mut self.random, 1_000) < self.nature.mute {
-            self.lose_between(at);
-            return;
-        }
-        let is_packet =
-            matches!(self.world.wire[at].item, Item::Packet(..)) && self.world.wire[at].from.is_none();
-        if is_packet && below(&mut self.random, 1_000) < self.nature.loss {
-            self.world.wire.remove(at);
-            return;
-        }
-        let comes_twice = below(&mut self.random, 1_000) < self.nature.twice;
-        self.world.deliver(at, comes_twice);
-    }
-
-    /// Loses a message between units. A forwarded packet would be dropped there: it was given up.
-    fn lose_between(&mut self, at: usize) {
-        let parcel = self.world.wire.remove(at);
-        if let Item::Packet(stamp, seq) = parcel.item {
-            self.world.dropped.push((DropCause::Stale, stamp.flow, seq));
         }
     }
 
@@ -223,23 +177,19 @@ impl Play {
     }
 }
 
-fn below(random: &mut TestRng, limit: u64) -> u64 {
-    random.next_u64() % limit.max(1)
-}
-
-fn unit(random: &mut TestRng, units: u16) -> UnitId {
-    UnitId(below(random, u64::from(units)) as u16)
+fn unit(link: &mut LossyLink, units: u16) -> UnitId {
+    UnitId(link.below(u64::from(units)) as u16)
 }
 
 /// Returns none, one, two, or all units.
-fn some_units(random: &mut TestRng, units: u16) -> Targets {
-    match below(random, 4) {
+fn some_units(link: &mut LossyLink, units: u16) -> Targets {
+    match link.below(4) {
         0 => Targets::NONE,
         1 => Targets::ALL,
         _ => {
             let mut some = Targets::NONE;
-            some.add(unit(random, units));
-            some.add(unit(random, units));
+            some.add(unit(link, units));
+            some.add(unit(link, units));
             some
         }
     }
@@ -308,7 +258,7 @@ proptest! {
         play.world.settle();
         // If the dispatcher's messages are reordered, a unit may end the flow as its supposed
         // owner.
-        for &flow in play.over.iter().filter(|_| play.nature.dispatcher_fifo) {
+        for &flow in play.over.iter().filter(|_| play.nature.faults.dispatcher_fifo) {
             play.world.check_ended(flow);
         }
         for unit in &play.world.units {

@@ -1,6 +1,8 @@
 //! An engine whose states record everything that happened to them.
 #![allow(dead_code)]
 
+pub mod link;
+pub mod pair;
 pub mod world;
 
 use std::collections::BTreeMap;

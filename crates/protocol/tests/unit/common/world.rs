@@ -1,5 +1,4 @@
 //! A dispatcher, units and the wire between them, with their invariants.
-#![allow(dead_code)]
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +35,7 @@ pub struct World {
     pub units: Vec<Unit<Ledger>>,
     /// In the order of sending.
     pub wire: Vec<Parcel>,
-    pub to_dispatcher: Vec<FromUnit>,
+    pub to_dispatcher: Vec<(UnitId, FromUnit)>,
     pub dropped: Vec<(DropCause, FlowId, u64)>,
 }
 
@@ -157,7 +156,7 @@ impl World {
     }
 
     fn collect(&mut self, from: UnitId, out: Outbox<u64>) {
-        self.to_dispatcher.extend(out.to_dispatcher);
+        self.to_dispatcher.extend(out.to_dispatcher.into_iter().map(|message| (from, message)));
         for (to, message) in out.to_units {
             self.post(Some(from), to, Item::Message(UnitMessage::FromPeer(from, message)));
         }

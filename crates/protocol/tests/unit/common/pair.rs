@@ -1,0 +1,144 @@
+//! Both real ends: a dispatcher and its units over a lossy link.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
+use protocol::dispatcher::{self, Arrival, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput};
+use protocol::message::{FlowId, FromDispatcher, Handover, UnitId, UnitMessage};
+use protocol::unit;
+
+use super::link::{LinkFaults, LossyLink};
+use super::world::{Flow, Item, World};
+
+/// A dispatcher, its units, and the link.
+pub struct Pair {
+    pub dispatcher: Dispatcher,
+    pub world: World,
+    pub link: LossyLink,
+    /// All flows that had a packet, as last dispatched.
+    pub flows: BTreeMap<FlowId, Flow>,
+    hasher: FlowHasher,
+    outputs: Vec<DispatcherOutput>,
+    /// The dispatcher ends silent flows.
+    forgets: bool,
+}
+
+/// Number of looks without an effect after which the dispatcher is at rest.
+const TICKS_AT_REST: u32 = 200;
+
+impl Pair {
+    /// Creates a dispatcher and all units that it may start.
+    pub fn new(
+        config: dispatcher::Config,
+        unit: impl Fn(UnitId) -> unit::Config,
+        faults: LinkFaults,
+        seed: &[u8; 32],
+    ) -> Pair {
+        Pair {
+            world: World::new(config.units_max, unit),
+            forgets: config.forget_after_ns.is_some(),
+            dispatcher: Dispatcher::new(config).unwrap(),
+            link: LossyLink::new(faults, seed),
+            flows: BTreeMap::new(),
+            hasher: FlowHasher::new(1),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// A packet arrives at the dispatcher.
+    pub fn packet(&mut self, number: u32, len: u32) {
+        let key = key(number);
+        let arrival = Arrival { key: &key, hash: self.hasher.hash(&key), len };
+        let dispatched = self.dispatcher.handle_packet(self.world.now_ns, arrival, &mut self.outputs);
+        self.execute();
+        let Dispatched::To { unit, stamp } = dispatched else { return };
+        let flow = self.flows.entry(stamp.flow).or_insert_with(|| Flow::new(stamp.flow, unit));
+        (flow.seq, flow.epoch, flow.owner, flow.handover) = (stamp.seq, stamp.epoch, unit, stamp.handover);
+        self.world.post(None, unit, Item::Packet(stamp, stamp.seq));
+    }
+
+    /// A parcel arrives, or is lost.
+    pub fn arrive(&mut self) {
+        self.link.arrive(&mut self.world);
+        self.deliver_reports(true);
+    }
+
+    /// The time advances at both ends.
+    pub fn advance(&mut self, ns: u64) {
+        self.advance_to(self.world.now_ns + ns);
+        self.deliver_reports(true);
+    }
+
+    /// Delivers everything, without further losses, and advances the time until nothing is left to
+    /// do. The dispatcher looks at its units as long as one drains: it is at rest if that has no
+    /// effect [`TICKS_AT_REST`] times.
+    pub fn settle(&mut self) {
+        let mut ticks = 0;
+        for steps in 0.. {
+            let (units_ns, dispatcher_ns) = (self.world.next_timeout_ns(), self.dispatcher.next_timeout_ns());
+            assert!(steps < 50_000, "it does not come to rest");
+            let next_ns = if ticks < TICKS_AT_REST { units_ns.min(dispatcher_ns) } else { units_ns };
+            ticks += 1;
+            if !self.world.wire.is_empty() {
+                self.world.deliver(0, false);
+                ticks = 0;
+            } else if next_ns != u64::MAX {
+                self.advance_to(next_ns.max(self.world.now_ns));
+            } else if self.forgets && self.dispatcher.flows() > 0 {
+                self.advance_to(self.world.now_ns + DISPLACED_AFTER_NS);
+            } else {
+                return;
+            }
+            self.deliver_reports(false);
+            self.world.check();
+        }
+    }
+
+    fn advance_to(&mut self, now_ns: u64) {
+        self.world.handle_timeout(now_ns);
+        self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
+        self.execute();
+    }
+
+    /// Packets that units gave up as lost.
+    pub fn given_up(&self) -> u64 {
+        self.world.units.iter().map(|unit| unit.counters().given_up).sum()
+    }
+
+    /// Delivers what units reported to the dispatcher.
+    fn deliver_reports(&mut self, may_be_lost: bool) {
+        for (from, message) in std::mem::take(&mut self.world.to_dispatcher) {
+            let mute = self.link.faults.mute;
+            if !may_be_lost || !self.link.happens(mute) {
+                self.dispatcher.handle_message(self.world.now_ns, from, message, &mut self.outputs);
+                self.execute();
+            }
+        }
+    }
+
+    fn execute(&mut self) {
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
+                DispatcherOutput::Stop(_) => {}
+                DispatcherOutput::Send { to, message } => {
+                    if let FromDispatcher::Release { flow, epoch, owner, last } = message
+                        && let Some(flow) = self.flows.get_mut(&flow)
+                    {
+                        (flow.epoch, flow.owner) = (epoch, owner);
+                        flow.handover = Handover::From { previous: to, last };
+                    }
+                    self.world.post(None, to, Item::Message(UnitMessage::FromDispatcher(message)));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the key of a flow by number.
+fn key(flow: u32) -> FlowKey {
+    let client = Endpoint::new(Addr::from_v4_bytes(flow.to_be_bytes()), 1024);
+    let server = Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), 443);
+    FlowKey::new(client, server, 6, 4, Scope::default(), 0).0
+}
