@@ -3,26 +3,26 @@
 /// A chart: lines, points or bars over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// From left to right.
     pub x: Axis,
     /// From bottom to top.
     pub y: Axis,
-    /// What is drawn.
+    /// Its series.
     pub series: Vec<Series>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it counts, with the unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// How its numbers lie.
+    /// Its scale.
     pub scale: Scale,
 }
 
-/// How the numbers of an axis lie.
+/// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
     /// Evenly, from 0.
@@ -36,15 +36,15 @@ pub enum Scale {
 /// Things of one colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Its text in the legend.
     pub name: String,
-    /// How they are drawn.
+    /// Its mark.
     pub mark: Mark,
-    /// Where they are.
+    /// Its points.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+/// The mark of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A line, with a point at each place if there are few.

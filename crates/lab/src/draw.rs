@@ -32,7 +32,7 @@ const COLOURS: [RGBColor; 10] = [
 /// A line with more points than this is drawn without them.
 const POINTS_SHOWN: usize = 40;
 
-/// What others are measured by.
+/// Colour of references.
 const GREY: RGBColor = RGBColor(150, 150, 150);
 
 /// The drawing library refused.
@@ -163,7 +163,7 @@ fn colours(chart: &Chart) -> Vec<RGBColor> {
     chart.series.iter().filter_map(colour).collect()
 }
 
-/// What each colour stands for, one below the other.
+/// Draws the legend, a line per series.
 fn draw_legend(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
     for (row, (series, colour)) in (0..).zip(chart.series.iter().zip(colours(chart))) {
         let top = 44 + 20 * row;
@@ -185,7 +185,7 @@ fn visible<'a>(
     series.points.iter().copied().filter(move |&(at, height)| is_on(&x, at) && is_on(&y, height))
 }
 
-/// What stands below a place of the axis.
+/// Returns the label at a value of the axis.
 fn label(scale: &Scale, value: f64) -> String {
     let Scale::Names(names) = scale else { return number(&value) };
     let is_place = (value - value.round()).abs() < 0.01 && value > -0.4;

@@ -41,24 +41,23 @@ use crate::verdict::{Claim, Verdict};
 pub struct Experiment {
     /// Its number.
     pub id: &'static str,
-    /// What it is about.
+    /// Its title.
     pub title: &'static str,
-    /// What is published, with the requirements that quote it.
+    /// The published figure, with the requirements that quote it.
     pub published: &'static str,
-    /// What is run, and compared with what.
+    /// The runs, and their baselines.
     pub workload: &'static str,
-    /// What is asked of it to match what is published.
+    /// Claims that compare ours with the published figures.
     pub matches: &'static [Claim],
-    /// What is asked of something of our own to be better.
+    /// Claims that one of our own modes is better.
     pub beats: &'static [Claim],
-    /// What is asked of what is measured where it runs, beside what is simulated: judged apart from
-    /// that.
+    /// Claims about measurements on the machine itself, judged apart from those about simulations.
     pub real: &'static [Claim],
     #[serde(skip)]
     measure: fn(&mut Lab<'_>) -> Measured,
 }
 
-/// What an experiment has measured.
+/// Measurements of an experiment.
 struct Measured {
     tables: Vec<Table>,
     charts: Vec<Chart>,

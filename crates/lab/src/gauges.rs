@@ -45,7 +45,7 @@ gauges! {
     UNITS = "units", Count, |r| Some(tracking(r).units_mean);
     /// Unit-seconds.
     UNIT_SECONDS = "unit-seconds", Count, |r| Some(tracking(r).unit_seconds);
-    /// The same over what packing all demand of each interval into as few units as can hold it takes.
+    /// The same relative to the fewest units that can hold each interval's demand.
     OVER_ORACLE = "x oracle", Ratio, |r| {
         Some(tracking(r).unit_seconds / Tracking::of(&oracle(intervals(r))).unit_seconds)
     };
@@ -85,7 +85,7 @@ fn tracking(report: &Report) -> Tracking {
     Tracking::of(intervals(report))
 }
 
-/// Share of intervals in which capacity was within so many units of demand.
+/// Returns the share of intervals in which capacity was within `units` units of demand.
 fn within(report: &Report, units: f64) -> f64 {
     let intervals = intervals(report);
     let is_within = |interval: &&Interval| {
@@ -95,7 +95,7 @@ fn within(report: &Report, units: f64) -> f64 {
     intervals.iter().filter(is_within).count() as f64 / intervals.len().max(1) as f64
 }
 
-/// The same intervals with as few units as can hold each one's demand: perfect knowledge and packing.
+/// Returns the same intervals with as few units as can hold each demand: perfect knowledge.
 pub fn oracle(intervals: &[Interval]) -> Vec<Interval> {
     let pack = |interval: &Interval| {
         let unit_bps = interval.provisioned_bps / interval.units;
@@ -109,8 +109,7 @@ pub fn oracle(intervals: &[Interval]) -> Vec<Interval> {
             ..interval.clone()
         }
     };
-    // An interval without a unit would say nothing about the capacity of one; at least one is always
-    // there.
+    // An interval without a unit has no capacity per unit; in fact at least one always runs.
     intervals.iter().filter(|interval| interval.units > 0.0).map(pack).collect()
 }
 

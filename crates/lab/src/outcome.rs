@@ -1,4 +1,4 @@
-//! What an experiment has shown, as files have it.
+//! Results of experiments, as written to files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,29 +11,28 @@ use crate::statistics::Estimate;
 use crate::table::{Cell, Kind, Profile, Row, Table, Unit};
 use crate::verdict::{Answer, Judged, Verdict};
 
-/// What an experiment has shown.
+/// The result of an experiment.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The experiment.
     pub id: &'static str,
-    /// What it is about.
+    /// Its title.
     pub title: &'static str,
-    /// What is published.
+    /// The published figure.
     pub published: &'static str,
     /// Seeds of each row.
     pub seeds: u32,
-    /// What was measured.
+    /// The measurements.
     pub tables: Vec<Table>,
-    /// Whether it matches what is published.
+    /// Verdict against the published figures.
     pub matched: Verdict,
-    /// Whether it is better.
+    /// Verdict on being better.
     pub beaten: Verdict,
-    /// Whether what was measured where it ran, beside what was simulated, is as is asked; none if
-    /// it was not.
+    /// Verdict on measurements on the machine itself, beside simulations.
     pub real: Verdict,
-    /// What one has to know to read the tables.
+    /// Notes on the tables.
     pub notes: Vec<String>,
-    /// What it looks like.
+    /// Its charts.
     pub charts: Vec<Chart>,
 }
 

@@ -7,12 +7,13 @@ use io::capture::{CaptureReader, RECORD_BYTES_MAX};
 use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
 use sim::workload::Recording;
 
-/// What a simulation asks for of a capture's packets with an IP header: when, of which flow, how
-/// long. ICMP errors are of the flow that they quote; fragments behind the first one, which have no
-/// ports, are of a flow for themselves.
+/// Reads a capture's packets with an IP header, as a simulation needs them: time, flow, length.
+/// ICMP errors belong to the flow that they quote; later fragments, which have no ports, to a flow
+/// of their own.
 ///
 /// # Errors
-/// If it cannot be read, or there are none, or too many.
+///
+/// If the file cannot be read, or has no packets, or too many.
 pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut reader = CaptureReader::open(file).map_err(|error| wrong(&error))?;

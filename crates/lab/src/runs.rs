@@ -13,7 +13,7 @@ use sim::{Report, Scenario, Simulation};
 use crate::recording;
 use crate::setup::Setup;
 
-/// How much is simulated.
+/// Length of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// So short that it only shows that everything works.
@@ -43,13 +43,13 @@ impl Length {
     }
 }
 
-/// What has become of a run: a report, or why there is none.
+/// Result of a run: a report, or the reason for its absence.
 pub type Run = Result<Arc<Report>, String>;
 
-/// How far a lab has come.
+/// Progress of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The mode of the run that is over.
+    /// Mode of the run that has ended.
     pub mode: String,
     /// Its seed.
     pub seed: u64,
@@ -116,20 +116,21 @@ impl<'a> Lab<'a> {
         &self.rules
     }
 
-    /// What is in this capture, as a workload.
+    /// Returns the packets of this capture, as a workload.
     ///
     /// # Errors
+    ///
     /// If it cannot be read, or has no packets.
     pub fn recording(&self, file: &Path) -> Result<Arc<Recording>, String> {
         self.recordings.read(file)
     }
 
-    /// How much is simulated.
+    /// Returns the length of simulations.
     pub fn length(&self) -> Length {
         self.length
     }
 
-    /// How many seeds.
+    /// Returns the number of seeds.
     pub fn seeds(&self) -> u32 {
         self.seeds
     }
@@ -181,7 +182,7 @@ impl<'a> Lab<'a> {
                 let (over, next, recordings) = (over.clone(), &next, &self.recordings);
                 scope.spawn(move || {
                     while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        // Who listens goes only when all is over.
+                        // The receiver leaves only when all runs have ended.
                         let _ = over.send((job.clone(), simulate(&job.0, job.1, recordings)));
                     }
                 });

@@ -3,7 +3,7 @@
 use packet::split_mix;
 use serde::Serialize;
 
-/// Times that values are drawn anew for an interval.
+/// Resamples for an interval.
 const RESAMPLES: usize = 2_000;
 
 /// A figure over several seeds.
@@ -11,9 +11,9 @@ const RESAMPLES: usize = 2_000;
 pub struct Estimate {
     /// The median.
     pub median: f64,
-    /// Where its 95 % interval begins.
+    /// Lower end of its 95 % interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper end.
     pub high: f64,
     /// The figure of each seed, in order of seeds.
     pub values: Vec<f64>,
@@ -30,17 +30,17 @@ impl Estimate {
         Some(Estimate { median, low, high, values })
     }
 
-    /// Whether it is smaller, and the intervals do not overlap.
+    /// Returns true if it is smaller and the intervals do not overlap.
     pub fn is_below(&self, other: &Estimate) -> bool {
         self.high < other.low
     }
 
-    /// Whether all of the interval is at or below this.
+    /// Returns true if the whole interval is at most this.
     pub fn is_at_most(&self, limit: f64) -> bool {
         self.high <= limit
     }
 
-    /// Whether all of the interval is at or above this.
+    /// Returns true if the whole interval is at least this.
     pub fn is_at_least(&self, limit: f64) -> bool {
         self.low >= limit
     }
@@ -64,8 +64,8 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The 95 % interval of the values' median: the percentiles of medians of values drawn anew. Of one
-/// value, it is that one; of three, from the least to the largest.
+/// Returns the 95 % interval of the values' median, by bootstrap. Of one value, it is that value;
+/// of three, the smallest to the largest.
 pub fn interval(values: &[f64]) -> (f64, f64) {
     let mut state = 1;
     let mut draw = || values[(split_mix(&mut state) % values.len().max(1) as u64) as usize];

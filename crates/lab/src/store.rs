@@ -15,7 +15,7 @@ pub const PROGRAM: &str = "redis-server";
 /// Its name in its folder.
 const SOCKET: &str = "socket";
 
-/// How long it may take to start.
+/// Longest time to start.
 const START: Duration = Duration::from_secs(10);
 
 /// And so long for an answer.
@@ -131,7 +131,7 @@ impl States {
         self.connection.recv_response()?.extract_error()
     }
 
-    /// Takes answers that nobody waits for, until so many are under way.
+    /// Takes unawaited answers until at most `until` are in flight.
     fn take_answers(&mut self, until: usize) -> Result<(), RedisError> {
         while self.unanswered > until {
             self.connection.recv_response()?.extract_error()?;
@@ -148,7 +148,7 @@ impl States {
     }
 }
 
-/// What is asked about a flow.
+/// Creates a command about a flow.
 fn about(command: &str, flow: FlowId) -> Cmd {
     let FlowId { index: slot, generation } = flow;
     let key = u64::from(slot) << 32 | u64::from(generation);

@@ -1,10 +1,9 @@
-//! A unit that does not keep its flows' states: they are in a store, or come from another unit and
-//! go back to it (S93, S94). What units that keep them are compared with.
+//! A unit that does not keep its flows' states: they are in a store, or are fetched from another
+//! unit and returned (S93, S94). It is the baseline of units that keep them.
 //!
-//! A dispatcher tells flows and flowlets apart, as in front of units that keep their states; what the
-//! functions share among flows stays at the unit. What leaves is what the chain alone makes of the
-//! same packets, as long as no flow's time runs out: timers of a state that is elsewhere go off
-//! when its flow's next packet comes.
+//! A dispatcher cuts flows and flowlets, as for units that keep their states; state that functions
+//! share among flows stays at the unit. Its output equals the chain's as long as no flow expires:
+//! timers of a state that is elsewhere fire at the flow's next packet.
 
 mod peer;
 
@@ -20,7 +19,7 @@ pub use peer::{Gone, Peer};
 use runtime::elastic::UnitsConfig;
 use runtime::saved::{Source, release, restore, save};
 
-/// Where states are.
+/// The place of states.
 pub trait Store {
     /// It cannot be reached, or does not do what it is asked.
     type Error;
@@ -35,7 +34,7 @@ pub trait Store {
     /// The same, and waits for nothing. What is read later is this.
     fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Self::Error>;
 
-    /// The flow is over.
+    /// Forgets a flow that has ended.
     fn forget(&mut self, flow: FlowId) -> Result<(), Self::Error>;
 }
 
@@ -50,12 +49,12 @@ pub enum Habit {
     EveryFlowlet,
 }
 
-/// What was asked of a store.
+/// Counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// States read.
     pub reads: u64,
-    /// Of these, so many were at hand.
+    /// Of these, accesses that did not wait.
     pub at_hand: u64,
     /// States written.
     pub writes: u64,
@@ -69,7 +68,7 @@ pub enum StoredError<E> {
     /// The store fails.
     #[error("the store of states: {0}")]
     Store(#[source] E),
-    /// What it has is no state.
+    /// The bytes are no state.
     #[error(transparent)]
     Refused(#[from] RefuseReason),
 }
@@ -93,7 +92,7 @@ pub struct Stored<S> {
     state: Vec<u8>,
 }
 
-/// What the unit knows of the flow that has a slot at the dispatcher.
+/// The unit's knowledge of a flow, by the dispatcher's index.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     generation: u32,
@@ -194,7 +193,7 @@ impl<S: Store> Stored<S> {
         self.keep(stamp.flow)
     }
 
-    /// What was asked of the store.
+    /// Returns the store's counters.
     pub fn accesses(&self) -> Accesses {
         self.accesses
     }
@@ -260,7 +259,7 @@ impl<S: Store> Stored<S> {
         self.store.push(id, &self.state).map_err(StoredError::Store)
     }
 
-    /// The flow's state, as it is to be written.
+    /// Saves the flow's state for writing.
     fn save(&mut self, id: FlowId) {
         self.state.clear();
         save(&mut self.graph, id.index, &mut self.state);
@@ -301,7 +300,7 @@ impl<S: Store> Stored<S> {
         Ok(())
     }
 
-    /// If the chain has nothing of this home, its flow is over.
+    /// Ends the flow if the chain has nothing under this handle.
     fn ended(&mut self, home: u32) {
         let Some(id) = self.dispatcher.flow_in(home) else { return };
         if self.graph.flows_of(home).next().is_none() {
@@ -311,7 +310,7 @@ impl<S: Store> Stored<S> {
         }
     }
 
-    /// What is known of a flow; nothing yet, if the slot was another one's.
+    /// Returns the entry of a flow; a new one if the index was another flow's.
     fn flow(&mut self, id: FlowId) -> &mut Flow {
         let slot = id.index as usize;
         if self.flows.len() <= slot {

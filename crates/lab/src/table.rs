@@ -1,4 +1,4 @@
-//! What was measured: rows of figures, beside what is published.
+//! Tables of measurements: rows of figures, beside the published ones.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::statistics::Estimate;
 /// Rows that may be compared: all of one profile (R4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// Under which costs.
     pub profile: Profile,
-    /// What its columns are.
+    /// Its columns.
     pub metrics: Vec<Metric>,
     /// Its rows.
     pub rows: Vec<Row>,
 }
 
-/// Where the costs of packets, messages and states come from.
+/// Source of the costs of packets, messages and states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Profile {
     /// From the papers.
@@ -48,16 +48,16 @@ impl Profile {
     }
 }
 
-/// What a column shows.
+/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
 }
 
-/// What numbers count.
+/// The unit of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Nanoseconds.
@@ -72,10 +72,10 @@ pub enum Unit {
     /// Bits.
     #[serde(rename = "bit")]
     Bits,
-    /// So many of something.
+    /// A count.
     #[serde(rename = "count")]
     Count,
-    /// So many times something else.
+    /// A multiple.
     #[serde(rename = "ratio")]
     Ratio,
 }
@@ -94,7 +94,7 @@ impl Unit {
     }
 }
 
-/// What a row stands for. Faithful and plus never are in one row.
+/// The kind of a row. Faithful and plus never share a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -102,9 +102,9 @@ pub enum Kind {
     Faithful,
     /// The same with something of our own.
     Plus,
-    /// What it is compared with.
+    /// A baseline.
     Baseline,
-    /// What nothing that knows no future can be better than.
+    /// A bound for everything without knowledge of the future.
     Bound,
 }
 
@@ -125,7 +125,7 @@ impl Kind {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
     /// Its scenario, for `rivulet sim`; empty if it is none.
     pub scenario: String,
@@ -138,29 +138,29 @@ pub struct Row {
 /// A figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// What was measured; none: nothing, or a run failed.
+    /// The measured value; `None` if there is none, or a run failed.
     pub measured: Option<Estimate>,
-    /// What is published.
+    /// The published value.
     pub paper: Option<f64>,
 }
 
-/// How a figure is read from a report.
+/// A figure of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
-    /// What it is.
+    /// Its metric.
     pub metric: Metric,
     /// Its value; none if there is none.
     pub of: fn(&Report) -> Option<f64>,
 }
 
-/// What a row is to be about.
+/// The subject of a row.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The row's name.
     pub name: String,
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
-    /// What is run.
+    /// Its runs.
     pub setup: Setup,
 }
 
@@ -204,7 +204,7 @@ impl Table {
         }
     }
 
-    /// What is published for this row and metric.
+    /// Sets the published value of a row and metric.
     pub fn paper(mut self, row: &str, metric: &str, value: f64) -> Table {
         let column = self.metrics.iter().position(|m| m.name == metric);
         let row = self.rows.iter_mut().find(|r| r.name == row);
@@ -238,7 +238,7 @@ impl Table {
 }
 
 impl Row {
-    /// What these gauges say about these runs; nothing if one of them failed.
+    /// Returns the gauges' values of these runs; none if one of them failed.
     fn read(subject: &Subject, runs: &[Run], gauges: &[&Gauge]) -> Row {
         let failures = runs.iter().filter_map(|run| run.as_ref().err().cloned()).collect::<Vec<_>>();
         let reports: Vec<&Arc<Report>> = runs.iter().filter_map(|run| run.as_ref().ok()).collect();

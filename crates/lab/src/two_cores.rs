@@ -1,10 +1,9 @@
-//! A second core for a chain: what runs state functions side by side with those on the thread that
-//! has the packets (B18).
+//! A second core for a chain, which runs state functions in parallel with the thread that has the
+//! packets (B18).
 //!
-//! A thread of [`rayon_core`] waits for work without sleeping, as long as some comes: then work is
-//! there, and back, within a fraction of a microsecond, and neither side calls the kernel. When
-//! none has come for a while it naps, and whatever comes meanwhile runs on the one core that there
-//! is: nobody ever waits for it to wake.
+//! A thread of [`rayon_core`] polls for work while work arrives: a handover there and back takes a
+//! fraction of a microsecond, without a system call. After a while without work it naps. Work that
+//! arrives in the meantime runs on the first core: nobody waits for the second to wake.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -18,25 +17,24 @@ use graph::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 use rayon_core::{FnContext, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// How often the second core looks in vain for work before it naps: for a millisecond, about.
+/// Polls of the second core before it naps: about a millisecond.
 const IDLE_LOOKS: u32 = 20_000;
 
-/// How long it naps before it looks again.
+/// Length of a nap.
 const NAP: Duration = Duration::from_micros(200);
 
-/// How often the first core looks whether the second one is done before it leaves waiting to the
-/// pool, which yields, and then sleeps: some milliseconds, which nothing takes that was not
-/// interrupted.
+/// Polls of the first core for the second one's result before the pool takes over, which yields and
+/// then sleeps: some milliseconds, longer than any work that was not interrupted.
 const DONE_LOOKS: u32 = 1 << 20;
 
-/// How often [`TwoCores::wake`] tries, for a quarter of a nap each time.
+/// Attempts of [`TwoCores::wake`], a quarter of a nap each.
 const WAKE_TRIES: u32 = 10_000;
 
 /// A second core for the thread that made this.
 #[derive(Clone)]
 pub struct TwoCores {
     pool: Arc<ThreadPool>,
-    /// How often it had something to do.
+    /// Pieces of work that it had.
     taken: Arc<AtomicU64>,
     /// The core that this thread was on.
     here: usize,
@@ -44,7 +42,7 @@ pub struct TwoCores {
     _watch: Arc<Watch>,
 }
 
-/// Tells the second core to wait no longer when it goes.
+/// A guard that stops the second core's polling when it is dropped.
 struct Watch(Arc<AtomicBool>);
 
 impl Drop for Watch {
@@ -89,7 +87,7 @@ impl TwoCores {
         Ok(TwoCores { pool, taken: Arc::default(), here, _watch: watch })
     }
 
-    /// How often the second core had something to do for this, or for clones of it.
+    /// Returns the pieces of work of the second core, for this value and its clones.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -158,7 +156,7 @@ fn keep_off(cpu: usize) {
     }
 }
 
-/// Runs on the second core: does what work there is, until it is over.
+/// Runs on the second core: executes work until the end.
 fn wait_for_work(is_over: &AtomicBool) {
     let mut idle = 0;
     while !is_over.load(Ordering::Relaxed) {

@@ -1,11 +1,11 @@
-//! What a published result asks for, and whether what was measured keeps to it (R3).
+//! Claims of published results, and their verdicts (R3).
 
 use serde::Serialize;
 
 use crate::statistics::Estimate;
 use crate::table::Table;
 
-/// What is asked of the figures of an experiment.
+/// A claim about the figures of an experiment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Claim {
     /// In words.
@@ -15,12 +15,12 @@ pub struct Claim {
     pub test: fn(&Figures<'_>) -> Result<Finding, Missing>,
 }
 
-/// Whether a claim holds, and by which figures.
+/// The outcome of a claim, with the figures behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it does.
+    /// The claim holds.
     pub holds: bool,
-    /// Whether it could not have been otherwise: what was run was made such that it holds.
+    /// The claim holds by construction: parameters were fitted to it.
     pub is_by_fit: bool,
     /// The figures.
     pub why: String,
@@ -80,7 +80,7 @@ impl Finding {
     }
 }
 
-/// Whether all that is asked for holds.
+/// The verdict on several claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -98,7 +98,7 @@ pub enum Answer {
 /// The claims with what became of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether all of them hold.
+    /// The verdict on all of them.
     pub answer: Answer,
     /// Each of them.
     pub claims: Vec<Judged>,
@@ -107,9 +107,9 @@ pub struct Verdict {
 /// A claim with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judged {
-    /// What is asked for.
+    /// The claim.
     pub text: &'static str,
-    /// Whether it holds.
+    /// It holds.
     pub holds: bool,
     /// By which figures.
     pub why: String,

@@ -1,5 +1,4 @@
-//! Wherever states are, and however often they go there and come back: what leaves is what the
-//! chain alone makes of it.
+//! The output equals the chain's, wherever states are and however often they move.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 #[path = "../../runtime/tests/support/mod.rs"]
@@ -117,7 +116,7 @@ impl Store for Changing {
     }
 }
 
-/// What decision 18 and X13 say of deltas rests on this.
+/// Decision 18 and X13 rest on this about deltas.
 #[test]
 fn what_changes_in_a_state_from_flowlet_to_flowlet() {
     let small = ["nat.rvl", "lb.rvl", "firewall.rvl", "whitelist.rvl", "policer.rvl", "monitor.rvl"];

@@ -102,7 +102,7 @@ fn on_two_cores_a_graph_is_the_plain_one() {
     assert!(taken > 0, "the second core never had a group");
 }
 
-/// What takes too short for two cores stays on one.
+/// Work that is too short for two cores stays on one.
 #[test]
 fn short_functions_are_not_handed_over() {
     let cores = TwoCores::new().unwrap();

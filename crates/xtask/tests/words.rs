@@ -54,7 +54,6 @@ const BAD_WORDS: &[(&str, &str)] = &[
 /// Parts of the workspace that have not been rewritten yet.
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
-    "crates/lab/",
     "crates/runtime/",
 ];
 

@@ -1,4 +1,4 @@
-//! What several experiments share: profiles, workloads, modes, and the manner of their claims.
+//! Profiles, workloads, modes and claims that several experiments share.
 
 use runtime::elastic::UnitsConfig;
 
@@ -132,7 +132,7 @@ pub const FEW_COPIES: &str = "plus: flowlets stay, few copies";
 pub const PUSHED: &str = "plus: pushed before a cut";
 /// Flowlets, and there are as many units as all that comes asks for.
 pub const FOLLOWS: &str = "plus: follows demand";
-/// Both, and a tenth more units than that: what `rivulet run` does unless it is told otherwise.
+/// Both, with a tenth more units: the defaults of `rivulet run`.
 pub const BOTH: &str = "plus: follows, and flowlets stay";
 
 /// The baselines that assign flows.
@@ -261,7 +261,7 @@ pub fn below_all(
     Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
-/// What counts as no more, seed by seed: chance alone makes a difference of a few hundredths.
+/// Largest ratio, seed by seed, that counts as no increase: chance alone causes a few hundredths.
 pub const NO_MORE: f64 = 1.02;
 
 /// Of a metric, one row has at most this share of what another one has, seed by seed, with the

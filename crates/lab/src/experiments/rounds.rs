@@ -1,4 +1,4 @@
-//! What is measured where it runs: values of contenders, round by round in turn.
+//! Measurements on the machine: contenders take turns, round by round.
 
 use crate::paths::{Path, Player, Tape, differing};
 use crate::runs::Length;
@@ -18,7 +18,7 @@ pub fn rounds(length: Length) -> usize {
     }
 }
 
-/// What has been measured so far.
+/// Values measured so far.
 #[derive(Default)]
 pub struct Rounds {
     rows: Vec<Measured>,
@@ -80,7 +80,7 @@ impl Rounds {
 pub struct Contender {
     /// Its name.
     pub name: &'static str,
-    /// What it stands for.
+    /// Its kind.
     pub kind: Kind,
     /// The way.
     pub path: Box<dyn Path>,

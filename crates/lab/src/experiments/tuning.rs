@@ -40,12 +40,12 @@ pub const FINALISTS: usize = 12;
 /// The name of the row that says what baselines may take.
 const PUBLISHED: &str = "flowlet, as published";
 
-/// What is swept for an experiment.
+/// A sweep of settings for an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// The experiment's number.
     pub id: &'static str,
-    /// What is to be small, each on its own: what the experiment's claims are about.
+    /// Metrics to minimise, each on its own: those of the experiment's claims.
     pub objectives: &'static [&'static Gauge],
     /// The baselines, and what is tried of them.
     pub baselines: &'static [Baseline],
@@ -60,7 +60,7 @@ pub fn sweeps() -> &'static [Sweep] {
     grids::SWEEPS
 }
 
-/// What a sweep has shown.
+/// Results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// The experiment.
@@ -88,20 +88,20 @@ struct Field {
 pub struct Best {
     /// The baseline.
     pub baseline: &'static str,
-    /// What is to be small.
+    /// The metric to minimise.
     #[serde(serialize_with = "name_of")]
     pub objective: Metric,
-    /// How many points were run in this length.
+    /// Points run at this length.
     pub points: usize,
     /// The best one's name.
     pub point: String,
     /// Its settings, as scenarios have them: values as TOML by section and key.
     pub settings: BTreeMap<&'static str, &'static str>,
-    /// What it has of the objective: the median.
+    /// Its objective: the median over seeds.
     pub value: f64,
-    /// What the published point has.
+    /// The published point's objective.
     pub published: f64,
-    /// Whether experiments show the baseline with these settings.
+    /// Experiments show the baseline with these settings.
     pub is_in_use: bool,
 }
 

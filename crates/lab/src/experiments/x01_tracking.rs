@@ -15,7 +15,7 @@ use crate::setup::Setup;
 use crate::table::{Gauge, Kind, Profile, Row, Subject, Table};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about provision (S88).
+/// Published claims about provisioning (S88).
 pub const X1: Experiment = Experiment {
     id: "X1",
     title: "Provision follows demand",
@@ -112,7 +112,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// What the same demand takes with perfect knowledge; none if the runs failed that tell the demand.
+/// Returns the row of perfect knowledge for the same demand; `None` if the runs failed from which
+/// the demand is taken.
 pub fn oracle_row(lab: &mut Lab<'_>, setup: &Setup, gauges: &[&Gauge]) -> Option<Row> {
     let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
     let reports: Option<Vec<Report>> =

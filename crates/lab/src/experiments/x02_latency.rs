@@ -14,7 +14,7 @@ use crate::statistics::Estimate;
 use crate::table::{Gauge, Profile, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about latency (S90, S91, S104, S105).
+/// Published claims about latency (S90, S91, S104, S105).
 pub const X2: Experiment = Experiment {
     id: "X2",
     title: "Latency at the unit, by mode",
@@ -116,16 +116,15 @@ const TUNED: [&str; 9] = [
 const LOADS_FULL: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 const LOADS_QUICK: [f64; 2] = [0.5, 1.0];
 
-/// How much is simulated for the other tables, which only show what the first one's figures depend
-/// on: the first second.
+/// Returns the length of runs for the other tables, which explain the first one: one second.
 fn aside(length: Length) -> Length {
     if length == Length::Full { Length::Quick } else { length }
 }
 
-/// What flows are published to have as their p75 (S90).
+/// Published p75 of flow mode (S90).
 const FLOW_P75_NS: f64 = 275.4e6;
 
-/// How many times the flowlets' p75 that of flow modes is published to be (S90).
+/// Published ratios of flow modes' p75 to that of flowlets (S90).
 const PUBLISHED: [(&str, f64); 3] = [(FLOW, 19.6e3), (SMART_100, 4.6e3), (SMART_50, 2.9e3)];
 
 /// The table of the sweep.
@@ -162,7 +161,7 @@ fn tuned_ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
     Ok(Finding::all(findings?))
 }
 
-/// One row's figure is at least so many times that of flowlets, seed by seed.
+/// Judges a row's figure to be at least `least` times that of flowlets, seed by seed.
 fn times(name: &str, theirs: &Estimate, flowlet: &Estimate, least: f64) -> Finding {
     let ratio = theirs.over(flowlet);
     let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));

@@ -12,7 +12,7 @@ use crate::setup::Setup;
 use crate::table::{Gauge, Profile, Table};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about utilisation (S92).
+/// Published claims about utilisation (S92).
 pub const X3: Experiment = Experiment {
     id: "X3",
     title: "How much units are used",

@@ -9,7 +9,7 @@ use crate::setup::Setup;
 use crate::table::{Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about flowlets per flow (S89, S99).
+/// Published claims about flowlets per flow (S89, S99).
 pub const X4: Experiment = Experiment {
     id: "X4",
     title: "Flowlets per flow",

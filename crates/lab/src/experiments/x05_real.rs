@@ -19,7 +19,7 @@ use crate::store::{PROGRAM, Server, ServerError};
 use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
 use crate::verdict::Claim;
 
-/// What S93 says, of what is measured: in ratios, as the machine is another one.
+/// Claims of S93 about measurements, as ratios, because the machine is another one.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         text: "NAT: the tail (p99) with states copied ahead is a 12th of that with states fetched on demand from another thread",
@@ -54,7 +54,7 @@ const ROUNDS: usize = 10;
 /// T, in nanoseconds (S30).
 const GAP_NS: u64 = 500_000;
 
-/// What takes longer counts as this, in nanoseconds.
+/// Longer latencies count as this, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
 /// A NAT for TCP and UDP.
@@ -82,7 +82,7 @@ pub(super) fn measure(length: Length) -> Option<Table> {
     })
 }
 
-/// What one has to know of the table, or why there is none.
+/// Returns the note below the table, or the reason for its absence.
 pub(super) fn note(is_there: bool) -> String {
     match is_there {
         true => "REAL: generated packets, both directions, through a NAT, one after the other, each at its time or when the one before \
@@ -94,10 +94,11 @@ pub(super) fn note(is_there: bool) -> String {
     }
 }
 
-/// Its rows.
+/// Returns its rows.
 ///
 /// # Errors
-/// If something cannot be measured, or what leaves the NAT is not what it is to be.
+///
+/// If a measurement fails, or the NAT's output is wrong.
 fn rows(server: &Server, length: Length) -> Result<Vec<Row>, String> {
     let packets = match length {
         Length::Smoke => 500,
@@ -137,8 +138,8 @@ struct Arriving {
 }
 
 impl Trace {
-    /// So many packets of a few flows from the inside, what the NAT alone makes of them, and what
-    /// servers answer to that.
+    /// Creates traffic of a few flows from inside: packets, the NAT's output for them, and the
+    /// servers' answers.
     fn new(packets: u64) -> Result<Trace, String> {
         let traffic = Traffic {
             packets: Some(packets),
@@ -297,8 +298,8 @@ impl Output for Sent {
 mod tests {
     use super::*;
 
-    /// What leaves is compared with what the chain alone sends, whenever this is measured: so there
-    /// are no failures.
+    /// Each measurement compares its output with that of the chain alone, so a failure is a wrong
+    /// output.
     #[test]
     fn states_in_a_real_store_change_nothing() {
         let Some(table) = measure(Length::Smoke) else {

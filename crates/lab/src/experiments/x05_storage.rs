@@ -12,7 +12,7 @@ use crate::setup::Setup;
 use crate::table::{Gauge, Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about the ways of states (S93, S94, S95).
+/// Published claims about the place of states (S93, S94, S95).
 pub const X5: Experiment = Experiment {
     id: "X5",
     title: "Where states are kept, and how they travel",
@@ -102,7 +102,7 @@ pub(super) const ON_DEMAND: &str = "on demand";
 pub(super) const NAIVE: &str = "naive store";
 pub(super) const STORE: &str = "external store";
 
-/// What of ours is measured with the first function only.
+/// Our modes that are measured with the first function only.
 const OF_THE_FIRST: [&str; 4] = [STAYS, FEW_COPIES, BOTH, PUSHED];
 
 pub(super) fn row(function: &str, manner: &str) -> String {
@@ -115,15 +115,14 @@ fn tails(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> 
     Ok(Finding::all(findings?))
 }
 
-/// A function's tail in another manner is at least so many times as long as in ours, which drops no
-/// more.
+/// Judges a function's tail in another mode to be at least `least` times that of ours, which drops
+/// no more.
 fn tail(f: &Figures<'_>, function: &str, ours: &str, other: &str, least: f64) -> Result<Finding, Missing> {
     let ratio = times_as_long(f, 0, function, (ours, other), least)?;
     Ok(Finding::all([ratio, drops_no_more(f, 0, &row(function, ours), &row(function, other))?]))
 }
 
-/// In a table, a function's tail (p99) in the second manner is at least so many times as long as in
-/// the first one.
+/// Judges a function's p99 in the second mode to be at least `least` times that in the first.
 pub(super) fn times_as_long(
     f: &Figures<'_>,
     table: usize,

@@ -12,7 +12,7 @@ use crate::setup::{Setup, toml};
 use crate::table::{Gauge, Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about adversaries (S96).
+/// Published claims about adversaries (S96).
 pub const X6: Experiment = Experiment {
     id: "X6",
     title: "Adversaries, and flowlets that end by size",
@@ -99,7 +99,7 @@ fn flowlets(length: Length) -> Setup {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 400, 2_000), FLOWLET).setup
 }
 
-/// The same where every so many flows are adversaries.
+/// Returns the setup with every n-th flow an adversary.
 fn attacked(setup: Setup, every: u32) -> Setup {
     setup.with("workload.trace.adversary", toml(format!("{{ every = {every} }}")))
 }

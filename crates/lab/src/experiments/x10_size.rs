@@ -9,7 +9,7 @@ use crate::runs::Lab;
 use crate::table::{Gauge, Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about B (S100).
+/// Published claims about B (S100).
 pub const X10: Experiment = Experiment {
     id: "X10",
     title: "How large a flowlet may be",
@@ -48,7 +48,7 @@ const LEAST: &str = "B = 2KB";
 const LARGEST: &str = "B = 64KB";
 const SIZES_KB: [u32; 6] = [2, 4, 8, 15, 32, 64];
 
-/// What is the default, and left out: so X1 and this have the same run.
+/// The default, which is left out so that X1 shares the run.
 const DEFAULT_KB: u32 = 15;
 
 fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {

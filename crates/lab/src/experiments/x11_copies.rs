@@ -11,7 +11,7 @@ use crate::runs::Lab;
 use crate::table::{Gauge, Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about K and lambda (S101).
+/// Published claims about K and lambda (S101).
 pub const X11: Experiment = Experiment {
     id: "X11",
     title: "Copies ahead, and what they are worth",
@@ -54,13 +54,12 @@ const GAUGES: &[&Gauge] = &[
     &gauges::DROPPED,
 ];
 
-/// What a message takes of units in the second table: as much as a packet. The papers do not say
-/// it.
+/// Time of a message at a unit, in the second table: that of a packet. The papers do not say.
 const MESSAGE_COST: &str = "440ns";
 
 /// The published default.
 const DEFAULT: f64 = 0.25;
-/// What is called high.
+/// Lambda that counts as high.
 const HIGH: f64 = 0.75;
 
 const LAMBDAS_FULL: [f64; 5] = [0.0, DEFAULT, 0.5, HIGH, 1.0];

@@ -13,7 +13,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about the cost of a choice (S102).
+/// Published claims about the cost of a choice (S102).
 pub const X12: Experiment = Experiment {
     id: "X12",
     title: "What it costs to give a flowlet to a unit",
@@ -54,7 +54,7 @@ const UNITS: [u16; 3] = [16, 100, 1_000];
 /// Flows whose packets are routed in turn.
 const FLOWS: u32 = 1_000;
 
-/// What a unit takes: some twenty flowlets of the mean size at once.
+/// Capacity of a unit: about twenty mean flowlets at once.
 const CAPACITY_BPS: u64 = 160_000_000;
 
 /// T, over which a lone packet counts.
@@ -63,9 +63,8 @@ const GAP_NS: u64 = 500_000;
 /// Buckets of the load meter: fewer than usual, so that it is soon full.
 const BUCKETS: usize = 20;
 
-/// All units' load, as a share of their capacity: so much that nearly all are full, and that for a
-/// third to a half of all flowlets none has room, which is a choice, too: the least loaded one gets
-/// them.
+/// Load of the units, as a share of their capacity. Nearly all are full, and a third to a half of
+/// all flowlets find no room and go to the least loaded unit.
 const LOAD: f64 = 0.93;
 
 /// Times that each thing is measured, in turn with the others: many short ones, so that most are
@@ -141,7 +140,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// Nanoseconds for each of so many.
+/// Returns nanoseconds per item.
 fn per_item(count: u32, run: impl FnOnce(u32)) -> f64 {
     let start = Instant::now();
     run(count);
@@ -167,9 +166,8 @@ struct Flow {
 }
 
 impl Bench {
-    /// A dispatcher with so many units, all active, and so much traffic that nearly all of them are
-    /// nearly full and few have room; each packet begins a flowlet, or none does. None if there is
-    /// no memory for it.
+    /// Creates a dispatcher whose units are all active and, by its traffic, nearly full. Each
+    /// packet begins a flowlet, or none does. `None` if there is no memory.
     fn new(units: u16, cuts: bool) -> Option<Bench> {
         let config = Config {
             gap_ns: if cuts { GAP_NS } else { u64::MAX },

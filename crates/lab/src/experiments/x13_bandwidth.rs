@@ -9,7 +9,7 @@ use crate::setup::{Setup, toml};
 use crate::table::{Gauge, Kind, Profile, Subject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about the bandwidth of states (S103, S57).
+/// Published claims about the bandwidth of states (S103, S57).
 pub const X13: Experiment = Experiment {
     id: "X13",
     title: "What states take on links",
@@ -42,12 +42,12 @@ struct Function {
     name: &'static str,
     /// Bytes of a flow's state, as `rivulet nf list` shows them.
     state: u32,
-    /// Of these, what changes from copy to copy: so much that what tells of it is as large as the
+    /// Bytes of these that change between replicas: chosen so that a delta is as large as the
     /// largest of our functions' ([decision
-    /// 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)); of an IDS, whose deltas
-    /// are of any size, two thirds, where half is what tells of it there.
+    /// 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)). For an IDS, whose deltas
+    /// vary, it is two thirds; its deltas have half.
     changes: u32,
-    /// What is published for K = 3, in bit/s.
+    /// Published rate for K = 3, in bit/s.
     published_bps: f64,
 }
 

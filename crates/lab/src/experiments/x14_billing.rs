@@ -16,7 +16,7 @@ use crate::runs::Lab;
 use crate::table::{Cell, Kind, Metric, Profile, Row, Table, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is asked about bills (S83, S84).
+/// Claims about bills (S83, S84).
 pub const X14: Experiment = Experiment {
     id: "X14",
     title: "What is paid, and by whom",
@@ -57,11 +57,10 @@ const MIXED: &str = "plus: per packet and flowlet";
 /// The seed that prices are set with; no row is measured with it (R2).
 const TUNING_SEED: u64 = 1_000_001;
 
-/// What flowlets are to bring, over what units cost; packets bring all of that.
+/// Share of units' cost that flowlets must earn; packets earn the rest.
 const FLOWLETS_SHARE: f64 = 0.1;
 
-/// What the smallest instance of a function service costs against a whole processor: 128 of 1,769
-/// MB.
+/// Price of a function service's smallest instance relative to a whole processor: 128 of 1,769 MB.
 const SMALLEST_INSTANCE: f64 = 128.0 / 1_769.0;
 
 /// Bytes of a message without its state: Ethernet, IPv4, UDP, Geneve, and what it says.
@@ -74,11 +73,11 @@ struct Prices {
     flowlet: f64,
 }
 
-/// What a run was about, in seconds of a unit.
+/// Resources used by a run, in seconds of a unit.
 struct Account {
     /// Of each interval: the work with packets, the units' time, packets, flowlets.
     intervals: Vec<[f64; 4]>,
-    /// What states and late packets took on top.
+    /// Additional time for states and late packets.
     handovers: f64,
     /// As many units as the busiest interval needs, all the time.
     peak: f64,
@@ -124,7 +123,7 @@ impl Account {
         self.sum(1)
     }
 
-    /// What packets and flowlets bring.
+    /// Returns the revenue from packets and flowlets.
     fn revenue(&self, prices: Prices) -> f64 {
         self.sum(2) * prices.packet + self.sum(3) * prices.flowlet
     }
@@ -137,15 +136,14 @@ impl Account {
         self.intervals.iter().filter(is_covered).count() as f64 / self.intervals.len().max(1) as f64
     }
 
-    /// The figures of a tenant who pays so much.
+    /// Returns the figures of a tenant who pays this amount.
     fn figures(&self, paid: f64, covered: f64) -> [f64; 4] {
         [paid / self.work(), paid / self.packets_work(), 1.0 - paid / self.cost(), covered]
     }
 }
 
-/// What states and late packets took in the whole run, over what packets did: a message takes its
-/// bytes of the unit that sends it and of the one that gets it, and a packet that came late was at
-/// one unit more.
+/// Returns the time for states and late packets relative to that for packets. A message costs its
+/// bytes at sender and receiver; a late packet passes one more unit.
 fn handovers_share(report: &Report) -> f64 {
     let state = &report.state;
     let messages = state.replicas + state.moved + state.pulls;
@@ -242,7 +240,7 @@ fn prices(tuning: &Account) -> [Prices; 3] {
     ]
 }
 
-/// Whoever pays for time pays nothing to the provider of units: there is nothing to be covered.
+/// A tenant who pays for time pays the provider of units nothing, so there is nothing to cover.
 fn no_intervals(account: &Account, paid: f64) -> [f64; 4] {
     let [work, packets_work, ..] = account.figures(paid, 0.0);
     [work, packets_work, f64::NAN, f64::NAN]

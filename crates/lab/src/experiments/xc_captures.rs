@@ -13,7 +13,7 @@ use crate::setup::Setup;
 use crate::table::{Gauge, Profile, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is made up is held against captures (R5).
+/// Synthetic traces against captures (R5).
 pub const XC: Experiment = Experiment {
     id: "XC",
     title: "The same on captures",
@@ -62,7 +62,7 @@ const GAUGES: &[&Gauge] = &[
     &gauges::DROPPED,
 ];
 
-/// What is asked of each table.
+/// Judges every table.
 fn on_all(f: &Figures<'_>, judge: impl Fn(usize) -> Result<Finding, Missing>) -> Result<Finding, Missing> {
     let each = f.0.iter().enumerate().map(|(number, table)| {
         let finding = judge(number)?;

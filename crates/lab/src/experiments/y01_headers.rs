@@ -9,7 +9,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about chains of header actions (B30).
+/// Published claims about chains of header actions (B30).
 pub const Y1: Experiment = Experiment {
     id: "Y1",
     title: "Chains of header actions, consolidated",

@@ -9,7 +9,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about packets that are dropped (B31).
+/// Published claims about dropped packets (B31).
 pub const Y2: Experiment = Experiment {
     id: "Y2",
     title: "Packets that are dropped early",
@@ -167,7 +167,7 @@ fn drop_all(
     player.end_flows(path);
     let never = player.play(path, tape, recorded..tape.len());
     if passed.sent != passed.packets || shut_out.sent + dropped.sent + never.sent > 0 {
-        return Err("packets leave that are to be dropped, or the other way round".to_owned());
+        return Err("packets leave that must be dropped, or are dropped that must leave".to_owned());
     }
     let followed = followed as f64 / dropped.packets as f64;
     Ok((Dropped { ns: dropped.per_packet(), followed }, never.per_packet()))

@@ -1,5 +1,5 @@
-//! How long state functions have to be for two cores to be worth it: what it takes to hand work
-//! over, and the length from which that pays.
+//! Break-even length of state functions on two cores: the cost of a handover between cores, and the
+//! length from which it pays.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::rounds::Rounds;
 use crate::paths::{Functions, Path, Player, Tape};
 use crate::table::{Kind, Metric, Unit};
 
-/// What is measured of it.
+/// Its metrics.
 pub const METRICS: [Metric; 3] = [
     Metric { name: "each time", unit: Unit::Ns },
     Metric { name: "packet", unit: Unit::Ns },
@@ -35,9 +35,8 @@ const STEPS: [u32; 8] = [0, 16, 64, 160, 320, 640, 1_280, 5_120];
 /// Times that something is handed over in a row.
 const TURNS: u64 = 1_000;
 
-/// What two pieces of work take that are given to two cores and have nothing in them, in
-/// nanoseconds, until both are through; this one waits for the other to begin, as it has nothing
-/// else to do.
+/// Returns the time of two empty pieces of work on two cores until both are done, in nanoseconds.
+/// This core waits for the other to begin, as it has nothing else to do.
 pub fn nothing_ns(cores: &mut TwoCores) -> f64 {
     cores.wake();
     let begun = AtomicU64::new(0);
@@ -51,8 +50,7 @@ pub fn nothing_ns(cores: &mut TwoCores) -> f64 {
     start.elapsed().as_nanos() as f64 / TURNS as f64
 }
 
-/// Chains of two functions of each length, in order and side by side, to which packets come so many
-/// at once.
+/// Chains of two functions of each length, in sequence and in parallel, over groups of packets.
 pub struct Trials {
     row: &'static str,
     batch_len: usize,

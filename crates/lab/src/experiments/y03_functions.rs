@@ -14,7 +14,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about state functions that run side by side (B32).
+/// Published claims about parallel state functions (B32).
 pub const Y3: Experiment = Experiment {
     id: "Y3",
     title: "State functions, side by side",
@@ -96,7 +96,7 @@ fn beside_takes(f: &Figures<'_>, count: u8, limit: f64) -> Result<Finding, Missi
     Ok(Finding::all(rows?))
 }
 
-/// Whether it pays below 2 us.
+/// Judges whether two cores pay below 2 us.
 fn pays_below(f: &Figures<'_>, row: &str) -> Result<Finding, Missing> {
     at_most(&Figures(f.0.get(1..).unwrap_or_default()), row, "packet", 2_000.0, 1.0)
 }
@@ -119,7 +119,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table, pays], charts, notes: notes() }
 }
 
-/// Chains of so many functions of so many steps.
+/// Chains by number and length of their functions.
 struct Chains {
     steps: u32,
     count: u8,
@@ -247,8 +247,8 @@ fn notes() -> Vec<String> {
         "the model is no measurement: one function in its chain, and twice what handing nothing over takes, for 32 packets. It leaves out that three cores have one memory, and what copies of states take",
         "side by side, whatever it costs: a chain in use does that only where the shorter side takes 2 us for a group, and 0.25 us more for each packet of it, at least. On two cores: how often the second one had its side, which nobody waits for if it sleeps or \
          has something else to do: then this one does both",
-        "pays from: the length of each of two functions, in order, from which on they take no longer side by side; for a call, which is a group of so many packets, and for a packet of it. Between lengths that \
-         were tried as on a line",
+        "pays from: the length of each of two functions from which two cores are no slower than one, per call \
+         (a group of packets) and per packet; linear between the lengths that were tried",
         "nothing to do: two pieces of work that are empty, until the second core has done its own. Where something else runs on a core, all of this takes as long as that",
         "steps: multiplications that wait for one another. Differ: packets that differ, and whether anything else does, in batches in which flows are once, twice and four times",
         "real time, of processing only, of packets behind the first ones of their flows",

@@ -15,7 +15,7 @@ use crate::runs::{Lab, Length, RuleFiles};
 use crate::table::{Kind, Metric, Unit};
 use crate::verdict::Claim;
 
-/// What is published about inspection with a monitor (B33).
+/// Published claims about inspection with a monitor (B33).
 pub const Y4: Experiment = Experiment {
     id: "Y4",
     title: "Intrusion detection and a monitor",
@@ -107,8 +107,8 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a packet takes in each of the functions, and beside, in nanoseconds; no numbers if the
-/// processor counts no cycles.
+/// Returns the nanoseconds per packet in each function and outside of them; NaN if the processor
+/// counts no cycles.
 fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool) -> Result<[f64; 3], String> {
     let Some(cycles) = io::cycles::counter() else { return Ok([f64::NAN; 3]) };
     let mut graph: Box<Graph> = functions(rules).counting_graph(consolidate, cycles)?;

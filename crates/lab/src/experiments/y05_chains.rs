@@ -13,7 +13,7 @@ use crate::runs::{Lab, Length, RuleFiles};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
-/// What is published about real chains (B34), and what they are compared with (B35).
+/// Published claims about real chains (B34), and their baselines (B35).
 pub const Y5: Experiment = Experiment {
     id: "Y5",
     title: "Two real chains, and what could stand in their place",
@@ -72,8 +72,8 @@ const PACKETS_MIN: usize = 1_000;
 
 const FLOWS_MAX: u32 = 32_768;
 
-/// One of so many parts of the traffic comes before anything is measured (R7): what a new chain
-/// takes for memory that was never touched is not what a way through it takes.
+/// Parts of the traffic, of which one is a warm-up (R7): a new chain touches its memory for the
+/// first time.
 const WARM_UP: usize = 4;
 
 fn row(path: &str, chain: &str, traffic: &str) -> String {
@@ -110,7 +110,7 @@ fn balancer() -> (&'static str, String) {
     ("LB", format!("services: [ {}, {} ]", service("tcp"), service("udp")))
 }
 
-/// Which reports no flows.
+/// The monitor, which reports no flows.
 pub(super) fn monitor() -> (&'static str, String) {
     ("Monitor", "report: []".to_owned())
 }
@@ -187,7 +187,7 @@ fn path(
     })
 }
 
-/// What is played to a chain: as it comes to it if its functions rewrite addresses.
+/// Returns the traffic of a chain, with rewritten addresses if its functions rewrite.
 fn traffic(lab: &Lab<'_>, name: &str) -> Result<Vec<(String, Tape)>, String> {
     let packets: usize = match lab.length() {
         Length::Smoke => 2_000,
@@ -305,7 +305,7 @@ pub(super) fn which_rules(files: &RuleFiles) -> String {
 fn notes(lab: &Lab<'_>) -> Vec<String> {
     let played = match !lab.captures().is_empty() {
         true => {
-            "captures: whole IPv4 packets by TCP and UDP. Whoever speaks first is inside; servers get the service's address, and each pair of \
+            "captures: whole IPv4 packets by TCP and UDP. The first speaker is inside; servers get the service's address, and each pair of \
              addresses is a client, so that the load balancer has something to do; answers go to where the plain chain has sent from. All else is as it \
              was captured, at the processor's pace"
         }
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// What a synthesis counts is what the monitor would have.
+    /// A synthesis counts the same as the monitor.
     #[test]
     fn a_synthesis_counts_all_packets() {
         let tape = Tape::conversations(2_000, 32, FlowLength::Fixed(20), 0.5).unwrap();

@@ -10,7 +10,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is asked of consolidation (B4).
+/// Claims about consolidation (B4).
 pub const Y6: Experiment = Experiment {
     id: "Y6",
     title: "Consolidated is the chain",
@@ -78,7 +78,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table], charts: vec![chart], notes: notes() }
 }
 
-/// Plays so many runs through both chains, and through a synthesis, which knows of no events: the
+/// Plays runs through both chains, and through a synthesis, which knows no events. Returns the
 /// values of both rows.
 fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
     let (registry, functions) = (functions::registry(), built_in());

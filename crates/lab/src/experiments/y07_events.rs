@@ -9,7 +9,7 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about events (B25).
+/// Published claims about events (B25).
 pub const Y7: Experiment = Experiment {
     id: "Y7",
     title: "Servers that go and come back",
@@ -102,18 +102,18 @@ fn contenders() -> Result<[Contender; 4], String> {
     ])
 }
 
-/// How a tape was played.
+/// Results of a tape.
 struct Played {
     /// Nanoseconds of a packet, and of an event.
     packet_ns: f64,
     command_ns: f64,
     /// Share of packets that did not have to walk.
     followed: f64,
-    /// What left, if that was asked for.
+    /// Its output, if requested.
     sent: Vec<Vec<Sent>>,
 }
 
-/// Plays a tape with so many events, each about another server: one goes, then it comes back.
+/// Plays a tape with events, each about another server: it goes down, then comes back.
 fn play(
     player: &mut Player,
     contender: &mut Contender,
@@ -224,12 +224,12 @@ fn notes() -> Vec<String> {
         "real time, of processing only; commands are measured apart: most of theirs is the load balancer's new table of servers, the same for all",
         "events are servers that go and, with the next event, come back; flows of a lost server get another one, and the plain chain says which: stale \
          packets are those that leave otherwise than there, in a run with the same events at the same places",
-        "full flush: the same chain, and with each event a function of the experiment says that an event of every rule holds, so that all flows are \
-         recorded anew; the function is in the other chains, too, and says nothing there",
+        "full flush: the same chain with a function that ends every rule at each event, so that all flows are recorded \
+         again; the other chains have the function, too, and there it does nothing",
         "cache: a table of header actions in front of the plain chain, which forgets everything with each event (B35)",
-        "a rule of before is predicted anew with its flow's next packet: this is what events cost flows that they are not about. \
-         Of a flow that gets another server, each packet brings the new alias until that server answers, so that it is sure to be known; nobody answers here, \
-         so that these flows walk to the end: they are the packets that do not follow",
+        "an outdated rule is predicted again at its flow's next packet: that is the cost of events for other flows. \
+         A flow that gets another server repeats its new alias with each packet until that server answers. Nobody \
+         answers here, so these flows stay on the slow path: they are the packets that do not follow",
     ]
     .map(str::to_owned)
     .into()

@@ -13,8 +13,8 @@ use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Finding};
 
-/// What is published about the table of flows (B9), and what the authors' code does where two flows
-/// meet in it.
+/// Published claims about the flow table (B9), and the behaviour of the authors' code when two
+/// flows collide in it.
 pub const Y8: Experiment = Experiment {
     id: "Y8",
     title: "Flows beyond what the table holds",
@@ -58,7 +58,7 @@ const FILLED: u32 = FLOWS_MAX / 5 * 4;
 /// Slots of the authors' table: the largest prime below a million.
 const SLOT_COUNT: u64 = 999_983;
 
-/// How rows of more flows than there is room for end.
+/// Suffix of rows with more flows than there is room for.
 const BEYOND: &str = " 2097152 flows";
 
 fn row(what: &str, flows: u32) -> String {

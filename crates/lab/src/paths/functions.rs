@@ -23,7 +23,7 @@ pub fn registry() -> Registry<Value> {
     registry
 }
 
-/// What the descriptors have in common.
+/// The common part of the descriptors.
 const DESCRIPTOR: Descriptor = Descriptor {
     name: "",
     aliases: &[],
@@ -53,14 +53,14 @@ struct Rewrite {
     to: Endpoint,
 }
 
-/// What a rewriter is told.
+/// Configuration of a rewriter.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RewriteConfig {
     number: u8,
 }
 
-/// Where a rewriter of this number sends packets.
+/// Returns the destination set by the rewriter with this number.
 fn rewritten(number: u8) -> Endpoint {
     Endpoint::new(Addr::from_v4_bytes([198, 51, 100, number]), 8000 + u16::from(number))
 }
@@ -129,7 +129,7 @@ struct Work {
     rounds: u32,
 }
 
-/// What it is told.
+/// Its configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkConfig {
@@ -182,7 +182,7 @@ struct Flush {
     generation: u64,
 }
 
-/// What it is told: nothing.
+/// Its configuration, which is empty.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlushConfig {}

@@ -11,11 +11,11 @@ use super::{Path, Tape};
 /// A packet that left: by which side, with which bytes.
 pub type Sent = (Side, Vec<u8>);
 
-/// What takes longer counts as this, in nanoseconds.
+/// Longer latencies count as this, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
-/// Plays tapes in batches. What is measured is the processing of packets that are in their buffers,
-/// up to when they are to be sent.
+/// A player of tapes, in batches. It measures processing only: from packets in their buffers to
+/// packets ready to be sent.
 pub struct Player {
     pool: PacketPool,
     batch: Vec<Packet>,
@@ -23,14 +23,14 @@ pub struct Player {
     batch_len: usize,
 }
 
-/// How it was played.
+/// Settings of a play.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Played {
     /// Packets that came.
     pub packets: u64,
     /// Packets that left.
     pub sent: u64,
-    /// What all of it took, in nanoseconds.
+    /// Total time, in nanoseconds.
     pub ns: u64,
 }
 
@@ -48,7 +48,7 @@ impl Played {
 }
 
 impl Player {
-    /// One that plays up to so many packets at once.
+    /// Creates a player of batches with up to `batch_len` packets.
     pub fn new(batch_len: usize) -> Player {
         Player {
             pool: PacketPool::new(8 * batch_len),

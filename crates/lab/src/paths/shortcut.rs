@@ -1,5 +1,4 @@
-//! What others put in the place of a chain: a table of what becomes of each flow's headers in the
-//! end.
+//! The alternative to a chain: a table of each flow's final header actions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -26,13 +25,13 @@ pub struct Shortcut {
     parser: Parser,
     graph: Box<Graph>,
     known: HashMap<Known, Treatment, BuildHasherDefault<Prehashed>>,
-    /// What it counts of flows, if it does.
+    /// Its counters of flows, if it counts.
     counts: Option<Vec<Counts>>,
     single: Vec<Packet>,
     hits: u64,
 }
 
-/// What flows' packets have in common: key and direction; the hash is at hand.
+/// Common part of a flow's packets: key and direction. The hash is at hand.
 #[derive(PartialEq, Eq)]
 struct Known {
     key: FlowKey,
@@ -41,11 +40,11 @@ struct Known {
     hash: u64,
 }
 
-/// What becomes of such packets.
+/// Treatment of such packets.
 #[derive(Clone, Copy)]
 struct Treatment {
     action: Action,
-    /// Where they are counted.
+    /// Index of their counters.
     counts: u32,
 }
 
@@ -55,7 +54,7 @@ enum Action {
     Drop,
 }
 
-/// What is counted of packets that are treated alike.
+/// Counters of packets that are treated alike.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
@@ -203,7 +202,7 @@ impl Hash for Known {
     }
 }
 
-/// What was hashed before.
+/// The hash computed before.
 #[derive(Default)]
 struct Prehashed(u64);
 

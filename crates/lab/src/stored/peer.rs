@@ -27,7 +27,7 @@ pub struct Peer {
     is_ahead: bool,
     /// The newest state of each flow that has come, until it is wanted.
     here: HashMap<FlowId, State>,
-    /// How often each flow's state was handed over.
+    /// Handovers of each flow's state.
     handed_over: HashMap<FlowId, u64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,24 +36,25 @@ pub struct Peer {
 enum Mail {
     /// It has this flow from now on.
     State(State),
-    /// The state is wanted back, which was handed over for so many times.
+    /// Takes the state back that was handed over for the n-th time.
     Pull(FlowId, u64),
-    /// The flow is over.
+    /// Forgets a flow that has ended.
     Forget(FlowId),
 }
 
 struct State {
     flow: FlowId,
-    /// How often the flow's state was handed over, with this time.
+    /// Handovers of the flow's state, with this one.
     number: u64,
     bytes: Vec<u8>,
 }
 
 impl Peer {
-    /// A unit with this chain, which has no flows yet. If it is to be `ahead`, it copies each state
-    /// back as soon as it has it (S51); else it waits until it is asked (S49).
+    /// Starts a unit with this chain, which has no flows yet. If `is_ahead`, it returns each state
+    /// as soon as it has it (S51); otherwise when it is asked (S49).
     ///
     /// # Errors
+    ///
     /// If no thread can be started.
     pub fn start(graph: Box<Graph>, is_ahead: bool) -> std::io::Result<Peer> {
         let (mails, inbox) = sync_channel(MAILS);

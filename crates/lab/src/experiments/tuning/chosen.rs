@@ -14,7 +14,7 @@ pub struct Chosen {
     pub id: &'static str,
     /// The baseline.
     pub baseline: &'static str,
-    /// The metric that is to be small.
+    /// The minimised metric.
     pub objective: &'static str,
     /// A point of the baseline's grid.
     pub settings: &'static [(&'static str, &'static str)],
@@ -450,7 +450,7 @@ pub fn row(baseline: &str, objective: &str) -> String {
     format!("{baseline}, tuned for {objective}")
 }
 
-/// What was chosen for an experiment.
+/// Returns the settings chosen for an experiment.
 pub fn tuned(id: &str) -> impl Iterator<Item = &'static Chosen> {
     CHOSEN.iter().filter(move |chosen| chosen.id == id)
 }
@@ -461,7 +461,7 @@ pub fn subjects(id: &str, base: &Setup) -> Vec<Subject> {
     tuned(id).map(subject).collect()
 }
 
-/// What was chosen for an experiment, in words.
+/// Returns the settings chosen for an experiment, as text.
 pub fn notes(id: &str) -> Vec<String> {
     let each = tuned(id).map(|chosen| format!("{}: {}", chosen.row(), name(chosen.settings)));
     let sweep = sweeps().iter().find(|sweep| sweep.id == id);
@@ -478,7 +478,7 @@ pub fn notes(id: &str) -> Vec<String> {
     [head].into_iter().chain(each).collect()
 }
 
-/// Whether these settings are what was chosen.
+/// Returns true if these settings were chosen.
 pub fn is_chosen(id: &str, baseline: &str, objective: &str, settings: &[(&str, &str)]) -> bool {
     let is_it = |chosen: &Chosen| chosen.baseline == baseline && chosen.objective == objective;
     tuned(id).any(|chosen| is_it(chosen) && chosen.settings == settings)

@@ -1,4 +1,4 @@
-//! What is tried of each baseline. The first value of each setting is the published one, or the
+//! Settings that are tried for each baseline. The first value of each is the published one, or the
 //! default where nothing is published.
 
 use super::Sweep;
@@ -17,9 +17,9 @@ pub type Grid = &'static [&'static [Keys]];
 pub struct Baseline {
     /// Its name.
     pub name: &'static str,
-    /// What makes it this baseline.
+    /// Keys that define the baseline.
     pub fixed: Keys,
-    /// What is tried.
+    /// Keys that vary.
     pub grid: Grid,
 }
 
@@ -50,14 +50,14 @@ const FOLLOWS: &[Keys] = &[
     &[("dispatcher.follow_at", "0.75")],
 ];
 
-/// Which of the units with room a flow goes to.
+/// Choice among units with room.
 const CHOICE: &[Keys] =
     &[&[("dispatcher.choice", "\"most-utilised\"")], &[("dispatcher.choice", "\"least-loaded\"")]];
 
-/// What a unit's load is measured over: 100 ms, or 20 ms.
+/// Window of a unit's load: 100 ms or 20 ms.
 const WINDOW: &[Keys] = &[&[("dispatcher.buckets", "200")], &[("dispatcher.buckets", "40")]];
 
-/// What it is worth that a unit has the flow's state (lambda).
+/// Worth of having the flow's state at a unit (lambda).
 const STATE: &[Keys] =
     &[&[("dispatcher.lambda", "0.25")], &[("dispatcher.lambda", "0.75")], &[("dispatcher.lambda", "1.0")]];
 
@@ -74,7 +74,7 @@ const GAP: &[Keys] = &[&[("dispatcher.gap", "\"500us\"")], &[("dispatcher.gap", 
 /// To how many units states are copied (K).
 const COPIES: &[Keys] = &[&[("dispatcher.targets_count", "3")], &[("dispatcher.targets_count", "9")]];
 
-/// How often flows may be moved.
+/// Period after which flows may move.
 const PERIOD: &[Keys] = &[
     &[("dispatcher.mode", "\"smart-flow:100ms\"")],
     &[("dispatcher.mode", "\"smart-flow:50ms\"")],
@@ -82,7 +82,7 @@ const PERIOD: &[Keys] = &[
     &[("dispatcher.mode", "\"smart-flow:10ms\"")],
 ];
 
-/// How many buckets there are, and how often they are moved.
+/// Number of buckets, and the period after which they move.
 const BUCKETS: &[Keys] = &[
     &[("dispatcher.mode", "\"rss:128:100ms\"")],
     &[("dispatcher.mode", "\"rss:128:20ms\"")],
@@ -121,7 +121,7 @@ const MODES: &[Baseline] = &[
     Baseline { name: "following rss", fixed: &[], grid: &[BUCKETS, FOLLOWS] },
 ];
 
-/// Whether a flowlet reads its state if its unit has had the flow all the time.
+/// A flowlet reads its state even if its unit has had the flow since.
 const REREAD: &[Keys] = &[&[("state.reread", "true")], &[("state.reread", "false")]];
 
 /// Places of states. The naive store has no settings that a packet, which reads and writes wherever
