@@ -1,4 +1,4 @@
-//! `rivulet policy`: checks policies, and draws their graphs.
+//! `rivulet policy`: checks and formats policies, and draws their graphs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::{files, policies};
 
-/// Checks policies, and draws their graphs
+/// Checks and formats policies, and draws their graphs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -39,6 +39,21 @@ enum Task {
         /// Format of the result
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
+    },
+    /// Format policies in the usual style
+    ///
+    /// Comments and line breaks stay. Without --write or --check, the result goes to standard output.
+    #[command(after_help = FMT_EXAMPLES)]
+    Fmt {
+        /// Policies; - is standard input
+        #[arg(required = true, value_name = "POLICY")]
+        policies: Vec<PathBuf>,
+        /// Replace the files
+        #[arg(short, long, conflicts_with = "check")]
+        write: bool,
+        /// Write nothing; list files that are not formatted, and fail if there are any
+        #[arg(long)]
+        check: bool,
     },
     /// Draw the graph of a policy
     #[command(after_help = GRAPH_EXAMPLES)]
@@ -66,6 +81,7 @@ enum PictureFormat {
 const EXAMPLES: &str = "\
 Examples:
   rivulet policy check site.rvl
+  rivulet policy fmt --write site.rvl
   rivulet policy graph site.rvl --format svg --write site.svg";
 
 const CHECK_EXAMPLES: &str = "\
@@ -76,6 +92,14 @@ Examples:
 
 Exit code 1: an error, or a warning with -W.";
 
+const FMT_EXAMPLES: &str = "\
+Examples:
+  rivulet policy fmt site.rvl
+  rivulet policy fmt --write *.rvl
+  rivulet policy fmt --check *.rvl
+
+Exit code 1: a policy has errors, or is not formatted with --check.";
+
 const GRAPH_EXAMPLES: &str = "\
 Examples:
   rivulet policy graph site.rvl
@@ -85,6 +109,7 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.task {
         Task::Check { policies, deny_warnings, output } => check(policies, *deny_warnings, *output),
+        Task::Fmt { policies, write, check } => format_all(policies, *write, *check),
         Task::Graph { policy, format, write } => {
             let policy = policies::read_file(policy)?;
             let picture = match format {
@@ -148,6 +173,31 @@ fn check(paths: &[PathBuf], deny_warnings: bool, format: Format) -> anyhow::Resu
         }
     }
     Ok(if errors > 0 || (deny_warnings && warnings > 0) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn format_all(paths: &[PathBuf], write: bool, check: bool) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for path in paths {
+        let (name, text) = (path.display().to_string(), policies::text(path)?);
+        let formatted = match policy::reformat(&name, &text) {
+            Ok(formatted) => formatted,
+            Err(report) => {
+                messages::write_text(&report.render(policies::colour()));
+                code = ExitCode::FAILURE;
+                continue;
+            }
+        };
+        match (check, write) {
+            (true, _) if formatted != text => {
+                output::print(&format!("{name}\n"))?;
+                code = ExitCode::FAILURE;
+            }
+            (false, true) if formatted != text => std::fs::write(path, formatted)?,
+            (false, false) => output::print(&formatted)?,
+            _ => {}
+        }
+    }
+    Ok(code)
 }
 
 /// Returns all that is wrong with a policy that could be read: its own report, its graph's, and the

@@ -311,6 +311,30 @@ proptest! {
         }
     }
 
+    /// White space and comments come anywhere that a line may end.
+    #[test]
+    fn reformatted_policies_keep_their_meaning(items in vec(item(), 0..5), gaps in vec(0usize..6, 1..40)) {
+        let file = File { items };
+        let mut gaps = gaps.into_iter().cycle();
+        let text: String = file
+            .to_string()
+            .split_inclusive('\n')
+            .map(|line| match gaps.next() {
+                Some(0) => format!("  {line}"),
+                Some(1) => format!("{line}\n\n"),
+                Some(2) => format!("# a  comment\n{line}"),
+                Some(3) => line.replace('\n', " // one more\n"),
+                _ => line.to_owned(),
+            })
+            .collect();
+        let formatted = match policy::reformat("made.rvl", &text) {
+            Ok(formatted) => formatted,
+            Err(report) => return Err(TestCaseError::fail(format!("{report}\n{text}"))),
+        };
+        prop_assert_eq!(policy::syntax("made.rvl", &formatted).unwrap(), file, "{}", formatted);
+        prop_assert_eq!(policy::reformat("made.rvl", &formatted).unwrap(), formatted);
+    }
+
     #[test]
     fn filters_obey_the_truth_table(truth in truth(), words: bool) {
         let filter = edge_filter(&truth.write(0, words));

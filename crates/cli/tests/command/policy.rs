@@ -53,3 +53,17 @@ fn graphs_are_drawn() {
     let svg = String::from_utf8(place.read("site.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains(">Firewall<"), "{svg}");
 }
+
+#[test]
+fn policies_are_formatted() {
+    let place = Place::new();
+    place.write("a.rvl", "Port<0> a ;Port<1> b; pipelet{a<->b}  # wire");
+    let formatted = "Port<0> a; Port<1> b; pipelet { a <-> b }  # wire\n";
+    assert_eq!(place.stdout("policy fmt a.rvl"), formatted);
+    assert_eq!(place.run("policy fmt --check a.rvl").status.code(), Some(1));
+    place.stdout("policy fmt -w a.rvl");
+    assert_eq!(place.read("a.rvl"), formatted.as_bytes());
+    assert_eq!(place.stdout("policy fmt --check a.rvl"), "");
+    place.write("wrong.rvl", "pipelet {");
+    assert!(place.refused(1, "policy fmt --write wrong.rvl").contains("wrong.rvl"));
+}
