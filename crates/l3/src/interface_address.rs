@@ -13,6 +13,17 @@ pub struct InterfaceAddress {
     length: u8,
 }
 
+/// The role of an address in its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressRole {
+    /// A host may have it.
+    Host,
+    /// It names the network itself.
+    Network,
+    /// It is the broadcast address.
+    Broadcast,
+}
+
 /// A text that is not an address with a prefix length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddressError(String);
@@ -49,6 +60,21 @@ impl InterfaceAddress {
     /// `length` is out of 128 bits.
     pub(crate) fn new(address: Addr, length: u8) -> InterfaceAddress {
         InterfaceAddress { address, length }
+    }
+
+    /// Returns the role of the address in its network. IPv4 networks of two or more host bits have an
+    /// address of their own and a broadcast address (RFC 1122 3.2.1.3, RFC 3021).
+    pub fn role(&self) -> AddressRole {
+        let host_bits = 128 - u32::from(self.length);
+        if !self.address.is_v4() || host_bits < 2 {
+            return AddressRole::Host;
+        }
+        let mask = (1u128 << host_bits) - 1;
+        match self.address.to_u128() & mask {
+            0 => AddressRole::Network,
+            host if host == mask => AddressRole::Broadcast,
+            _ => AddressRole::Host,
+        }
     }
 
     /// Returns the prefix length; for IPv4 it is 96 more.

@@ -25,7 +25,7 @@ mod router_port;
 
 pub use announce::{ANNOUNCED_MAX, ANNOUNCEMENTS_PER_MS};
 pub use frame::untag;
-pub use interface_address::{InterfaceAddress, InterfaceAddressError};
+pub use interface_address::{AddressRole, InterfaceAddress, InterfaceAddressError};
 pub use neighbours::{NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX};
 pub use proxy_port::{ProxyPort, ProxyPortConfig, SENDERS_MAX};
 pub use router_port::{Config, Counters, ERRORS_PER_SECOND, EgressAction, IngressAction, RouterPort};

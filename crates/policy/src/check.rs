@@ -29,6 +29,8 @@ pub(crate) struct Checked {
     pub pipelets: Vec<Pipelet>,
     /// The filter passed beside the policy.
     pub filter: Option<Filter>,
+    /// Names of values.
+    pub value_names: Vec<String>,
 }
 
 /// Checks a tree, and a filter that may use its names. Faults are added to the report.
@@ -62,7 +64,8 @@ pub(crate) fn check(
         checker.warn_unused(file);
         pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
     }
-    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets, filter }
+    let value_names = checker.lets.into_keys().collect();
+    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets, filter, value_names }
 }
 
 struct Checker<'a, 'f> {

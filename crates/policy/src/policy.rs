@@ -12,6 +12,8 @@ use crate::files::Files;
 use crate::filter::Filter;
 use crate::parser::{parse, parse_filter};
 use crate::source::{SourceId, Span};
+use crate::suggest::similar;
+use crate::token::is_name;
 use crate::value::{ConfigFault, Value};
 
 /// Largest port number.
@@ -30,6 +32,8 @@ pub struct Policy {
     pub pipelets: Vec<Pipelet>,
     /// Warnings, and the sources that spans refer to.
     pub report: Diagnostics,
+    /// Names of values, for suggestions.
+    value_names: Vec<String>,
 }
 
 /// One or several ports with one name.
@@ -162,8 +166,8 @@ impl Policy {
         if report.has_errors() {
             return Err(Box::new(report));
         }
-        let crate::check::Checked { ports, nfs, settings, pipelets, filter } = checked;
-        Ok((Self { ports, nfs, settings, pipelets, report }, filter))
+        let crate::check::Checked { ports, nfs, settings, pipelets, filter, value_names } = checked;
+        Ok((Self { ports, nfs, settings, pipelets, report, value_names }, filter))
     }
 
     /// Deserializes a configuration from one of this policy's values.
@@ -178,7 +182,17 @@ impl Policy {
     /// Returns the diagnostic for a configuration that did not deserialize. `default` is used if
     /// the fault has no position.
     pub fn fault(&self, fault: ConfigFault, default: Span) -> Diagnostic {
-        self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default))
+        self.suggest_value(self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default)))
+    }
+
+    /// Suggests the name of a value if a word at the position of a fault is nearly one.
+    fn suggest_value(&self, diagnostic: Diagnostic) -> Diagnostic {
+        let span = diagnostic.labels.first().map(|label| label.span).filter(|_| diagnostic.help.is_none());
+        let word = span.map(|span| self.report.sources.slice(span)).filter(|word| is_name(word));
+        match word.and_then(|word| similar(word, self.value_names.iter().map(String::as_str))) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None => diagnostic,
+        }
     }
 
     /// Returns the diagnostic for an error found after deserializing. `default` is used if the
@@ -186,7 +200,9 @@ impl Policy {
     pub fn diagnose(&self, error: &ConfigError, default: Span) -> Diagnostic {
         let span = error.position.as_ref().and_then(|position| self.locate(position, error.width));
         match span {
-            Some(span) => Diagnostic::error(&error.message, span).label(default, "used here"),
+            Some(span) => {
+                self.suggest_value(Diagnostic::error(&error.message, span)).label(default, "used here")
+            }
             // A position in a text of unknown origin is useless.
             None if error.position.as_ref().is_some_and(|position| position.source.is_none()) => {
                 Diagnostic::error(&error.message, default)

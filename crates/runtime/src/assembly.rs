@@ -1,5 +1,6 @@
 //! Makes a policy ready to run: creates NFs, the graph, and ports.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use graph::{Graph, Options};
@@ -8,7 +9,7 @@ use nf::{MakeError, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, EdgeDirection, Filter, Node, Policy, Value};
 
-use crate::ports::{PortConfig, PortEntry, Ports};
+use crate::ports::{PortConfig, PortEntry, Ports, item_span};
 use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
@@ -185,11 +186,22 @@ fn not_a_line(message: &str, span: policy::Span) -> Box<Diagnostic> {
 
 fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
     let mut ports = Vec::new();
+    let mut addresses = BTreeMap::new();
     for (index, side) in [(line.inside, Side::Inside), (line.outside, Side::Outside)] {
         let port = &policy.ports[index];
         let config: PortConfig = read(policy, &port.config, wrong).unwrap_or_default();
-        if let Some(fault) = config.fault() {
-            wrong.push(Diagnostic::error(fault, port.config.span));
+        wrong.extend(config.faults(&port.config));
+        for (at, network) in config.address.iter().enumerate() {
+            let span = item_span(&port.config, "address", at);
+            match addresses.entry(network.address) {
+                Entry::Vacant(entry) => drop(entry.insert((&port.name, span))),
+                Entry::Occupied(first) if first.get().0 != &port.name => {
+                    let (name, first) = first.get();
+                    let message = format!("`{name}` has the address {} already", network.address.ip());
+                    wrong.push(Diagnostic::error(message, span).label(*first, "the first one"));
+                }
+                Entry::Occupied(_) => {} // Reported by the port.
+            }
         }
         let several = port.numbers.start() != port.numbers.end();
         for number in port.numbers.clone() {

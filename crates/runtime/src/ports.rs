@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use l3::InterfaceAddress;
+use l3::{AddressRole, InterfaceAddress};
 use packet::{Addr, Packet, PacketClass, Side, parse};
-use policy::Prefix;
+use policy::{Diagnostic, Prefix, Span, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
 
 /// The configuration of a port in a policy.
@@ -27,17 +27,47 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
-    /// Returns what is wrong with it.
-    pub(crate) fn fault(&self) -> Option<String> {
-        for (at, &gateway) in self.gateway.iter().enumerate() {
-            if !self.address.iter().any(|network| network.contains(gateway.into())) {
-                return Some(format!("the gateway {gateway} is in no network of the port's `address`"));
-            }
-            if self.gateway[..at].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
-                return Some(format!("there is a gateway of the same IP version as {gateway} already"));
-            }
+    /// Returns the errors of the configuration, which was read from this value.
+    pub(crate) fn faults(&self, value: &Value) -> Vec<Diagnostic> {
+        let mut faults = Vec::new();
+        for (at, network) in self.address.iter().enumerate() {
+            let address = network.address.ip();
+            let fault = match network.role() {
+                AddressRole::Host
+                    if self.address[..at].iter().any(|other| other.address == network.address) =>
+                {
+                    format!("the port has the address {address} twice")
+                }
+                AddressRole::Host => continue,
+                AddressRole::Network => {
+                    format!("{address} is the address of the network itself, not of a host")
+                }
+                AddressRole::Broadcast => format!("{address} is the broadcast address of its network"),
+            };
+            faults.push(Diagnostic::error(fault, item_span(value, "address", at)));
         }
-        None
+        for (at, &gateway) in self.gateway.iter().enumerate() {
+            let fault = if self.address.iter().any(|network| network.address.ip() == gateway) {
+                format!("the gateway {gateway} is the port's own address")
+            } else if !self.address.iter().any(|network| network.contains(gateway.into())) {
+                format!("the gateway {gateway} is in no network of the port's `address`")
+            } else if self.gateway[..at].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+                format!("there is a gateway of the same IP version as {gateway} already")
+            } else {
+                continue;
+            };
+            faults.push(Diagnostic::error(fault, item_span(value, "gateway", at)));
+        }
+        faults
+    }
+}
+
+/// Returns the position of an item of a list, or of the single value, that a key has.
+pub(crate) fn item_span(config: &Value, key: &str, at: usize) -> Span {
+    let Some(value) = config.get(key) else { return config.span };
+    match &value.kind {
+        ValueKind::List(items) => items.get(at).map_or(value.span, |item| item.span),
+        _ => value.span,
     }
 }
 
@@ -60,13 +90,23 @@ where
 
         fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
             let mut values = Vec::new();
-            while let Some(text) = list.next_element::<String>()? {
-                values.push(text.parse().map_err(serde::de::Error::custom)?);
+            while let Some(Parsed(value)) = list.next_element()? {
+                values.push(value);
             }
             Ok(values)
         }
     }
     deserializer.deserialize_any(OneOrMany(PhantomData))
+}
+
+/// A value that is parsed where it stands, so that an error has its position.
+struct Parsed<T>(T);
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map(Parsed).map_err(serde::de::Error::custom)
+    }
 }
 
 /// A port of a graph: one of the numbers to which the policy gives a name.
