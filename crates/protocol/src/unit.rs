@@ -28,7 +28,6 @@
 //! ```
 
 mod config;
-mod context;
 mod counters;
 mod engine;
 mod flow;

@@ -22,7 +22,6 @@ const PENDING: &[&str] = &[
     "nf",
     "packet",
     "policy",
-    "protocol",
     "signatures",
     "sim",
 ];

@@ -19,7 +19,6 @@ const PENDING: &[&str] = &[
     "functions",
     "graph",
     "lab",
-    "protocol",
     "runtime",
     "sim",
 ];

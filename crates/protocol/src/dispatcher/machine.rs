@@ -13,7 +13,6 @@ use crate::dispatcher::flows::{AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::provisioning::Provisioning;
 use crate::dispatcher::rss::Rss;
-use crate::dispatcher::sweep::Sweep;
 use crate::dispatcher::units::{UnitState, UnitStatus, Units};
 
 /// Numbers the packets of flows, assigns flowlets to units, and names the owner of each flow.
@@ -33,7 +32,7 @@ pub struct Dispatcher {
     pub(crate) next_timeout_ns: u64,
     /// Position of the search for flows of draining units.
     pub(crate) hand: u32,
-    pub(crate) sweep: Sweep,
+    pub(crate) sweep: SweepPosition,
     /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     pub(crate) push_above: u64,
     /// Size below which a flowlet is neither cut nor likely to be; 0 in modes without flowlets.
@@ -45,6 +44,15 @@ pub struct Dispatcher {
     pub(crate) copy_from_bps: f32,
     /// Next turn among the active units when packets are sprayed.
     pub(crate) turn: usize,
+}
+
+/// Position of the search for silent flows.
+#[derive(Default)]
+pub(crate) struct SweepPosition {
+    /// The next index.
+    pub hand: u32,
+    /// Begin of the next search, or of this one.
+    pub deadline_ns: u64,
 }
 
 /// An arriving packet.
@@ -133,7 +141,7 @@ impl Dispatcher {
             now_ns: 0,
             next_timeout_ns: 0,
             hand: 0,
-            sweep: Sweep::default(),
+            sweep: SweepPosition::default(),
             push_above: config.push_above(),
             midst_end: match config.mode {
                 Granularity::Flowlet => config.push_above().min(config.size_max).saturating_add(1),

@@ -1,7 +1,7 @@
 //! The search for flows that nobody ends: silent for longer than any unit waits, and hence known to
 //! none.
 
-use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput, SweepPosition};
 
 /// Limit on the flows forgotten per bucket of the load meter.
 pub const FORGOTTEN_PER_BUCKET: u32 = 256;
@@ -11,15 +11,6 @@ const FLOWS_SWEPT: u32 = 4096;
 
 /// Number of searches within the silence that is allowed.
 const ROUNDS: u64 = 4;
-
-/// Position of the search.
-#[derive(Default)]
-pub(crate) struct Sweep {
-    /// The next index.
-    hand: u32,
-    /// Begin of the next search, or of this one.
-    deadline_ns: u64,
-}
 
 impl Dispatcher {
     /// Ends flows that have been silent for too long: nothing of them is in flight (design.md 3.9).
@@ -42,7 +33,7 @@ impl Dispatcher {
             self.sweep.hand += 1;
         }
         if self.sweep.hand >= self.flows.used() {
-            self.sweep = Sweep { hand: 0, deadline_ns: now_ns.saturating_add(silent_ns / ROUNDS) };
+            self.sweep = SweepPosition { hand: 0, deadline_ns: now_ns.saturating_add(silent_ns / ROUNDS) };
         }
     }
 

@@ -1,11 +1,13 @@
 //! One flow at one unit.
 
+mod context;
 mod handover;
 mod ownerships;
 mod packets;
 mod refusal;
 mod replication;
 mod timeouts;
+mod tombstone;
 
 use std::{
     collections::VecDeque,
@@ -16,11 +18,12 @@ use crate::message::{Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, Stamp, T
 
 use crate::unit::{
     Config, DropCause, Engine,
-    context::Context,
-    flow_entry::Tombstone,
     ownership::{Ownership, StateSource},
     pending::{PacketSlab, PendingPacket, PendingQueue},
 };
+
+pub(crate) use context::Context;
+pub(crate) use tombstone::Tombstone;
 
 /// One flow at one unit: the epochs that the unit owns and has not finished, the state of the first
 /// of them if it is here, and the pending packets.

@@ -3,14 +3,13 @@
 use telemetry::event;
 
 use crate::message::{
-    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover,
-    RefuseReason, Stamp, Targets, UnitId, Version, Watermark,
+    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Stamp, Targets,
+    UnitId, Version, Watermark,
 };
 
 use crate::unit::{
     Config, DropCause, Engine,
-    context::Context,
-    flow::{Flow, Unacceptable},
+    flow::{Context, Flow, Tombstone, Unacceptable},
     ownership::StateSource,
     pending::{PacketSlab, PendingPacket, PendingQueue},
     replicas::{Handle, Kept},
@@ -40,35 +39,6 @@ pub(crate) struct FlowEntry {
     pub armed_ns: u64,
     /// The flow's replica.
     pub copy: Handle,
-}
-
-/// The tombstone of a flow that left.
-#[derive(Clone, Copy, Debug, Hash)]
-pub(crate) struct Tombstone {
-    /// The epoch that began elsewhere.
-    pub epoch: Epoch,
-    /// The owner of that epoch.
-    pub owner: UnitId,
-    /// The last seq before it.
-    pub last: u64,
-    /// The reason for which this unit, the owner of that epoch, refused the state, which stayed
-    /// with `owner`.
-    pub refused: Option<RefuseReason>,
-}
-
-impl Tombstone {
-    /// Forwards a packet of an earlier epoch to the owner, as one of the owner's epoch.
-    pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
-        let previous = if self.refused.is_some() { self.owner } else { cx.id() };
-        let handover = Handover::From { previous, last: self.last };
-        cx.counters.forwarded += 1;
-        if let Some(reason) = self.refused {
-            // The earlier message may have been lost.
-            let (epoch, holder) = (self.epoch, self.owner);
-            cx.out.to_dispatcher.push(FromUnit::Refuse { flow: stamp.flow, epoch, reason, holder });
-        }
-        cx.out.forwarded.push((self.owner, Stamp { epoch: self.epoch, handover, ..stamp }, packet));
-    }
 }
 
 const _: () = assert!(size_of::<FlowEntry>() == 64);

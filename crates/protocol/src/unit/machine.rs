@@ -6,8 +6,7 @@ use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, Stamp, UnitMessage
 
 use crate::unit::{
     Config, Counters, Done, DropCause, Engine, FLOWS_MAX, Outbox, TOMBSTONES_MAX,
-    context::Context,
-    flow::FlowPool,
+    flow::{Context, FlowPool},
     flow_entry::FlowEntry,
     flow_table::FlowTable,
     pending::{PacketSlab, PendingPacket},

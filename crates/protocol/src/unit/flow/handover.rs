@@ -4,8 +4,8 @@ use telemetry::event;
 
 use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, UnitId};
 
-use super::{Flow, PendingPull};
-use crate::unit::{Engine, context::Context, ownership::StateSource};
+use super::{Context, Flow, PendingPull};
+use crate::unit::{Engine, ownership::StateSource};
 
 impl Flow {
     /// Begins this unit's next epoch with the state of the present one.

@@ -4,10 +4,9 @@ use telemetry::event;
 
 use crate::message::{Epoch, FromPeer, RefuseReason, UnitId, Watermark};
 
-use super::{Flow, State, Unacceptable};
+use super::{Context, Flow, State, Unacceptable};
 use crate::unit::{
     DropCause, Engine, OWNERSHIPS_MAX,
-    context::Context,
     ownership::{Ownership, StateSource, Successor},
 };
 

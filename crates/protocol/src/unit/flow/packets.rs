@@ -2,8 +2,8 @@
 
 use crate::message::{Stamp, Watermark};
 
-use super::{Flow, State};
-use crate::unit::{Config, DropCause, Engine, context::Context, pending::PendingPacket};
+use super::{Context, Flow, State};
+use crate::unit::{Config, DropCause, Engine, pending::PendingPacket};
 
 impl Flow {
     /// Does all that can be done now: processes the next packets, gives up gaps after their

@@ -13,11 +13,9 @@ use telemetry::event;
 
 use crate::message::{Epoch, FlowRecord, FromPeer, RefuseReason, UnitId};
 
-use super::{Flow, Unacceptable};
+use super::{Context, Flow, Tombstone, Unacceptable};
 use crate::unit::{
     Engine,
-    context::Context,
-    flow_entry::Tombstone,
     ownership::{StateSource, Successor},
 };
 

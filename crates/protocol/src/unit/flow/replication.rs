@@ -2,10 +2,9 @@
 
 use crate::message::{Delta, Epoch, FlowRecord, FromPeer, Targets, UnitId, Version};
 
-use super::Flow;
+use super::{Context, Flow};
 use crate::unit::{
     Engine,
-    context::Context,
     ownership::StateSource,
     replicas::{Kept, is_exact},
 };

@@ -3,8 +3,8 @@
 use crate::message::Targets;
 use crate::timer::UnitTimer;
 
-use super::Flow;
-use crate::unit::{Engine, context::Context, ownership::Successor, timers::NEVER_NS};
+use super::{Context, Flow};
+use crate::unit::{Engine, ownership::Successor, timers::NEVER_NS};
 
 /// Of the timers that [`Flow::pump`] does not handle, the first that has expired is handled; and
 /// [`UnitTimer::Expire`] besides.

@@ -2,9 +2,9 @@
 
 use crate::message::{Stamp, UnitId};
 
+use super::FlowPool;
 use crate::unit::{
     Config, Counters, DropCause, Engine, Outbox,
-    flow::FlowPool,
     pending::PacketSlab,
     replicas::{Handle, Replicas},
 };
