@@ -37,7 +37,7 @@ use ::packet::wire::{EtherType, ethernet, vlan};
 
 use registry::registry;
 use serde::Serialize;
-use telemetry::{Family, Kind, Unit, record};
+use telemetry::{Family, Kind, MetricUnit, record};
 
 pub use driver::{Driver, DriverInfo, DriverLimit, PortPart, Readiness, Refreshed, SystemCall, ThreadTask};
 pub use link::LinkState;
@@ -57,7 +57,7 @@ registry! {
 static FRAMES_LOST: Family = Family {
     name: "interface_frames_lost",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Frames that the kernel or the interface did not take, by reason.",
     outer_labels: &["interface"],
     label: Some("reason"),

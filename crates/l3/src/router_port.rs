@@ -6,7 +6,7 @@ use nf::answer::IcmpError;
 use packet::wire::{EtherType, MacAddress, ethernet};
 use packet::{Addr, DropReason, FlowHasher, LinkType, Packet, Parser};
 use serde::Serialize;
-use telemetry::{Family, Kind, Unit, event, record};
+use telemetry::{Family, Kind, MetricUnit, event, record};
 
 use crate::announce::{Announcements, announcement};
 use crate::frame::link_local;
@@ -79,7 +79,7 @@ pub enum EgressAction {
 static PACKETS_DROPPED: Family = Family {
     name: "l3_packets_dropped",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Packets that L3 could not forward, by reason.",
     outer_labels: &["interface"],
     label: Some("reason"),

@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use nf::{Connection, EndReason};
 use packet::{DropReason, TunnelKind};
 use serde::Serialize;
-use telemetry::{Family, Kind, Merge, Record, RecordField, Unit, record};
+use telemetry::{Family, Kind, Merge, MetricUnit, Record, RecordField, record};
 
 pub use flows::{FlowsReport, TimeJumps};
 pub use function::{BuffersReport, ContentsReport, FunctionReport, MetersReport, PoolReport, RuleReport};
@@ -34,7 +34,7 @@ const VERSION: u32 = 2;
 static LOST: Family = Family {
     name: "lost",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Alerts, events, flow reports and generated packets dropped because a buffer was full.",
     outer_labels: &[],
     label: Some("kind"),
@@ -45,7 +45,7 @@ static LOST: Family = Family {
 pub static BUILD_INFO: Family = Family {
     name: "build_info",
     kind: Kind::Gauge,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Version of the program; the value is 1.",
     outer_labels: &[],
     label: Some("version"),

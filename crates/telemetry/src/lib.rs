@@ -9,7 +9,7 @@ mod metric;
 mod page;
 mod record;
 
-pub use metric::{Family, Kind, Sample, Unit};
+pub use metric::{Family, Kind, MetricUnit, Sample};
 pub use page::{events_table, help, metrics_table, replace_tables, report_table};
 pub use record::{Merge, Record, RecordField, Values};
 

@@ -8,7 +8,7 @@ pub struct Family {
     /// Type in OpenMetrics.
     pub kind: Kind,
     /// Unit of the values that are recorded.
-    pub unit: Unit,
+    pub unit: MetricUnit,
     /// Explanation, in the Markdown of the documentation. Its first sentence is the help text.
     pub help: &'static str,
     /// Names of the labels of those that have it.
@@ -44,7 +44,7 @@ pub enum Kind {
 
 /// The unit of recorded values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum MetricUnit {
     /// The metric's own.
     Own,
     /// Nanoseconds, of a metric in seconds.
@@ -62,11 +62,11 @@ pub enum Sample {
 
 impl Sample {
     /// Returns the value in the metric's own unit.
-    pub fn in_unit(self, unit: Unit) -> Sample {
+    pub fn in_unit(self, unit: MetricUnit) -> Sample {
         match (unit, self) {
-            (Unit::Own, value) => value,
-            (Unit::Nanoseconds, Sample::Count(ns)) => Sample::Real(ns as f64 / 1e9),
-            (Unit::Nanoseconds, Sample::Real(ns)) => Sample::Real(ns / 1e9),
+            (MetricUnit::Own, value) => value,
+            (MetricUnit::Nanoseconds, Sample::Count(ns)) => Sample::Real(ns as f64 / 1e9),
+            (MetricUnit::Nanoseconds, Sample::Real(ns)) => Sample::Real(ns / 1e9),
         }
     }
 

@@ -232,7 +232,7 @@ macro_rules! field {
             family: Some(&$crate::Family {
                 name: $name,
                 kind: $crate::Kind::$kind,
-                unit: $crate::Unit::$unit,
+                unit: $crate::MetricUnit::$unit,
                 help: $help,
                 outer_labels: $crate::labels!($labels),
                 label: $label,

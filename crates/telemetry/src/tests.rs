@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use crate::{Family, Kind, Merge, Record, Sample, Unit, help, record, replace_tables, report_table};
+use crate::{Family, Kind, Merge, MetricUnit, Record, Sample, help, record, replace_tables, report_table};
 
 static LOST: Family = Family {
     name: "lost",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Losses, by reason.",
     outer_labels: &["port"],
     label: Some("reason"),

@@ -1,14 +1,14 @@
 //! Outputs, operators' commands, and workers.
 
 use serde::Serialize;
-use telemetry::{Family, Kind, Unit, record};
+use telemetry::{Family, Kind, MetricUnit, record};
 
 use crate::shards::counters::Counters;
 
 static RECORDS: Family = Family {
     name: "output_records",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Records of the outputs `captures`, `alerts` and `ipfix`, by result.",
     outer_labels: &["output"],
     label: Some("result"),
@@ -31,7 +31,7 @@ record! {
 static COMMANDS: Family = Family {
     name: "commands",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Operators' commands of `--control`, by result.",
     outer_labels: &[],
     label: Some("result"),

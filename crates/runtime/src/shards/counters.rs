@@ -1,13 +1,13 @@
 //! Counters of a worker.
 
 use serde::Serialize;
-use telemetry::{Family, Kind, Unit, record};
+use telemetry::{Family, Kind, MetricUnit, record};
 
 /// Packets and frames that had no room in a ring between workers.
 static LOST: Family = Family {
     name: "worker_lost",
     kind: Kind::Counter,
-    unit: Unit::Own,
+    unit: MetricUnit::Own,
     help: "Packets and neighbour updates between workers dropped because a ring was full, by kind.",
     outer_labels: &["worker"],
     label: Some("kind"),
