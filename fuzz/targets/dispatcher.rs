@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use protocol::message::FlowId;
-use protocol::dispatcher::{UnitChoice, Config, Granularity, TargetChoice, WhenFull};
+use protocol::dispatcher::{UnitChoice, Config, Granularity, TargetChoice, WhenFlowsFull};
 
 #[path = "../../crates/protocol/tests/dispatcher/witness/mod.rs"]
 mod witness;
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
         units_max: units_min + u16::from(units / 4 % 8),
         flows_max: 1 + u32::from(units / 32) * 3,
         choice: if flags & 1 == 0 { UnitChoice::MostUtilised } else { UnitChoice::LowestId },
-        when_full: if flags & 2 == 0 { WhenFull::RefuseNew } else { WhenFull::EndOldest },
+        when_full: if flags & 2 == 0 { WhenFlowsFull::RefuseNew } else { WhenFlowsFull::EndOldest },
         push_at: (flags & 4 != 0).then_some(0.5),
         alarm_buckets: if flags & 8 == 0 { 0 } else { 3 },
         forget_after_ns: (flags & 16 != 0).then_some(1_000_000_000),

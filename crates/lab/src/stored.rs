@@ -12,7 +12,7 @@ use std::convert::Infallible;
 
 use graph::{FlowChange, FlowLookup, Graph};
 use packet::{DropReason, Packet, PacketClass, PacketPool};
-use protocol::dispatcher::{Arrival, Dispatched, Dispatcher, DispatcherError, DispatcherOutput};
+use protocol::dispatcher::{Dispatched, Dispatcher, DispatcherError, DispatcherOutput, PacketArrival};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, RefuseReason, Stamp, UnitId};
 
 pub use peer::{Gone, Peer};
@@ -110,7 +110,7 @@ impl<S: Store> Stored<S> {
     pub fn new(graph: Box<Graph>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, DispatcherError> {
         let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
         let router = protocol::dispatcher::Config {
-            when_full: protocol::dispatcher::WhenFull::RefuseNew,
+            when_full: protocol::dispatcher::WhenFlowsFull::RefuseNew,
             ..config.dispatcher(graph.options())
         };
         Ok(Stored {
@@ -178,7 +178,7 @@ impl<S: Store> Stored<S> {
                 return Ok(());
             }
         };
-        let arrival = Arrival { key: &key, hash, len: meta.wire_len };
+        let arrival = PacketArrival { key: &key, hash, len: meta.wire_len };
         let Dispatched::To { stamp, .. } =
             self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.orders)
         else {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use io::traffic::Payload;
 use lab::stored::{Accesses, Habit, Peer, Store, Stored};
 use packet::{LinkType, PacketPool};
-use protocol::message::{Delta, FlowId, Version};
+use protocol::message::{FlowId, StateDelta, Version};
 use runtime::{Frame, Ingress, Runner};
 
 use support::{Arriving, SEED, assembly, conversation, play, profile};
@@ -105,7 +105,7 @@ impl Store for Changing {
     fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Infallible> {
         if let Some(old) = self.states.insert(flow, state.to_vec()) {
             let [before, after] = [1, 2].map(|seq| Version { epoch: 1, seq });
-            let changes = Delta::of((before, &old), (after, state));
+            let changes = StateDelta::of((before, &old), (after, state));
             self.told.borrow_mut().push((state.len(), changes.map_or(state.len(), |delta| delta.len())));
         }
         Ok(())

@@ -41,12 +41,12 @@ mod sweep;
 mod units;
 
 pub use config::{
-    BUCKETS_MAX, Config, DISPLACED_AFTER_NS, DispatcherError, DrainWhen, FLOWS_MAX, Granularity,
-    RSS_BUCKETS_MAX, RateOver, TARGETS_COUNT_MAX, TargetChoice, UnitChoice, WhenFull,
+    BUCKETS_MAX, Config, DISPLACED_AFTER_NS, DispatcherError, DrainCondition, FLOWS_MAX, Granularity,
+    RSS_BUCKETS_MAX, RateWindow, TARGETS_COUNT_MAX, TargetChoice, UnitChoice, WhenFlowsFull,
 };
 pub use counters::Counters;
 pub use flows::{AliasConflict, FlowGuess};
-pub use machine::{Arrival, Dispatched, Dispatcher, DispatcherOutput, NumberedPacket};
+pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
 pub use scale::{DRAIN_BELOW, FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};

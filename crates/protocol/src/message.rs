@@ -33,8 +33,8 @@ mod stamp;
 mod variants;
 mod watermark;
 
-pub use delta::{CHANGING_MAX, DamagedDelta, Delta, Version};
+pub use delta::{CHANGING_MAX, DamagedDelta, StateDelta, Version};
 pub use ids::{Epoch, FlowId, UnitId};
-pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};
+pub use stamp::{Handover, ReplicaTargets, Stamp, TARGETS_MAX};
 pub use variants::{FlowRecord, FromDispatcher, FromPeer, FromUnit, Lane, RefuseReason, UnitMessage};
 pub use watermark::{AHEAD_MAX, SeqOutcome, Watermark};

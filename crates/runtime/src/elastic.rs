@@ -23,7 +23,7 @@ use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{
-    Arrival, Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, UnitState,
+    Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, PacketArrival, UnitState,
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
@@ -221,7 +221,7 @@ impl<T: Transport> Elastic<T> {
     fn number_all(&mut self, packets: &[Packet], guesses: &[FlowGuess]) -> usize {
         let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
             let meta = packet.meta();
-            let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+            let arrival = PacketArrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
             (meta.class == PacketClass::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
         });
         let bytes_before = self.dispatcher.counters().bytes;
@@ -240,7 +240,7 @@ impl<T: Transport> Elastic<T> {
         }
         self.arrive(&packet);
         let meta = packet.meta();
-        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        let arrival = PacketArrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         match self.dispatcher.number_next(self.now_ns, arrival, guess) {
             Some(numbered) => self.continue_flowlet(numbered, packet),
             None => self.dispatch_known(packet),
@@ -288,7 +288,7 @@ impl<T: Transport> Elastic<T> {
     #[inline(never)]
     fn dispatch_known(&mut self, packet: Packet) {
         let meta = packet.meta();
-        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        let arrival = PacketArrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         match self.dispatcher.handle_known_packet(self.now_ns, arrival, &mut self.outputs) {
             Some(Dispatched::To { unit, stamp }) => {
                 self.execute_outputs();
@@ -314,7 +314,7 @@ impl<T: Transport> Elastic<T> {
             },
             FlowLookup::Aside => return self.transport.core().process_aside(packet),
         };
-        let arrival = Arrival { key: &key, hash, len: meta.wire_len };
+        let arrival = PacketArrival { key: &key, hash, len: meta.wire_len };
         let dispatched = self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
         self.execute_outputs();

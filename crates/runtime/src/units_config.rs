@@ -86,8 +86,8 @@ impl UnitsConfig {
             targets_count: self.copies,
             flows_max: options.flows_max * DISPATCHER_FLOWS,
             when_full: match options.when_full {
-                WhenFull::RefuseNew => protocol::dispatcher::WhenFull::RefuseNew,
-                WhenFull::EvictOldest => protocol::dispatcher::WhenFull::EndOldest,
+                WhenFull::RefuseNew => protocol::dispatcher::WhenFlowsFull::RefuseNew,
+                WhenFull::EvictOldest => protocol::dispatcher::WhenFlowsFull::EndOldest,
             },
             seed: options.seed,
             ..protocol::dispatcher::Config::default()

@@ -15,9 +15,9 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
         size_max: dispatcher.size_max.map_or(u64::MAX, |size| size.0),
         alpha: dispatcher.alpha.0 as f32,
         rate_over: match dispatcher.rate_over {
-            RateOver::Burst => protocol::dispatcher::RateOver::Burst,
-            RateOver::Interval => protocol::dispatcher::RateOver::Interval,
-            RateOver::Window => protocol::dispatcher::RateOver::Window,
+            RateOver::Burst => protocol::dispatcher::RateWindow::Burst,
+            RateOver::Interval => protocol::dispatcher::RateWindow::Interval,
+            RateOver::Window => protocol::dispatcher::RateWindow::Window,
         },
         lambda: dispatcher.lambda.0 as f32,
         choice: match dispatcher.choice {
@@ -44,16 +44,16 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
         start_at: dispatcher.start_at.0 as f32,
         idle_ns: dispatcher.idle.0,
         drain_when: match dispatcher.drain_when {
-            DrainWhen::MeanIsBelow => protocol::dispatcher::DrainWhen::MeanIsBelow,
-            DrainWhen::OneIsBelow => protocol::dispatcher::DrainWhen::OneIsBelow,
+            DrainWhen::MeanIsBelow => protocol::dispatcher::DrainCondition::MeanIsBelow,
+            DrainWhen::OneIsBelow => protocol::dispatcher::DrainCondition::OneIsBelow,
         },
         bucket_ns: dispatcher.bucket.0,
         buckets: dispatcher.buckets,
         alarm_buckets: dispatcher.alarm_buckets,
         flows_max: dispatcher.flows_max.get(),
         when_full: match dispatcher.when_full {
-            WhenFull::RefuseNew => protocol::dispatcher::WhenFull::RefuseNew,
-            WhenFull::EndOldest => protocol::dispatcher::WhenFull::EndOldest,
+            WhenFull::RefuseNew => protocol::dispatcher::WhenFlowsFull::RefuseNew,
+            WhenFull::EndOldest => protocol::dispatcher::WhenFlowsFull::EndOldest,
         },
         forget_after_ns: dispatcher.forget_after.map(|time| time.0),
         seed,

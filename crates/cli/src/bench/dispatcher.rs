@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use packet::{FlowHasher, Packet, PacketPool, Parser};
-use protocol::dispatcher::{Arrival, Config, Dispatched, Dispatcher, DispatcherOutput, FlowGuess};
+use protocol::dispatcher::{Config, Dispatched, Dispatcher, DispatcherOutput, FlowGuess, PacketArrival};
 
 use super::tape::{Frames, Tape};
 use super::workload::{PACE_NS, Target, WARM_UP};
@@ -78,7 +78,7 @@ impl DispatcherTarget {
         self.guesses.extend(self.batch.iter().map(|packet| self.dispatcher.guess(packet.meta().hash)));
         for (packet, guess) in self.batch.iter().zip(self.guesses.drain(..)) {
             let meta = packet.meta();
-            let arrival = Arrival {
+            let arrival = PacketArrival {
                 key: &meta.key,
                 hash: meta.hash,
                 len: packet.len() as u32 + 4, // with the frame check sequence

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use packet::{FlowHasher, FlowKey, split_mix};
-use protocol::dispatcher::{Arrival, Config, Dispatcher, DispatcherOutput};
+use protocol::dispatcher::{Config, Dispatcher, DispatcherOutput, PacketArrival};
 
 use super::common::{at_most, show};
 use super::{Experiment, Measured};
@@ -209,7 +209,7 @@ impl Bench {
         for _ in 0..packets {
             let Flow { key, hash, len } = &self.flows[self.next];
             self.next = (self.next + 1) % self.flows.len();
-            let arrival = Arrival { key, hash: *hash, len: *len };
+            let arrival = PacketArrival { key, hash: *hash, len: *len };
             let now_ns = self.now_ns as u64;
             let _ = black_box(self.dispatcher.handle_packet(now_ns, arrival, &mut self.orders));
             self.now_ns += self.step_ns;

@@ -36,7 +36,7 @@ pub struct Config {
     /// Weight of the newest flowlet in a flow's estimate, above 0 and up to 1 (S34).
     pub alpha: f32,
     /// The time over which a flowlet's rate is measured (S34).
-    pub rate_over: RateOver,
+    pub rate_over: RateWindow,
     /// Weight of having the state against utilisation, 0 to 1; 0 ignores it (S36, S37).
     pub lambda: f32,
     /// The choice among units with room for a flowlet (S38).
@@ -47,9 +47,9 @@ pub struct Config {
     /// active.
     pub targets_count: u8,
     /// Share of B from which on every packet of a flowlet repeats the targets, with the mark to
-    /// replicate [at once](crate::message::Targets::at_once): a flowlet that is cut by its size
-    /// leaves no silence to do so (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last
-    /// one. Above 0, below 1; `None` marks no packet, as in the papers.
+    /// replicate [at once](crate::message::ReplicaTargets::at_once): a flowlet that is cut by its
+    /// size leaves no silence to do so (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the
+    /// last one. Above 0, below 1; `None` marks no packet, as in the papers.
     pub push_at: Option<f32>,
     /// Load, as a share of capacity, below which a unit keeps the next flowlets of its flows,
     /// without a choice; above 0, up to 1. No room is needed: the load contains what the flow
@@ -82,7 +82,7 @@ pub struct Config {
     /// Time without packets after which a unit is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
     /// Condition on the other units for draining an idle one, so that none starts again at once.
-    pub drain_when: DrainWhen,
+    pub drain_when: DrainCondition,
     /// Length of a bucket of the load meter, in ns (S40). At least 1.
     pub bucket_ns: u64,
     /// Number of buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
@@ -95,7 +95,7 @@ pub struct Config {
     /// Capacity of the flow table; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
     /// Policy for new flows when the table is full.
-    pub when_full: WhenFull,
+    pub when_full: WhenFlowsFull,
     /// Silence after which a flow ends without a proposal, in ns: a flow whose packets were all
     /// lost is known to no unit. At least [`DISPLACED_AFTER_NS`]; it should exceed the time after
     /// which units propose ends. `None` disables it.
@@ -111,7 +111,7 @@ impl Default for Config {
             gap_ns: 500_000,  // S30
             size_max: 15_000, // S31
             alpha: 0.5,
-            rate_over: RateOver::Burst,
+            rate_over: RateWindow::Burst,
             lambda: 0.25, // S37
             choice: UnitChoice::MostUtilised,
             targets: TargetChoice::Weighted,
@@ -125,12 +125,12 @@ impl Default for Config {
             start_at: 0.9, // S42
             follow_at: None,
             idle_ns: 200_000_000,
-            drain_when: DrainWhen::MeanIsBelow,
+            drain_when: DrainCondition::MeanIsBelow,
             bucket_ns: 500_000, // S40
             buckets: 200,       // S40
             alarm_buckets: 0,
             flows_max: 1_000_000,
-            when_full: WhenFull::RefuseNew,
+            when_full: WhenFlowsFull::RefuseNew,
             forget_after_ns: None,
             seed: 0,
         }
@@ -181,7 +181,7 @@ impl fmt::Display for Granularity {
 
 /// The condition on the other units for draining an idle one. The papers do not state any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DrainWhen {
+pub enum DrainCondition {
     /// Total load, over all other units, is below [`DRAIN_BELOW`](crate::dispatcher::DRAIN_BELOW)
     /// of the load that starts a unit.
     MeanIsBelow,
@@ -192,7 +192,7 @@ pub enum DrainWhen {
 /// The time over which a flowlet's rate is measured, at least T: a single packet is no burst. The
 /// papers say only "the previous flowlet's measured rate".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateOver {
+pub enum RateWindow {
     /// From its first packet to its last: the rate while it lasts.
     Burst,
     /// From its first packet to the next flowlet's, or to the flow's end: the flow's average rate.
@@ -238,7 +238,7 @@ pub enum TargetChoice {
 
 /// The policy for new flows when the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
+pub enum WhenFlowsFull {
     /// Refuses the new flow, unless one of a few sampled flows has been silent for
     /// [`Config::forget_after_ns`].
     RefuseNew,
@@ -281,8 +281,8 @@ impl Config {
     /// Returns the silence after which a flow may end for a new one; `None` if none may.
     pub(crate) fn displaced_after_ns(&self) -> Option<u64> {
         match self.when_full {
-            WhenFull::RefuseNew => self.forget_after_ns,
-            WhenFull::EndOldest => Some(DISPLACED_AFTER_NS),
+            WhenFlowsFull::RefuseNew => self.forget_after_ns,
+            WhenFlowsFull::EndOldest => Some(DISPLACED_AFTER_NS),
         }
     }
 

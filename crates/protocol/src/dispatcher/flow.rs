@@ -1,6 +1,6 @@
 //! A flow's entry in the dispatcher's table.
 
-use crate::message::{FlowId, Handover, Stamp, Targets, UnitId};
+use crate::message::{FlowId, Handover, ReplicaTargets, Stamp, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dispatcher::config::TARGETS_COUNT_MAX;
@@ -105,7 +105,7 @@ impl Flow {
     /// Returns the stamp of the last packet of the flow, which has this index (S13); with `targets`
     /// if it begins a flowlet.
     #[inline(always)]
-    pub fn stamp(&self, index: u32, targets: Option<Targets>) -> Stamp {
+    pub fn stamp(&self, index: u32, targets: Option<ReplicaTargets>) -> Stamp {
         let handover = match self.epoch {
             1 => Handover::None,
             _ => Handover::From { previous: self.previous(), last: self.last },
@@ -174,11 +174,11 @@ impl TargetList {
     }
 }
 
-impl From<TargetList> for Targets {
-    fn from(list: TargetList) -> Targets {
+impl From<TargetList> for ReplicaTargets {
+    fn from(list: TargetList) -> ReplicaTargets {
         if list.is_all() {
-            return Targets::ALL;
+            return ReplicaTargets::ALL;
         }
-        Targets::of_distinct(list.units())
+        ReplicaTargets::of_distinct(list.units())
     }
 }

@@ -1,6 +1,6 @@
 //! Flowlets: where a flow is cut, and the rate that a flowlet is expected to have.
 
-use crate::dispatcher::config::{Config, RateOver};
+use crate::dispatcher::config::{Config, RateWindow};
 use crate::dispatcher::flow::{Flow, Flowlet};
 use crate::dispatcher::load::rate_bps;
 
@@ -35,7 +35,7 @@ pub(crate) fn is_behind_gap(flow: &Flow, now_ns: u64, config: &Config) -> bool {
 /// The rates of flowlets so far.
 pub(crate) struct Demand {
     alpha: f32,
-    rate_over: RateOver,
+    rate_over: RateWindow,
     gap_ns: u64,
     window_ns: u64,
     /// Sum over all past flowlets, in bits per second.
@@ -73,9 +73,9 @@ impl Demand {
     pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
         let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
         let time_ns = match self.rate_over {
-            RateOver::Burst => since_start(flow.last_seen_ns),
-            RateOver::Interval => since_start(now_ns),
-            RateOver::Window => self.window_ns,
+            RateWindow::Burst => since_start(flow.last_seen_ns),
+            RateWindow::Interval => since_start(now_ns),
+            RateWindow::Window => self.window_ns,
         };
         let measured_bps = rate_bps(flow.bytes, time_ns);
         self.sum_bps += f64::from(measured_bps);

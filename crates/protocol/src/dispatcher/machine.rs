@@ -57,7 +57,7 @@ pub(crate) struct SweepPosition {
 
 /// An arriving packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+pub struct PacketArrival<'a> {
     /// The flow key. Both directions have the same one (S7).
     pub key: &'a FlowKey,
     /// The key's hash; all by the same [`FlowHasher`](packet::FlowHasher).

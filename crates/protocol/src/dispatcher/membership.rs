@@ -12,8 +12,8 @@ impl Dispatcher {
         self.start_one(outputs);
     }
 
-    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Does nothing if it is
-    /// not active, or is the last one.
+    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Does nothing if it
+    /// is not active, or is the last one.
     pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.at(now_ns);
         if self.has_other_active(unit) && self.units.state(unit) == UnitState::Active {
@@ -22,8 +22,8 @@ impl Dispatcher {
         }
     }
 
-    /// A unit has crashed: its flows end, and it never runs again; a replacement has another number.
-    /// Flows whose new owner waits for a state of the lost unit end once that owner
+    /// A unit has crashed: its flows end, and it never runs again; a replacement has another
+    /// number. Flows whose new owner waits for a state of the lost unit end once that owner
     /// [reports](crate::message::FromUnit::Lost) them. A unit is started if fewer than `units_min`
     /// are left.
     pub fn lose_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use telemetry::event;
 
-use crate::message::{Epoch, FlowId, FromDispatcher, Stamp, Targets, UnitId};
+use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
 
 use crate::dispatcher::assign::UnitPick;
 use crate::dispatcher::config::Granularity;
 use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::flowlet::{self, FlowletCut};
 use crate::dispatcher::flows::{FlowGuess, FlowMatch};
-use crate::dispatcher::machine::{Arrival, Dispatched, Dispatcher, DispatcherOutput, NumberedPacket};
+use crate::dispatcher::machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
 use crate::dispatcher::units::UnitState;
 
 impl Dispatcher {
@@ -24,7 +24,7 @@ impl Dispatcher {
     pub fn handle_packet(
         &mut self,
         now_ns: u64,
-        arrival: Arrival<'_>,
+        arrival: PacketArrival<'_>,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Dispatched {
         match self.handle_known_packet(now_ns, arrival, outputs) {
@@ -40,7 +40,7 @@ impl Dispatcher {
     pub fn handle_known_packet(
         &mut self,
         now_ns: u64,
-        arrival: Arrival<'_>,
+        arrival: PacketArrival<'_>,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Option<Dispatched> {
         let now_ns = self.at(now_ns);
@@ -66,7 +66,7 @@ impl Dispatcher {
     pub fn stamp_next(
         &mut self,
         now_ns: u64,
-        arrival: Arrival<'_>,
+        arrival: PacketArrival<'_>,
         guess: FlowGuess,
     ) -> Option<(UnitId, Stamp)> {
         let numbered = self.number_next(now_ns, arrival, guess)?;
@@ -86,7 +86,7 @@ impl Dispatcher {
     pub fn number_next(
         &mut self,
         now_ns: u64,
-        arrival: Arrival<'_>,
+        arrival: PacketArrival<'_>,
         guess: FlowGuess,
     ) -> Option<NumberedPacket> {
         let now_ns = self.at(now_ns);
@@ -106,7 +106,7 @@ impl Dispatcher {
     pub fn number_batch<'a>(
         &mut self,
         times: Range<u64>,
-        packets: impl Iterator<Item = (u64, Arrival<'a>, FlowGuess)>,
+        packets: impl Iterator<Item = (u64, PacketArrival<'a>, FlowGuess)>,
         mut go_on: impl FnMut(&NumberedPacket) -> bool,
     ) -> usize {
         let mut now_ns = self.at(times.start);
@@ -131,7 +131,7 @@ impl Dispatcher {
     fn number(
         &mut self,
         now_ns: u64,
-        arrival: &Arrival<'_>,
+        arrival: &PacketArrival<'_>,
         guess: FlowGuess,
         go_on: impl FnOnce(&NumberedPacket) -> bool,
     ) -> Option<NumberedPacket> {
@@ -191,16 +191,16 @@ impl Dispatcher {
     /// Returns the flowlet's targets that are still active, to be replicated to at once; `None` if
     /// there are none. One may be the owner by now, if the flow's unit was drained.
     #[cold]
-    fn targets_at_once(&mut self, index: u32) -> Option<Targets> {
+    fn targets_at_once(&mut self, index: u32) -> Option<ReplicaTargets> {
         let owner = self.flows.get(index).owner();
         let list = &self.flows.flowlet(index).targets;
         let targets = match list.is_all() {
-            true => Targets::ALL,
-            false => {
-                Targets::of_distinct(list.units().filter(|&unit| unit != owner && self.units.is_active(unit)))
-            }
+            true => ReplicaTargets::ALL,
+            false => ReplicaTargets::of_distinct(
+                list.units().filter(|&unit| unit != owner && self.units.is_active(unit)),
+            ),
         };
-        if targets == Targets::NONE {
+        if targets == ReplicaTargets::NONE {
             return None;
         }
         self.counters.pushes += 1;
@@ -212,7 +212,7 @@ impl Dispatcher {
     fn begin(
         &mut self,
         now_ns: u64,
-        arrival: Arrival<'_>,
+        arrival: PacketArrival<'_>,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Dispatched {
         let now_ns = self.at(now_ns);
@@ -404,12 +404,12 @@ impl Dispatcher {
 
     /// Chooses the targets of a flowlet that begins with a packet of this length (S54); none if its
     /// unit will have room for the next one, too.
-    fn choose_targets(&mut self, index: u32, len: u32) -> Targets {
+    fn choose_targets(&mut self, index: u32, len: u32) -> ReplicaTargets {
         let (flow, flowlet) = self.flows.both_mut(index);
         let active = self.units.active();
         if self.meter.loads().of(flow.owner()) < self.copy_from_bps {
             flowlet.targets = TargetList::NONE; // The next one stays.
-            return Targets::NONE;
+            return ReplicaTargets::NONE;
         }
         flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
         let targets = flowlet.targets.into();
@@ -443,7 +443,13 @@ impl Dispatcher {
 
     /// Numbers and stamps the packet for its flow's owner; `targets` if it begins a flowlet.
     #[inline(always)]
-    fn send(&mut self, now_ns: u64, found: FlowMatch, len: u32, targets: Option<Targets>) -> Dispatched {
+    fn send(
+        &mut self,
+        now_ns: u64,
+        found: FlowMatch,
+        len: u32,
+        targets: Option<ReplicaTargets>,
+    ) -> Dispatched {
         if let Some(rss) = &mut self.rss {
             rss.add(found.hash, len.into());
         }

@@ -4,7 +4,7 @@ use telemetry::event;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
-use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainWhen, UnitChoice};
+use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainCondition, UnitChoice};
 use crate::dispatcher::flow::Flow;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
@@ -207,11 +207,11 @@ impl Dispatcher {
         };
         let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
         let is_below = match self.config.drain_when {
-            DrainWhen::MeanIsBelow => {
+            DrainCondition::MeanIsBelow => {
                 let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
                 total_bps / (active.len() - 1) as f32 <= up_to_bps
             }
-            DrainWhen::OneIsBelow => {
+            DrainCondition::OneIsBelow => {
                 active.iter().any(|&unit| unit != idle && self.meter.sustained_bps(unit) <= up_to_bps)
             }
         };

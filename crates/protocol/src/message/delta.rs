@@ -18,14 +18,14 @@ impl Version {
 
 /// The difference between a state and an older version of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Delta {
+pub struct StateDelta {
     /// Difference of epochs and of seqs; length of the new state; then pieces: number of equal
     /// bytes, number of different bytes, and these bytes. Numbers are in groups of 7 bits, the
     /// lowest first; the highest bit of a byte marks that another follows.
     bytes: Vec<u8>,
 }
 
-/// The bytes are not what [`Delta::of`] wrote.
+/// The bytes are not what [`StateDelta::of`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the changes are damaged")]
 pub struct DamagedDelta;
@@ -36,11 +36,11 @@ pub const CHANGING_MAX: usize = 1 << 24;
 /// Number of equal bytes that are cheaper as part of a piece than as a gap between two.
 const SAME_MAX: usize = 2;
 
-impl Delta {
+impl StateDelta {
     /// Returns the difference between two versions. `None` if it is no shorter than the new one, if
     /// that is longer than [`CHANGING_MAX`], or if the old one is later. Bytes after the end of the
     /// old one count as 0.
-    pub fn of((base, old): (Version, &[u8]), (version, new): (Version, &[u8])) -> Option<Delta> {
+    pub fn of((base, old): (Version, &[u8]), (version, new): (Version, &[u8])) -> Option<StateDelta> {
         if new.len() > CHANGING_MAX {
             return None;
         }
@@ -67,14 +67,14 @@ impl Delta {
             }
             told = end;
         }
-        (bytes.len() < new.len()).then_some(Delta { bytes })
+        (bytes.len() < new.len()).then_some(StateDelta { bytes })
     }
 
     /// Returns the base version of a delta that leads to this version.
     ///
     /// # Errors
     ///
-    /// [`DamagedDelta`] if there is none: it is not what [`of`](Delta::of) wrote.
+    /// [`DamagedDelta`] if there is none: it is not what [`of`](StateDelta::of) wrote.
     pub fn base(&self, version: Version) -> Result<Version, DamagedDelta> {
         let (epochs, seqs, _) = self.split().ok_or(DamagedDelta)?;
         let epoch = Epoch::try_from(epochs).ok().and_then(|epochs| version.epoch.checked_sub(epochs));
@@ -86,7 +86,7 @@ impl Delta {
     ///
     /// # Errors
     ///
-    /// [`DamagedDelta`] if it is not what [`of`](Delta::of) wrote for that base, as far as that can
+    /// [`DamagedDelta`] if it is not what [`of`](StateDelta::of) wrote for that base, as far as that can
     /// be seen.
     pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, DamagedDelta> {
         let (.., rest) = self.split().ok_or(DamagedDelta)?;
@@ -150,8 +150,8 @@ mod tests {
     const BASE: Version = Version { epoch: 2, seq: 7 };
     const NEW: Version = Version { epoch: 3, seq: 9 };
 
-    fn delta(old: &[u8], new: &[u8]) -> Option<Delta> {
-        Delta::of((BASE, old), (NEW, new))
+    fn delta(old: &[u8], new: &[u8]) -> Option<StateDelta> {
+        StateDelta::of((BASE, old), (NEW, new))
     }
 
     /// A state, and the next version of it.
@@ -192,7 +192,7 @@ mod tests {
             old in prop::collection::vec(any::<u8>(), 0..40),
             bytes in prop::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..40),
         ) {
-            let delta = Delta { bytes };
+            let delta = StateDelta { bytes };
             prop_assert!(delta.base(NEW).is_ok_and(|base| base <= NEW) || delta.base(NEW) == Err(DamagedDelta));
             prop_assert!(delta.apply(&old).is_ok_and(|new| new.len() <= CHANGING_MAX) || delta.apply(&old) == Err(DamagedDelta));
         }
@@ -213,18 +213,18 @@ mod tests {
         new[40..48].copy_from_slice(&301u64.to_le_bytes());
         assert_eq!(delta(&old, &new).unwrap().bytes, [1, 2, 96, 40, 1, 45]);
         assert_eq!(delta(&new, &new).unwrap().bytes, [1, 2, 96]);
-        assert_eq!(Delta::of((NEW, &old), (BASE, &new)), None, "it is no older one");
+        assert_eq!(StateDelta::of((NEW, &old), (BASE, &new)), None, "it is no older one");
     }
 
     #[test]
     fn a_flow_that_has_not_begun_has_zeros() {
         let mut new = [0; 300];
         new[200] = 1;
-        let delta = Delta::of((Version::BEGINNING, &[]), (NEW, &new)).unwrap();
+        let delta = StateDelta::of((Version::BEGINNING, &[]), (NEW, &new)).unwrap();
         assert_eq!(delta.base(NEW), Ok(Version::BEGINNING));
         assert_eq!(delta.apply(&[]).unwrap(), new);
         assert_eq!(delta.len(), 8);
-        assert_eq!(Delta::of((BASE, &[]), (NEW, &[1; 50])), None, "larger than the whole");
-        assert_eq!(Delta::of((BASE, &[]), (NEW, &[0; 3])), None, "as large");
+        assert_eq!(StateDelta::of((BASE, &[]), (NEW, &[1; 50])), None, "larger than the whole");
+        assert_eq!(StateDelta::of((BASE, &[]), (NEW, &[0; 3])), None, "as large");
     }
 }

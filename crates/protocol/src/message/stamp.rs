@@ -16,7 +16,7 @@ pub struct Stamp {
     /// On the first packet of a flowlet: the targets of replicas when the flow falls silent (S54).
     /// `None` on others, for which the earlier targets hold; or the same again, with the mark to
     /// replicate [at once](Targets::at_once).
-    pub targets: Option<Targets>,
+    pub targets: Option<ReplicaTargets>,
 }
 
 /// The place of the state that an epoch begins with.
@@ -38,24 +38,25 @@ pub const TARGETS_MAX: usize = 15;
 
 /// The units that get replicas of a flow's state: some, or all active ones; and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Targets {
+pub struct ReplicaTargets {
     /// The number of units; [`ALL`](Targets::ALL)'s value for all.
     len: u8,
     at_once: bool,
     units: [UnitId; TARGETS_MAX],
 }
 
-impl Targets {
+impl ReplicaTargets {
     /// No unit.
-    pub const NONE: Targets = Targets { len: 0, at_once: false, units: [UnitId(0); TARGETS_MAX] };
+    pub const NONE: ReplicaTargets =
+        ReplicaTargets { len: 0, at_once: false, units: [UnitId(0); TARGETS_MAX] };
     /// All active units.
-    pub const ALL: Targets = Targets { len: u8::MAX, ..Targets::NONE };
+    pub const ALL: ReplicaTargets = ReplicaTargets { len: u8::MAX, ..ReplicaTargets::NONE };
 
     /// Creates a set of these units, which must be distinct; those beyond [`TARGETS_MAX`] are left
     /// out.
     #[inline]
-    pub fn of_distinct(units: impl Iterator<Item = UnitId>) -> Targets {
-        let mut targets = Targets::NONE;
+    pub fn of_distinct(units: impl Iterator<Item = UnitId>) -> ReplicaTargets {
+        let mut targets = ReplicaTargets::NONE;
         for (place, unit) in targets.units.iter_mut().zip(units) {
             *place = unit;
             targets.len += 1;
@@ -77,8 +78,8 @@ impl Targets {
     /// Adds the mark to replicate as soon as the state covers the packet: the flowlet is likely to
     /// be cut after it, and leaves no silence to do so (S62).
     #[must_use]
-    pub fn at_once(self) -> Targets {
-        Targets { at_once: true, ..self }
+    pub fn at_once(self) -> ReplicaTargets {
+        ReplicaTargets { at_once: true, ..self }
     }
 
     /// Returns true if they have that mark.
@@ -106,7 +107,7 @@ impl Targets {
     }
 }
 
-const _: () = assert!(size_of::<Option<Targets>>() == 32, "none takes no room of its own");
+const _: () = assert!(size_of::<Option<ReplicaTargets>>() == 32, "none takes no room of its own");
 
 #[cfg(test)]
 mod tests {
@@ -114,15 +115,15 @@ mod tests {
 
     #[test]
     fn targets_are_distinct_and_bounded() {
-        let mut targets = Targets::NONE;
+        let mut targets = ReplicaTargets::NONE;
         assert!((0..TARGETS_MAX as u16).all(|unit| targets.add(UnitId(unit))));
         assert!(!targets.add(UnitId(3)) && !targets.add(UnitId(100)));
         assert!(targets.at_once().are_at_once() && targets.at_once().units() == targets.units());
         assert!(!targets.are_at_once() && targets.at_once() != targets);
         assert!(targets.contains(UnitId(14)) && !targets.contains(UnitId(15)));
         assert_eq!(targets.units().len(), TARGETS_MAX);
-        assert_eq!(Targets::of_distinct((0..99).map(UnitId)), targets);
-        let mut all = Targets::ALL;
+        assert_eq!(ReplicaTargets::of_distinct((0..99).map(UnitId)), targets);
+        let mut all = ReplicaTargets::ALL;
         assert!(all.contains(UnitId(999)) && all.units().is_empty() && !all.add(UnitId(1)));
     }
 }

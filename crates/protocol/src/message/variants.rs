@@ -1,7 +1,7 @@
 //! The messages of the protocol, grouped by who sends them, so that no other pair of sender and
 //! receiver can be written.
 
-use crate::message::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
+use crate::message::{Epoch, FlowId, StateDelta, UnitId, Version, Watermark};
 
 /// A flow's serialised state, with the packets that it covers (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -157,7 +157,7 @@ pub enum FromPeer {
         /// The packets that the new state covers.
         watermark: Watermark,
         /// The difference to the replica.
-        delta: Delta,
+        delta: StateDelta,
     },
     /// Asks for the whole state in place of a delta whose base is missing.
     NeedFull {
@@ -251,8 +251,8 @@ impl FromPeer {
         }
     }
 
-    /// Returns the answer that a transport gives in the place of a unit that has crashed: there is no
-    /// state, and a state that was sent to it need not be kept. `None`: no answer is awaited.
+    /// Returns the answer that a transport gives in the place of a unit that has crashed: there is
+    /// no state, and a state that was sent to it need not be kept. `None`: no answer is awaited.
     pub fn answer_for_lost_unit(&self) -> Option<FromPeer> {
         match *self {
             FromPeer::Pull { flow, .. } => Some(FromPeer::End { flow }),

@@ -1,6 +1,6 @@
 //! Configuration and limits of a unit.
 
-use crate::message::{Targets, UnitId};
+use crate::message::{ReplicaTargets, UnitId};
 
 use crate::unit::timers::NEVER_NS;
 
@@ -55,8 +55,8 @@ pub struct Config {
 impl Config {
     /// Returns the silence after which a timer of a flow with these targets fires, if the state is
     /// here: that of its replica or of its end.
-    pub(crate) fn silence_ns(&self, targets: &Targets) -> u64 {
-        let copy_ns = self.replicate_after_ns.filter(|_| *targets != Targets::NONE);
+    pub(crate) fn silence_ns(&self, targets: &ReplicaTargets) -> u64 {
+        let copy_ns = self.replicate_after_ns.filter(|_| *targets != ReplicaTargets::NONE);
         copy_ns.unwrap_or(NEVER_NS).min(self.expire_after_ns.unwrap_or(NEVER_NS))
     }
 

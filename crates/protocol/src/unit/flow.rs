@@ -14,7 +14,9 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use crate::message::{Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, Stamp, Targets, UnitId, Watermark};
+use crate::message::{
+    Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, ReplicaTargets, Stamp, UnitId, Watermark,
+};
 
 use crate::unit::{
     Config, DropCause, Engine,
@@ -46,7 +48,7 @@ pub(crate) struct Flow {
     /// The seq that the last replica covers.
     copied: u64,
     /// Targets of the next replica, as the last packet has them (S54).
-    targets: Targets,
+    targets: ReplicaTargets,
     /// In the order of epochs. Few flows ever have more than one at a time.
     ownerships: VecDeque<Ownership>,
     pending: PendingQueue,
@@ -145,8 +147,8 @@ impl Flow {
             ownerships,
             state: None,
             pending: PendingQueue::default(),
-            targets: Targets::NONE,
-            silence_ns: config.silence_ns(&Targets::NONE),
+            targets: ReplicaTargets::NONE,
+            silence_ns: config.silence_ns(&ReplicaTargets::NONE),
             seen_ns: 0,
             copied: 0,
             proposed_ns: None,

@@ -3,8 +3,8 @@
 use telemetry::event;
 
 use crate::message::{
-    DamagedDelta, Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Stamp, Targets,
-    UnitId, Version, Watermark,
+    DamagedDelta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, ReplicaTargets, Stamp,
+    StateDelta, UnitId, Version, Watermark,
 };
 
 use crate::unit::{
@@ -411,7 +411,7 @@ impl FlowEntry {
         };
         let Some(record) = left else { return };
         let (at, max_bytes) = ((id.index, &mut cx.copy), cx.config.replica_bytes_max);
-        match cx.replicas.keep(at, version, record, Targets::NONE, max_bytes) {
+        match cx.replicas.keep(at, version, record, ReplicaTargets::NONE, max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
             Kept::No => {
                 cx.counters.replicas_refused += 1;
@@ -426,7 +426,7 @@ impl FlowEntry {
         &mut self,
         id: FlowId,
         version: Version,
-        (watermark, delta): (Watermark, &Delta),
+        (watermark, delta): (Watermark, &StateDelta),
         from: UnitId,
         cx: &mut Context<'_, E>,
     ) {

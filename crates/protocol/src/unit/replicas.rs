@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-use crate::message::{FlowRecord, Targets, Version};
+use crate::message::{FlowRecord, ReplicaTargets, Version};
 
 /// Replicas, one per flow: the newest received of a flow that another unit owns; of one that is
 /// owned here, the version that other units have, if they get deltas. Bounded in bytes; the oldest
@@ -39,7 +39,7 @@ struct Replica {
     version: Version,
     record: FlowRecord,
     /// Other units that are known to have the same version.
-    elsewhere: Targets,
+    elsewhere: ReplicaTargets,
 }
 
 /// The outcome of an attempt to keep a replica.
@@ -63,7 +63,7 @@ impl Replicas {
         (index, handle): (u32, &mut Handle),
         version: Version,
         record: FlowRecord,
-        elsewhere: Targets,
+        elsewhere: ReplicaTargets,
         max_bytes: usize,
     ) -> Kept {
         if self.get(index, *handle).is_some_and(|old| version <= old.version) || cost(&record) > max_bytes {
@@ -81,7 +81,7 @@ impl Replicas {
     }
 
     /// Returns the replica of a flow's state, and the other units that have it.
-    pub fn copy(&self, index: u32, handle: Handle) -> Option<(Version, &FlowRecord, &Targets)> {
+    pub fn copy(&self, index: u32, handle: Handle) -> Option<(Version, &FlowRecord, &ReplicaTargets)> {
         self.get(index, handle).map(|copy| (copy.version, &copy.record, &copy.elsewhere))
     }
 
@@ -90,7 +90,7 @@ impl Replicas {
         if self.get(index, handle).is_some()
             && let Some(replica) = &mut self.places[handle as usize - 1].replica
         {
-            replica.elsewhere = Targets::NONE;
+            replica.elsewhere = ReplicaTargets::NONE;
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         max: usize,
     ) -> Kept {
         let version = Version { epoch, seq: record.watermark.contiguous };
-        replicas.keep(at, version, record, Targets::NONE, max)
+        replicas.keep(at, version, record, ReplicaTargets::NONE, max)
     }
 
     #[test]

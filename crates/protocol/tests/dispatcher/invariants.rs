@@ -83,8 +83,8 @@ proptest! {
     ) {
         let config = Config {
             mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, copy_from, push_at, alarm_buckets, follow_at, forget_after_ns,
-            when_full: if ends_oldest { WhenFull::EndOldest } else { WhenFull::RefuseNew },
-            drain_when: if is_mean { DrainWhen::MeanIsBelow } else { DrainWhen::OneIsBelow },
+            when_full: if ends_oldest { WhenFlowsFull::EndOldest } else { WhenFlowsFull::RefuseNew },
+            drain_when: if is_mean { DrainCondition::MeanIsBelow } else { DrainCondition::OneIsBelow },
             flows_max: 30,
             capacity_bps: 20_000_000,
             buckets: 20,

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use protocol::message::{FlowId, Targets, UnitId};
+use protocol::message::{FlowId, ReplicaTargets, UnitId};
 use protocol::unit::{Config, Unit};
 
 use crate::common::world::{Flow, Item, World};
@@ -36,15 +36,15 @@ struct Faults {
 }
 
 /// Explores all orders; returns the number of different worlds.
-fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize {
+fn explore(units: u16, steps: &[Step], copies: ReplicaTargets, faults: Faults) -> usize {
     explore_with(units, steps, copies, false, faults)
 }
 
 /// The same; replicas may be deltas.
-fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, faults: Faults) -> usize {
+fn explore_with(units: u16, steps: &[Step], copies: ReplicaTargets, deltas: bool, faults: Faults) -> usize {
     let mut world = World::new(units, |id| Config {
         deltas,
-        replicate_after_ns: (copies != Targets::NONE).then_some(150),
+        replicate_after_ns: (copies != ReplicaTargets::NONE).then_some(150),
         reorder_timeout_ns: 100,
         retransmit_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
         ..Config::new(id)
@@ -158,33 +158,33 @@ const NONE: Faults = Faults { lost: 0, twice: 0, mute: 0, early: 0 };
 #[test]
 fn a_flow_goes_to_another_unit() {
     let faults = Faults { lost: 2, twice: 1, ..NONE };
-    report("to another", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+    report("to another", explore(2, &[Packets(0, 2), Packets(1, 2)], ReplicaTargets::ALL, faults));
 }
 
 #[test]
 fn a_flow_comes_back() {
     let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
-    report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
+    report("back", explore(2, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
-    report("back, with copies", explore(2, &steps, Targets::ALL, NONE));
+    report("back, with copies", explore(2, &steps, ReplicaTargets::ALL, NONE));
 }
 
 #[test]
 fn copies_tell_what_has_changed() {
     let steps = [Packets(0, 2), Packets(1, 1)];
     let faults = Faults { twice: 1, ..NONE };
-    report("changes", explore_with(2, &steps, Targets::ALL, true, faults));
+    report("changes", explore_with(2, &steps, ReplicaTargets::ALL, true, faults));
     let faults = Faults { mute: 1, early: 1, ..NONE };
-    report("changes, lost messages", explore_with(2, &steps, Targets::ALL, true, faults));
+    report("changes, lost messages", explore_with(2, &steps, ReplicaTargets::ALL, true, faults));
     let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
-    report("changes, and back", explore_with(2, &steps, Targets::ALL, true, NONE));
+    report("changes, and back", explore_with(2, &steps, ReplicaTargets::ALL, true, NONE));
 }
 
 #[test]
 fn a_flow_goes_on_before_it_has_come() {
     let steps = [Packets(0, 2), Packets(1, 1), Packets(2, 1)];
-    report("on", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
-    let mut last = Targets::NONE;
+    report("on", explore(3, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
+    let mut last = ReplicaTargets::NONE;
     last.add(UnitId(2));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
     report("on, with copies", explore(3, &steps, last, NONE));
@@ -193,46 +193,52 @@ fn a_flow_goes_on_before_it_has_come() {
 #[test]
 fn a_flow_has_four_owners() {
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(2, 1)];
-    report("four owners", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+    report("four owners", explore(3, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(1, 1)];
-    report("to and fro", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+    report("to and fro", explore(2, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
 }
 
 #[test]
 fn a_flow_is_adopted() {
     let steps = [Packets(0, 1), Adopt(1), Packets(0, 1)];
-    report("adopted", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 0, ..NONE }));
+    report("adopted", explore(2, &steps, ReplicaTargets::ALL, Faults { lost: 1, twice: 0, ..NONE }));
     let steps = [Packets(0, 1), Adopt(1), Adopt(2), Packets(1, 1)];
-    report("adopted twice", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+    report("adopted twice", explore(3, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
 }
 
 #[test]
 fn messages_between_units_are_lost() {
     let faults = Faults { lost: 1, mute: 1, early: 1, ..NONE };
-    report("lost messages", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+    report("lost messages", explore(2, &[Packets(0, 2), Packets(1, 2)], ReplicaTargets::ALL, faults));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
-    report("lost on the way back", explore(2, &steps, Targets::NONE, Faults { mute: 1, early: 1, ..NONE }));
+    report(
+        "lost on the way back",
+        explore(2, &steps, ReplicaTargets::NONE, Faults { mute: 1, early: 1, ..NONE }),
+    );
     let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
-    report("lost on the way", explore(3, &steps, Targets::NONE, Faults { mute: 2, early: 1, ..NONE }));
+    report("lost on the way", explore(3, &steps, ReplicaTargets::NONE, Faults { mute: 2, early: 1, ..NONE }));
 }
 
 #[test]
 fn a_flow_ends_while_its_state_is_on_its_way() {
     let faults = Faults { lost: 1, twice: 1, ..NONE };
-    report("ends", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
+    report("ends", explore(2, &[Packets(0, 2), Packets(1, 1), End], ReplicaTargets::ALL, faults));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), End];
-    report("ends, back", explore(2, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    report("ends, back", explore(2, &steps, ReplicaTargets::NONE, Faults { lost: 1, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1), End];
-    report("ends, on", explore(3, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    report("ends, on", explore(3, &steps, ReplicaTargets::NONE, Faults { lost: 1, ..NONE }));
     let faults = Faults { mute: 1, early: 1, ..NONE };
-    report("ends, lost messages", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
+    report(
+        "ends, lost messages",
+        explore(2, &[Packets(0, 2), Packets(1, 1), End], ReplicaTargets::ALL, faults),
+    );
 }
 
 #[test]
 fn a_flow_ends_once_although_its_slot_has_another() {
     let steps = [Packets(0, 1), Packets(1, 1), Next(1, 1)];
-    report("next", explore(2, &steps, Targets::ALL, NONE));
-    report("next, lost messages", explore(2, &steps, Targets::ALL, Faults { mute: 1, ..NONE }));
+    report("next", explore(2, &steps, ReplicaTargets::ALL, NONE));
+    report("next, lost messages", explore(2, &steps, ReplicaTargets::ALL, Faults { mute: 1, ..NONE }));
     let steps = [Packets(0, 1), Next(1, 1), Packets(0, 1)];
-    report("next, elsewhere", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 1, ..NONE }));
+    report("next, elsewhere", explore(2, &steps, ReplicaTargets::ALL, Faults { lost: 1, twice: 1, ..NONE }));
 }

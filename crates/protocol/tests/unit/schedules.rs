@@ -2,7 +2,7 @@
 //! and loses.
 
 use proptest::prelude::*;
-use protocol::message::{FlowId, FromUnit, Handover, Targets, UnitId};
+use protocol::message::{FlowId, FromUnit, Handover, ReplicaTargets, UnitId};
 use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::link::{LinkFaults, LossyLink};
@@ -182,12 +182,12 @@ fn unit(link: &mut LossyLink, units: u16) -> UnitId {
 }
 
 /// Returns none, one, two, or all units.
-fn some_units(link: &mut LossyLink, units: u16) -> Targets {
+fn some_units(link: &mut LossyLink, units: u16) -> ReplicaTargets {
     match link.below(4) {
-        0 => Targets::NONE,
-        1 => Targets::ALL,
+        0 => ReplicaTargets::NONE,
+        1 => ReplicaTargets::ALL,
         _ => {
-            let mut some = Targets::NONE;
+            let mut some = ReplicaTargets::NONE;
             some.add(unit(link, units));
             some.add(unit(link, units));
             some
@@ -252,7 +252,7 @@ proptest! {
     fn what_has_ended_leaves_nothing(nature in bad_network(), end in 1u64..100) {
         let mut play = Play::new(Nature { end, ..nature }).run();
         for flow in &play.flows {
-            flow.end(Targets::ALL, &mut play.world);
+            flow.end(ReplicaTargets::ALL, &mut play.world);
             play.over.push(flow.id);
         }
         play.world.settle();

@@ -1,7 +1,7 @@
 //! The dispatcher's part of the loop: packets, messages, and its outputs.
 
-use protocol::dispatcher::{Arrival, Dispatched, DispatcherOutput};
-use protocol::message::{FromDispatcher, Targets, UnitId, UnitMessage};
+use protocol::dispatcher::{Dispatched, DispatcherOutput, PacketArrival};
+use protocol::message::{FromDispatcher, ReplicaTargets, UnitId, UnitMessage};
 
 use super::{Event, World};
 use crate::arrivals::Coming;
@@ -20,7 +20,7 @@ impl World {
         self.workload.add(&arriving);
         self.intervals.came(1, arriving.len.into());
         let begins_ns = self.now_ns.max(self.dispatcher_busy_until_ns);
-        let arrival = Arrival { key, hash, len: arriving.len };
+        let arrival = PacketArrival { key, hash, len: arriving.len };
         let assignments = self.dispatcher.counters().assignments;
         let routed = self.dispatcher.handle_packet(begins_ns, arrival, &mut self.orders);
         let sent_ns = begins_ns + self.routing_ns(self.dispatcher.counters().assignments - assignments);
@@ -35,7 +35,7 @@ impl World {
         };
         if self.store.as_ref().is_some_and(Store::is_told_early) {
             // What would go to all goes to the store.
-            stamp.targets = stamp.targets.map(|_| Targets::ALL);
+            stamp.targets = stamp.targets.map(|_| ReplicaTargets::ALL);
         }
         self.checks.stamped(stamp.flow, stamp.seq);
         self.intervals.given(unit, self.service.load_ns(arriving.len));

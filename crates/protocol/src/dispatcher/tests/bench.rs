@@ -39,7 +39,7 @@ impl Bench {
         let hash = self.hasher.hash(key);
         self.dispatcher.prefetch(hash);
         self.dispatcher.prefetch_flow(hash);
-        match self.dispatcher.handle_packet(now_ns, Arrival { key, hash, len }, &mut self.outputs) {
+        match self.dispatcher.handle_packet(now_ns, PacketArrival { key, hash, len }, &mut self.outputs) {
             Dispatched::To { unit, stamp } => Some((unit, stamp)),
             Dispatched::Refused => None,
         }

@@ -1,6 +1,6 @@
 //! Flows, flowlets and the stamps of their packets.
 
-use crate::message::{FlowId, FromDispatcher, FromUnit, Handover, Targets, UnitId};
+use crate::message::{FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, UnitId};
 
 use super::bench::{Bench, MS, fixed, key, send};
 use crate::dispatcher::*;
@@ -255,7 +255,7 @@ fn targets_last_as_long_as_their_flowlet() {
         (1..50).map(|i| bench.packet(i * MS, 1, 100).1.targets.unwrap().units().to_vec()).collect();
     assert!(all.len() > 5, "other flowlets have others");
     let mut bench = Bench::new(Config { targets: TargetChoice::All, ..fixed(6) });
-    assert_eq!(bench.packet(0, 1, 100).1.targets, Some(Targets::ALL));
+    assert_eq!(bench.packet(0, 1, 100).1.targets, Some(ReplicaTargets::ALL));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
     }
     let counters = bench.dispatcher.counters();
     assert_eq!((counters.flowlets_by_size, counters.pushes), (2, 3));
-    let said = |targets: Option<Targets>| targets.map(|targets| targets.are_at_once());
+    let said = |targets: Option<ReplicaTargets>| targets.map(|targets| targets.are_at_once());
     assert_eq!(said(bench.packet(30, 2, 14_000).1.targets), Some(true), "the first one may be the last one");
     let mut small = Bench::new(config.clone());
     let marked = (0..150).filter(|&i| said(small.packet(i, 1, 100).1.targets) == Some(true)).count();
@@ -321,7 +321,7 @@ fn a_full_table_refuses_or_makes_room() {
     assert_eq!(bench.try_packet(3, 3, 100), None);
     assert_eq!(bench.dispatcher.counters().refused, 1);
     assert_eq!(bench.packet(4, 1, 100).1.seq, 2);
-    let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFull::EndOldest, ..fixed(1) });
+    let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFlowsFull::EndOldest, ..fixed(1) });
     (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     bench.packet(3, 1, 100);
     assert_eq!(bench.try_packet(DISPLACED_AFTER_NS + 1, 3, 100), None, "something of it may be under way");

@@ -13,7 +13,7 @@ const ALIASES: u32 = 100;
 
 /// Dispatches a packet as in a batch: by its guess, which may be that of another flow.
 fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: FlowGuess, len: u32) -> (Dispatched, bool) {
-    let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
+    let arrival = PacketArrival { key, hash: FlowHasher::new(1).hash(key), len };
     match bench.dispatcher.stamp_next(now_ns, arrival, guess) {
         Some((unit, stamp)) => (Dispatched::To { unit, stamp }, true),
         None => (bench.dispatcher.handle_packet(now_ns, arrival, &mut bench.outputs), false),
@@ -90,7 +90,7 @@ proptest! {
 }
 
 fn routed_without(bench: &mut Bench, now_ns: u64, key: &FlowKey, len: u32) -> Dispatched {
-    let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
+    let arrival = PacketArrival { key, hash: FlowHasher::new(1).hash(key), len };
     bench.dispatcher.handle_packet(now_ns, arrival, &mut bench.outputs)
 }
 

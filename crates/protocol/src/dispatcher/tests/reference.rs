@@ -100,9 +100,9 @@ impl Reference {
         let bytes: u64 = flow.packets.iter().map(|packet| packet.1).sum();
         let (first_ns, last_ns) = (flow.packets[0].0, flow.packets.last().unwrap().0);
         let time_ns = match self.config.rate_over {
-            RateOver::Burst => (last_ns - first_ns).max(self.config.gap_ns),
-            RateOver::Interval => (now_ns - first_ns).max(self.config.gap_ns),
-            RateOver::Window => self.config.bucket_ns * self.config.buckets as u64,
+            RateWindow::Burst => (last_ns - first_ns).max(self.config.gap_ns),
+            RateWindow::Interval => (now_ns - first_ns).max(self.config.gap_ns),
+            RateWindow::Window => self.config.bucket_ns * self.config.buckets as u64,
         };
         bits_per_second(bytes, time_ns)
     }
@@ -181,7 +181,7 @@ proptest! {
         targets_count in 0u8..4,
         lambda in prop_oneof![Just(0.0f32), Just(0.25), Just(0.6), Just(1.0)],
         units in 1u16..20,
-        rate_over in prop_oneof![Just(RateOver::Burst), Just(RateOver::Interval), Just(RateOver::Window)],
+        rate_over in prop_oneof![Just(RateWindow::Burst), Just(RateWindow::Interval), Just(RateWindow::Window)],
         alarm_buckets in prop_oneof![2 => Just(0usize), 1 => 1usize..20],
         capacity_mbps in 5u64..200,
         packets in prop::collection::vec((0u32..12, prop_oneof![0u64..50_000, 0u64..1_500_000], 40u32..1515), 1..300),

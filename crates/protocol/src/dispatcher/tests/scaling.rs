@@ -319,8 +319,8 @@ fn an_idle_unit_is_drained_while_others_are_full_if_one_of_them_has_room() {
         }
         bench.state(3)
     };
-    assert_eq!(state_after(DrainWhen::MeanIsBelow), UnitState::Active);
-    assert_eq!(state_after(DrainWhen::OneIsBelow), UnitState::Draining);
+    assert_eq!(state_after(DrainCondition::MeanIsBelow), UnitState::Active);
+    assert_eq!(state_after(DrainCondition::OneIsBelow), UnitState::Draining);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Replicas of a flow's state at units that may be its next owners: whole, or as deltas.
 
-use crate::message::{Delta, Epoch, FlowRecord, FromPeer, Targets, UnitId, Version};
+use crate::message::{Epoch, FlowRecord, FromPeer, ReplicaTargets, StateDelta, UnitId, Version};
 
 use super::{Context, Flow};
 use crate::unit::{
@@ -34,14 +34,14 @@ impl Flow {
     fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
         let (flow, index) = (self.id, self.id.index);
         let version = Version { epoch, seq: record.watermark.contiguous };
-        let since = |base, old: &[u8]| Delta::of((base, old), (version, &record.bytes));
+        let since = |base, old: &[u8]| StateDelta::of((base, old), (version, &record.bytes));
         let since_beginning = since(Version::BEGINNING, &[]);
         let known = cx.replicas.copy(index, cx.copy).and_then(|(base, old, elsewhere)| {
             let is_any = elsewhere.is_all() || !elsewhere.units().is_empty();
             let delta = is_any.then(|| since(base, &old.bytes))??;
             Some((*elsewhere, delta))
         });
-        let message = |has: &dyn Fn(&Targets) -> bool| {
+        let message = |has: &dyn Fn(&ReplicaTargets) -> bool| {
             let since_copy = known.as_ref().filter(|(elsewhere, _)| has(elsewhere)).map(|(_, delta)| delta);
             match since_copy.into_iter().chain(&since_beginning).min_by_key(|delta| delta.len()) {
                 Some(delta) => {
@@ -51,7 +51,7 @@ impl Flow {
             }
         };
         if self.targets.is_all() {
-            cx.send_to_all(message(&Targets::is_all));
+            cx.send_to_all(message(&ReplicaTargets::is_all));
         }
         for &unit in self.targets.units().iter().filter(|&&unit| unit != cx.config.id) {
             cx.send_copy(unit, message(&|elsewhere| elsewhere.contains(unit)));
@@ -64,7 +64,7 @@ impl Flow {
         &self,
         version: Version,
         record: FlowRecord,
-        elsewhere: Targets,
+        elsewhere: ReplicaTargets,
         cx: &mut Context<'_, E>,
     ) {
         let (index, max_bytes) = (self.id.index, cx.config.replica_bytes_max);
@@ -84,7 +84,7 @@ impl Flow {
         cx: &mut Context<'_, E>,
     ) {
         if cx.config.deltas && version.epoch.checked_add(1) == Some(epoch) {
-            self.keep(version, record, Targets::of_distinct([previous].into_iter()), cx);
+            self.keep(version, record, ReplicaTargets::of_distinct([previous].into_iter()), cx);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The timers of a flow: which are armed, when they fire, and what they do.
 
-use crate::message::Targets;
+use crate::message::ReplicaTargets;
 use crate::timer::UnitTimer;
 
 use super::{Context, Flow};
@@ -90,7 +90,7 @@ impl Flow {
             // Not if the state was copied, and nothing has come since (S51, S52).
             UnitTimer::Replicate => {
                 let (_, mark) = self.owned()?;
-                let has_news = mark.contiguous > self.copied && self.targets != Targets::NONE;
+                let has_news = mark.contiguous > self.copied && self.targets != ReplicaTargets::NONE;
                 (self.seen_ns, cx.config.replicate_after_ns.filter(|_| has_news && self.may_be_copied())?)
             }
             UnitTimer::Expire => {

@@ -113,7 +113,7 @@ impl Trial {
         self.dispatcher.prefetch(hash);
         self.dispatcher.prefetch_flow(hash);
         self.witness.sees(self.now_ns);
-        self.dispatcher.handle_packet(self.now_ns, Arrival { key, hash, len }, &mut self.outputs)
+        self.dispatcher.handle_packet(self.now_ns, PacketArrival { key, hash, len }, &mut self.outputs)
     }
 
     fn handle_message(&mut self, from: UnitId, message: FromUnit) {

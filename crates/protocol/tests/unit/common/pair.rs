@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
-use protocol::dispatcher::{self, Arrival, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput};
+use protocol::dispatcher::{
+    self, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput, PacketArrival,
+};
 use protocol::message::{FlowId, FromDispatcher, Handover, UnitId, UnitMessage};
 use protocol::unit;
 
@@ -49,7 +51,7 @@ impl Pair {
     /// A packet arrives at the dispatcher.
     pub fn packet(&mut self, number: u32, len: u32) {
         let key = key(number);
-        let arrival = Arrival { key: &key, hash: self.hasher.hash(&key), len };
+        let arrival = PacketArrival { key: &key, hash: self.hasher.hash(&key), len };
         let dispatched = self.dispatcher.handle_packet(self.world.now_ns, arrival, &mut self.outputs);
         self.execute();
         let Dispatched::To { unit, stamp } = dispatched else { return };

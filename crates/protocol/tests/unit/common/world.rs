@@ -6,7 +6,7 @@ use std::{
 };
 
 use protocol::message::{
-    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, Stamp, Targets, UnitId, UnitMessage,
+    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage,
     Watermark,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
@@ -68,7 +68,7 @@ impl Flow {
 
     /// Ends the flow: notifies its owner, the previous one, and these units, which may have
     /// replicas.
-    pub fn end(&self, copies: Targets, world: &mut World) {
+    pub fn end(&self, copies: ReplicaTargets, world: &mut World) {
         let previous = match self.handover {
             Handover::From { previous, .. } => Some(previous),
             Handover::None => None,
@@ -89,7 +89,7 @@ impl Flow {
     }
 
     /// Sends a packet.
-    pub fn packet(&mut self, targets: Targets, world: &mut World) {
+    pub fn packet(&mut self, targets: ReplicaTargets, world: &mut World) {
         self.seq += 1;
         let (flow, seq, epoch, handover) = (self.id, self.seq, self.epoch, self.handover);
         let stamp = Stamp { flow, seq, epoch, handover, targets: Some(targets) };

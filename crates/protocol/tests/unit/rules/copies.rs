@@ -1,6 +1,6 @@
 //! Replicas of states: whole, or as deltas.
 
-use protocol::message::{FlowRecord, Targets, Watermark};
+use protocol::message::{FlowRecord, ReplicaTargets, Watermark};
 use protocol::unit::Config;
 
 use super::*;
@@ -64,7 +64,7 @@ fn an_owner_copies_ahead_after_silence_and_goes_on_undisturbed() {
     b.wait(10 * SILENCE_NS);
     assert!(b.out.is_empty(), "nothing has come since");
     b.first([3]);
-    b.targets = Targets::ALL;
+    b.targets = ReplicaTargets::ALL;
     b.first([4]);
     b.wait(SILENCE_NS);
     assert_eq!(b.out.to_all, [replica(1, &[1, 2, 3, 4], 4)]);
@@ -108,7 +108,7 @@ fn who_has_a_copy_is_told_only_what_has_changed() {
     let lens = sent.each_ref().map(|message| message.state_bytes().unwrap());
     assert!(lens[0] < lens[1] && lens[1] < 6 * 8);
     assert_eq!(b.sent(), [(X, sent[0].clone()), (Y, sent[1].clone())]);
-    b.targets = Targets::ALL;
+    b.targets = ReplicaTargets::ALL;
     b.first([7]);
     b.wait(SILENCE_NS);
     b.first([8]);

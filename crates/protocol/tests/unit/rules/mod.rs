@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use protocol::message::{
-    Delta, Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, Stamp,
-    Targets, UnitId, UnitMessage, Version, Watermark,
+    Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets,
+    Stamp, StateDelta, UnitId, UnitMessage, Version, Watermark,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
@@ -28,7 +28,7 @@ struct Bench {
     unit: Unit<Ledger>,
     out: Outbox<u64>,
     now_ns: u64,
-    targets: Targets,
+    targets: ReplicaTargets,
 }
 
 fn config() -> Config {
@@ -57,7 +57,7 @@ fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, seq: u64) -> FromPeer {
     let of = |seq: u64| bytes(&(1..=seq).collect::<Vec<_>>());
     let base = base.map_or(Version::BEGINNING, |(epoch, seq)| Version { epoch, seq });
     let version = Version { epoch, seq };
-    let delta = Delta::of((base, &of(base.seq)), (version, &of(seq))).unwrap();
+    let delta = StateDelta::of((base, &of(base.seq)), (version, &of(seq))).unwrap();
     FromPeer::Delta { flow: FLOW, epoch, watermark: Watermark::up_to(seq), delta }
 }
 
@@ -92,7 +92,7 @@ fn taken(epoch: Epoch) -> FromPeer {
 impl Bench {
     fn new(config: Config) -> Bench {
         let unit = Unit::new(config, Ledger::default());
-        Bench { unit, out: Outbox::default(), now_ns: 1, targets: Targets::NONE }
+        Bench { unit, out: Outbox::default(), now_ns: 1, targets: ReplicaTargets::NONE }
     }
 
     fn packet(&mut self, epoch: Epoch, handover: Handover, seq: u64) {
