@@ -32,6 +32,7 @@
 
 mod anomaly;
 mod chunk;
+mod direction;
 mod event;
 mod exchange;
 mod field;
@@ -43,17 +44,20 @@ mod opening;
 mod reader;
 mod start;
 mod token;
+mod unanswered;
 pub mod uri;
 
 pub use anomaly::{HttpAnomalies, HttpAnomaly};
+pub use direction::{DirectionState, ExchangeSide};
 pub use event::{
     Framing, HeaderLine, HttpEvent, HttpSink, HttpVersion, MessageEnd, RequestLine, StatusLine,
     SwitchedProtocol,
 };
-pub use exchange::{DirectionState, Exchange, ExchangeSide, PIPELINE_MAX};
+pub use exchange::Exchange;
 pub use field::FieldName;
 pub use line::{CAPACITY_MIN, FixedLineBuffer, LineBuffer};
 pub use method::Method;
+pub use unanswered::PIPELINE_MAX;
 
 /// Maximum headers and trailers of a message before [`HttpAnomaly::TooManyHeaders`] is reported;
 /// further ones are parsed too.

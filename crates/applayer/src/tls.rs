@@ -9,12 +9,14 @@ mod certificate;
 mod event;
 mod hello;
 mod stream;
+mod version;
 
 pub use anomaly::TlsAnomaly;
 pub use certificate::{ALTERNATIVE_NAMES_MAX, Certificate, Fingerprint, UnreadableCertificate};
-pub use event::{Certificates, ProtocolVersion, TlsEvent, TlsSink, message};
+pub use event::{Certificates, TlsEvent, TlsSink, message};
 pub use hello::{ClientHello, ServerHello};
 pub use stream::TlsStream;
+pub use version::ProtocolVersion;
 
 /// Maximum bytes of a handshake message that is parsed whole, and the recommended capacity of the
 /// [`LineBuffer`](crate::LineBuffer). The capacity is the limit: a longer message is truncated.

@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use crate::http::exchange::{DirectionState, flag};
+use crate::http::direction::{DirectionState, flag};
 use crate::http::token::{find_control, is_blank};
 use crate::http::{HttpAnomalies, HttpAnomaly, LineBuffer};
 

@@ -2,8 +2,8 @@
 
 use memchr::memchr;
 
+use crate::http::direction::{DirectionState, ExchangeSide, flag};
 use crate::http::event::{Framing, HeaderLine};
-use crate::http::exchange::{DirectionState, ExchangeSide, flag};
 use crate::http::gather::GatheredLine;
 use crate::http::token::{
     has_control, is_blank, is_host, is_token, list, list_has, token_prefix_len, trim, without_line_end,

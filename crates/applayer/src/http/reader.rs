@@ -1,12 +1,13 @@
 //! The state machine: interprets bytes by the phase of their direction.
 
 use crate::http::chunk::{ChunkLine, chunk_line};
+use crate::http::direction::{DirectionState, ExchangeSide, Phase, flag};
 use crate::http::event::{
     Framing, HttpEvent, HttpSink, HttpVersion, MessageEnd, RequestLine, StatusLine, SwitchedProtocol,
 };
-use crate::http::exchange::{DirectionState, ExchangeSide, Phase, RequestKind, UnansweredRequests, flag};
 use crate::http::gather::{self, GatheredLine, NextLine};
 use crate::http::token::{is_blank, without_line_end};
+use crate::http::unanswered::{RequestKind, UnansweredRequests};
 use crate::http::{
     FixedLineBuffer, HEAD_BYTES_MAX, HEADER_MAX, HttpAnomalies, HttpAnomaly, LineBuffer, Method, head,
     opening, start,
