@@ -11,6 +11,7 @@ mod conversation;
 mod dispatcher;
 mod floor;
 mod tape;
+mod target;
 mod workload;
 
 use std::path::PathBuf;
@@ -178,7 +179,7 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
     }
     let (mut ours, mut floors, mut withouts, mut owns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..args.rounds {
-        let from = workload::WARM_UP + round as usize * args.packets as usize;
+        let from = target::WARM_UP + round as usize * args.packets as usize;
         floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
         bar.inc(1);
         let all = per_packet(args.packets, || world.play(&tape, from, args.packets as usize));

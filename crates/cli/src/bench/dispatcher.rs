@@ -5,7 +5,7 @@ use packet::{FlowHasher, Packet, PacketPool, Parser};
 use protocol::dispatcher::{Config, Dispatched, Dispatcher, DispatcherOutput, FlowGuess, PacketArrival};
 
 use super::tape::{Frames, Tape};
-use super::workload::{PACE_NS, Target, WARM_UP};
+use super::target::{PACE_NS, Target, WARM_UP};
 
 /// Copy, parse, find the flow, cut flowlets, assign, stamp.
 pub struct DispatcherTarget {

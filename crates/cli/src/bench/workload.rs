@@ -11,6 +11,7 @@ use runtime::elastic::{Units, UnitsConfig};
 use super::conversation::{Content, Conversations, PAYLOAD};
 use super::dispatcher::{DispatcherTarget, ParseTarget};
 use super::tape::{Frames, Kind, Tape};
+use super::target::{PACE_NS, Target, WARM_UP};
 use crate::policies;
 
 /// The workload to measure.
@@ -247,27 +248,6 @@ fn firewall() -> String {
     rules.push("allow any from any to any".to_owned());
     format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
-
-/// The subject of a measurement.
-pub trait Target {
-    /// Opens the tape's flows, and plays a warm-up.
-    fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()>;
-
-    /// Plays a part of the tape.
-    fn play(&mut self, tape: &Tape, from: usize, count: usize);
-
-    /// Checks that every packet was accounted for and passed: a fast wrong run is a failure.
-    fn check(&self, tape: &Tape) -> anyhow::Result<()>;
-
-    /// Bytes of a flow's record.
-    fn record_len(&self) -> usize;
-}
-
-/// Frames of the tape that are played before the measurement.
-pub const WARM_UP: usize = 1 << 16;
-
-/// Virtual nanoseconds between packets.
-pub const PACE_NS: u64 = 50;
 
 /// A graph under measurement.
 pub struct GraphTarget {
