@@ -259,7 +259,7 @@ impl NetworkFunction for Nat {
         if let Some(item) =
             state.item.item().filter(|_| state.has(State::HELD) && state.class < PortClass::Other as u8)
         {
-            eviction::note_holder(item, context);
+            mapping::note_holder(item, context);
         }
     }
 

@@ -7,7 +7,6 @@ use nf::FlowBuffer;
 use signatures::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::alert_subject::AlertSubject;
 use super::decoder::{ContentDecoder, DecodedBody};
 use super::inspection_buffers::InspectionBuffers;
 
@@ -118,10 +117,10 @@ impl HttpMessages {
         &self.messages[number]
     }
 
-    /// Returns the details of a message for alerts.
-    pub fn about(&self, number: usize) -> AlertSubject<'_> {
+    /// Returns the number of a message's transaction in the connection.
+    pub fn transaction(&self, number: usize) -> u64 {
         let is_copy = self.is_cut && number + 1 == self.used;
-        AlertSubject::Http(self.get(number), self.first + (number - usize::from(is_copy)) as u64)
+        self.first + (number - usize::from(is_copy)) as u64
     }
 
     /// Ends a piece: saves the incomplete message, if any.

@@ -8,7 +8,9 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use values::{ConfigError, Located};
 
 use super::directory::ServiceProtocol;
-use super::quic::SERVER_ID_MAX;
+
+/// Maximum length of a server ID in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
+const SERVER_ID_MAX: usize = 15;
 
 /// Configuration of a load balancer.
 #[derive(Clone, Debug, serde::Deserialize)]

@@ -14,9 +14,6 @@ use super::config::{ServerAffinity, ServerConfig};
 /// Maximum length of a connection ID of versions 1 and 2 (RFC 9000 17.2).
 pub const CID_MAX: usize = 20;
 
-/// Maximum length of a server ID in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
-pub const SERVER_ID_MAX: usize = 15;
-
 /// Maximum number of remembered connection IDs. A new one replaces the oldest that was unused for
 /// [`FORGET_NS`].
 pub const CONNECTIONS_MAX: u32 = 65_536;

@@ -209,9 +209,3 @@ fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Opt
     let has_many_packets = flow.packets > FEW_PACKETS;
     gives_way.then_some(HalfOpen { has_many_packets, last_seen_ns: flow.last_seen_ns, record })
 }
-
-/// Stores the record of a port's flow in the pool, for [`half_open`].
-pub(super) fn note_holder(item: u32, context: &mut Context<'_>) {
-    let record = context.record();
-    context.pool(pool::PORTS).set_note(item, u64::from(record));
-}

@@ -7,7 +7,6 @@ use zerocopy::IntoBytes;
 
 use super::config::{FilteringBehaviour, LogScope, MappingBehaviour, PoolingBehaviour, PortSelection};
 use super::events::NatEvent;
-use super::eviction::note_holder;
 use super::log::LogEvent;
 use super::net::{PortRange, from_v4, v4};
 use super::space::{ExternalPort, PortClass};
@@ -380,6 +379,12 @@ pub(super) fn subscriber(internal: Addr, flow: &FlowInfo) -> PoolKey {
 /// Returns the pool key of a subscriber's `number`th block.
 pub(super) fn block_name(internal: Addr, number: u16, flow: &FlowInfo) -> PoolKey {
     key(PoolKeyKind::Block, 0, Endpoint::new(internal, number), NOBODY, flow)
+}
+
+/// Stores the record of a port's flow in the pool, so that an eviction finds the flow.
+pub(super) fn note_holder(item: u32, context: &mut Context<'_>) {
+    let record = context.record();
+    context.pool(pool::PORTS).set_note(item, u64::from(record));
 }
 
 /// Returns the choice of any item in a pool of `size` items.

@@ -127,7 +127,8 @@ impl Inspector<'_, '_> {
             ReadyPart::Head(number) => (number, MessageKind::HttpHead),
             ReadyPart::Whole(number) => (number, MessageKind::HttpBody),
         };
-        let (message, about) = (messages.get(number), messages.about(number));
+        let message = messages.get(number);
+        let about = AlertSubject::Http(message, messages.transaction(number));
         let with_body = family == MessageKind::HttpBody;
         if !with_body {
             self.context.count(counter::HTTP_MESSAGES, 1);
