@@ -26,6 +26,8 @@
 //! [`COMMENT_BYTES_MAX`]. A value above a limit is an error with its offset, never a silent cut;
 //! only an interface's name and a comment are shortened.
 
+mod error;
+mod fields;
 mod format;
 mod pcap;
 mod pcapng;
@@ -36,8 +38,9 @@ mod writer;
 
 use packet::LinkType;
 
+pub use error::ReadError;
 pub use format::{CaptureFormat, FormatKind};
-pub use reader::{CaptureReader, ReadError};
+pub use reader::CaptureReader;
 pub use writer::{CaptureWriter, WriteError};
 
 /// The largest common snapshot length, in bytes: the default of capturing programs.

@@ -26,8 +26,10 @@ mod attack;
 mod check;
 mod contents;
 mod endpoints;
+mod error;
 mod flow;
 mod frame;
+mod generated;
 mod generator;
 mod population;
 mod presets;
@@ -36,11 +38,12 @@ mod random;
 mod responder;
 mod schedule;
 
-pub use check::ProfileError;
-pub use frame::FRAME_BYTES_MIN;
-pub use generator::{Counters, FrameKind, GeneratedFrame, Generator};
+pub use error::ProfileError;
+pub use frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
+pub use generated::{Counters, FrameKind, GeneratedFrame};
+pub use generator::Generator;
 pub use profile::{
-    AddressPrefix, Attacks, FLOWS_MAX, FRAME_BYTES_MAX, FlowLength, FrameBytes, FrameRate, Pacing, Payload,
-    Popularity, Protocols, ServerAnswer, TrafficAddresses, TrafficProfile,
+    AddressPrefix, Attacks, FLOWS_MAX, FlowLength, FrameBytes, FrameRate, Pacing, Payload, Popularity,
+    Protocols, ServerAnswer, TrafficAddresses, TrafficProfile,
 };
 pub use responder::{NoAnswer, Responder};

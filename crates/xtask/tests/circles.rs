@@ -14,7 +14,6 @@ use support::sources;
 /// Crates that still have circles.
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
-    "io",
     "lab",
     "nf",
     "packet",

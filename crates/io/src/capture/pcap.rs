@@ -2,7 +2,8 @@
 
 use packet::LinkType;
 
-use super::reader::{ByteOrder, ReadError, RecordFields, at_end, require};
+use super::error::ReadError;
+use super::fields::{ByteOrder, RecordFields, at_end, require};
 use super::source::Source;
 use super::{CaptureInterface, RECORD_BYTES_MAX, time};
 

@@ -3,7 +3,8 @@
 
 use packet::LinkType;
 
-use super::reader::{ByteOrder, ReadError, RecordFields, at_end, read_failure, require};
+use super::error::ReadError;
+use super::fields::{ByteOrder, RecordFields, at_end, read_failure, require};
 use super::source::Source;
 use super::time::TimeScale;
 use super::{

@@ -4,7 +4,7 @@ use super::endpoints::Endpoints;
 use super::frame::{
     AddressPair, Buffer, ETHERNET_BYTES, Envelope, IPV4_BYTES, Tcp, VLAN_BYTES, flags, fold, sum,
 };
-use super::generator::FrameKind;
+use super::generated::FrameKind;
 use super::profile::Attacks;
 use super::random::Random;
 

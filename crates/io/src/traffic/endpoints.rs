@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::check::ProfileError;
+use super::error::ProfileError;
 use super::frame::AddressPair;
 use super::profile::{AddressPrefix, TrafficAddresses, TrafficProfile};
 use super::random::Random;

@@ -1,10 +1,11 @@
 //! Ethernet frames, assembled in a fixed buffer with correct lengths and checksums.
 
-use super::profile::FRAME_BYTES_MAX;
-
 /// Bytes of the shortest frame without frame check sequence (IEEE 802.3); shorter ones are padded
 /// with zeros.
 pub const FRAME_BYTES_MIN: usize = 60;
+
+/// Bytes of a frame without VLAN tag and frame check sequence (a jumbo frame).
+pub const FRAME_BYTES_MAX: u16 = 9_014;
 
 /// Room for the longest frame with a VLAN tag, and for headers around the shortest payload.
 pub(super) const BUFFER_BYTES: usize = FRAME_BYTES_MAX as usize + 202;

@@ -1,9 +1,9 @@
 //! Open flows: their arrival, end and replacement.
 
-use super::check::ProfileError;
 use super::endpoints::Endpoints;
+use super::error::ProfileError;
 use super::flow::{ENDLESS, Flow, FlowKind};
-use super::generator::Counters;
+use super::generated::Counters;
 use super::profile::{FlowLength, TrafficProfile};
 use super::random::Random;
 use super::schedule::{Arrivals, Schedule};

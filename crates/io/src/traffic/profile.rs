@@ -3,13 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::check::ProfileError;
+use super::error::ProfileError;
 
 /// Flows open at a time.
 pub const FLOWS_MAX: u32 = 1 << 24;
-
-/// Bytes of a frame without VLAN tag and frame check sequence (a jumbo frame).
-pub const FRAME_BYTES_MAX: u16 = 9_014;
 
 /// A description of traffic. Take a preset or the default and change what matters.
 #[derive(Clone, Debug, PartialEq)]

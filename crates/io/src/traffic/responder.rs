@@ -5,10 +5,11 @@ use thiserror::Error;
 use super::flow::server_sequence;
 use super::frame::{
     AddressPair, BUFFER_BYTES, Buffer, ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, Echo,
-    Envelope, ICMP_BYTES, ICMP_ECHO_REQUEST, ICMPV6_ECHO_REQUEST, IPV4_BYTES, IPV6_BYTES, PROTOCOL_ICMP,
-    PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, TCP_BYTES, Tcp, UDP_BYTES, VLAN_BYTES, flags, fold, sum,
+    Envelope, FRAME_BYTES_MAX, ICMP_BYTES, ICMP_ECHO_REQUEST, ICMPV6_ECHO_REQUEST, IPV4_BYTES, IPV6_BYTES,
+    PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL_UDP, TCP_BYTES, Tcp, UDP_BYTES, VLAN_BYTES, flags,
+    fold, sum,
 };
-use super::profile::{FRAME_BYTES_MAX, ServerAnswer};
+use super::profile::ServerAnswer;
 
 /// Answers frames as all servers at once: every address exists, and every port is open.
 ///
