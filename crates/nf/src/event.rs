@@ -5,6 +5,8 @@
 
 use packet::FlowKey;
 
+use crate::alert::Alert;
+
 /// Limit on the events held until the runner takes them. Further ones are counted as lost.
 pub const EVENTS_MAX: usize = 65_536;
 /// Limit on the fields of an event. Further ones are cut and counted.
@@ -260,7 +262,7 @@ impl Events {
 
     /// Sorts the events from number `first` on by packet and NF. `alerts`, from number
     /// `first_alert` on, must be sorted. An alert precedes the events of its packet and NF.
-    pub(crate) fn put_in_order(&mut self, first: usize, alerts: &[crate::Alert], first_alert: usize) {
+    pub(crate) fn put_in_order(&mut self, first: usize, alerts: &[Alert], first_alert: usize) {
         let heads = self.heads.get_mut(first..).unwrap_or_default();
         heads.sort_unstable_by_key(|head| (head.sequence, head.stage, head.number));
         let behind = alerts.get(first_alert..).unwrap_or_default();

@@ -4,6 +4,7 @@
 //! `process(packet, state, context) -> Verdict`. Start with the trait and
 //! `docs/write-your-first-nf.md`.
 
+mod alert;
 pub mod answer;
 mod bits;
 mod buffers;
@@ -24,6 +25,7 @@ mod recording;
 mod registry;
 mod rule_counters;
 mod set;
+mod shared_state;
 mod sharing;
 mod sources;
 pub mod stage;
@@ -31,16 +33,16 @@ pub mod stream;
 mod verdict;
 mod view;
 
+pub use alert::{
+    Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, Translation,
+};
 pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, MemoryShortage};
 pub use connection::Connection;
-pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, OwnedAddresses, SharedState, TagLayout};
+pub use context::{Context, FlowInfo, KEEP_MS_MAX, TagLayout};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
-pub use effects::{
-    Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, EFFECTS_MAX,
-    EffectCause, Effects, EffectsMark, FlowReport, GeneratedPacket, Translation,
-};
+pub use effects::{EFFECTS_MAX, EffectCause, Effects, EffectsMark, FlowReport, GeneratedPacket};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use function::{
     AnswerScope, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError, VICTIMS_MAX,
@@ -53,6 +55,7 @@ pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, 
 pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::SharedSet;
+pub use shared_state::{CounterGroup, OwnedAddresses, SharedState};
 pub use sharing::SharedHandle;
 pub use sources::{ACCOUNTS_MIN, ReportLimit, SourceAccounts, source_of};
 pub use verdict::{EndReason, Verdict};

@@ -6,11 +6,11 @@
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::context::SharedState;
 use crate::meters::Meters;
 use crate::payload_cache::PayloadCache;
 use crate::pool::SharedPool;
 use crate::set::SharedSet;
+use crate::shared_state::SharedState;
 
 /// Attempts before an instance sleeps until the state is released; it is never held for long.
 const LOOKS: u32 = 200;

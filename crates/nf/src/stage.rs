@@ -13,7 +13,7 @@ use packet::{DropReason, Packet, Side, Transit};
 use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
-use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
+use crate::context::{Context, Instance, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::payload_cache::PayloadCache;
@@ -21,6 +21,7 @@ use crate::pool::SharedPool;
 use crate::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout, States};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::SharedSet;
+use crate::shared_state::{CounterGroup, SharedState};
 use crate::sharing::{Access, SharedHandle};
 use crate::stream::Deliveries;
 use crate::{

@@ -1,0 +1,78 @@
+//! State that the flows of an NF share.
+
+use packet::{Addr, Side};
+
+use crate::buffers::Buffers;
+use crate::meters::Meters;
+use crate::payload_cache::PayloadCache;
+use crate::pool::SharedPool;
+use crate::rule_counters::RuleCounters;
+use crate::set::SharedSet;
+
+/// State that the flows of an NF share, of the kinds that its descriptor declares.
+#[derive(Default)]
+pub struct SharedState {
+    /// In the order of the descriptor.
+    pub counters: Vec<u64>,
+    /// In the order of the descriptor.
+    pub groups: Vec<CounterGroup>,
+    /// In the order of the descriptor. Sets, pools, meters and payload caches may be held by
+    /// another instance if threads share them.
+    pub sets: Vec<SharedSet>,
+    /// In the order of the descriptor.
+    pub pools: Vec<SharedPool>,
+    /// In the order of the descriptor.
+    pub meters: Vec<Meters>,
+    /// In the order of the descriptor.
+    pub contents: Vec<PayloadCache>,
+    /// The flows' growing buffers, if declared.
+    pub buffers: Option<Buffers>,
+    /// Hit counters of the operator's rules.
+    pub rules: Vec<RuleCounters>,
+    /// Warnings about the configuration.
+    pub warnings: Vec<String>,
+    /// Addresses that the NF owns.
+    pub owned: Vec<OwnedAddresses>,
+    /// If set, the NF withholds bytes of TCP streams from receivers.
+    pub prevents: bool,
+}
+
+/// A range of addresses that an NF owns, such as a NAT's external ones. The ports announce them to
+/// neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnedAddresses {
+    /// The side whose neighbours use them; `None` for both.
+    pub side: Option<Side>,
+    /// The first address.
+    pub first: Addr,
+    /// The last address, inclusive.
+    pub last: Addr,
+}
+
+impl SharedState {
+    /// Checks if one flow's packet may affect another flow, so that their order matters. Counters
+    /// are only added to, and pools change only when flows begin and end.
+    pub fn is_order_sensitive(&self) -> bool {
+        !self.sets.is_empty()
+            || !self.contents.is_empty()
+            || self.meters.iter().any(|meters| meters.capacity() > 0)
+    }
+}
+
+/// Counters whose number and names follow from an NF's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CounterGroup {
+    /// The group's name in the descriptor.
+    pub name: &'static str,
+    /// The counters' names, from the NF.
+    pub names: Vec<String>,
+    /// In the order of `names`.
+    pub values: Vec<u64>,
+}
+
+impl CounterGroup {
+    pub(crate) fn new(name: &'static str, names: Vec<String>) -> CounterGroup {
+        let values = vec![0; names.len()];
+        CounterGroup { name, names, values }
+    }
+}
