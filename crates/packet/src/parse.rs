@@ -9,14 +9,17 @@
 use crate::{
     Addr, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, PacketClass, Sanity, Scope,
 };
-use network::Whole;
+use found::Whole;
 
 mod common;
 mod embedded;
 mod extension;
+mod found;
 mod link;
 mod link_types;
 mod network;
+mod shims;
+mod source_route;
 mod transport;
 mod tunnel;
 
@@ -26,7 +29,9 @@ pub use transport::{is_error, is_query};
 pub use tunnel::{TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 
 pub(crate) use extension::{AUTHENTICATION, FRAGMENT, ROUTING, is_extension};
-pub(crate) use link::{LENGTH_MAX, family};
+pub(crate) use link::family;
+pub(crate) use shims::LENGTH_MAX;
+pub(crate) use source_route::{has_source_route, routing_headers};
 pub(crate) use tunnel::{GENEVE, GRE_IN_UDP, GUE, VXLAN};
 
 /// IP protocol numbers known to the parser (IANA).
@@ -337,7 +342,7 @@ pub(crate) struct Tunnel {
 /// Returns the outermost tunnel; `None` if the packet is in no known one.
 pub(crate) fn outermost(packet: &Packet) -> Option<Tunnel> {
     let (data, meta) = (packet.data(), packet.meta());
-    let (l3, version) = link::version_nibble(data, usize::from(meta.outer_l3)).ok()?;
+    let (l3, version) = shims::version_nibble(data, usize::from(meta.outer_l3)).ok()?;
     let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: false };
     let found = network::parse(data, l3, version, whole).ok()?;
     let inner = tunnel::enter(data, &found, &mut Scope::default(), TunnelPorts::DEFAULT)?;

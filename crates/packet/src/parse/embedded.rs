@@ -1,6 +1,7 @@
 //! The packet quoted in an ICMP error: its headers and the key of its flow.
 
-use super::network::{self, Found, Whole};
+use super::found::{Found, Whole};
+use super::network;
 use super::transport;
 use crate::{Endpoint, FlowKey, PacketClass, Scope};
 

@@ -2,7 +2,7 @@
 //! fragment, to the fragment's data.
 
 use super::EXTENSION_MAX;
-use super::network::{Found, fragment_class};
+use super::found::{Found, fragment_class};
 use crate::{DropReason, PacketClass};
 
 const HOP_BY_HOP: u8 = 0;

@@ -3,7 +3,7 @@
 //! They are read as tshark reads them. Frames that are not IP, or encrypted or compressed, pass
 //! through.
 
-use super::link::{LLC_SNAP_LEN, llc, ppp_ether_type, shims, version_nibble};
+use super::shims::{LLC_SNAP_LEN, llc, ppp_ether_type, shims, version_nibble};
 use super::{be16, be32};
 use crate::{DropReason, LinkType, Scope};
 

@@ -1,6 +1,6 @@
 //! The transport layer: header length, ports or query identifier, and the classes of ICMP messages.
 
-use super::network::Found;
+use super::found::Found;
 use super::protocol;
 use crate::{DropReason, Meta, PacketClass};
 

@@ -1,7 +1,7 @@
 //! Tunnels: the position of the next inner IP header.
 
-use super::link::{labels, shims, version_nibble};
-use super::network::Found;
+use super::found::Found;
+use super::shims::{labels, shims, version_nibble};
 use super::{EXTENSION_MAX, be16, be32, protocol};
 use crate::{PacketClass, Scope};
 
