@@ -21,7 +21,8 @@ pub use formula::FilterField;
 use crate::diagnostic::Diagnostic;
 use crate::filter::{Fields, Filter};
 use crate::graph::PolicyGraph;
-use crate::policy::{Edge, EdgeDirection, Node, Policy};
+use crate::pipelet::{Edge, EdgeDirection, Node};
+use crate::policy::Policy;
 use crate::suggest::similar;
 
 /// Limit on the steps from node to node that an analysis follows.

@@ -13,7 +13,7 @@ use crate::ast::{self, File, Name, PolicyItem};
 use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::filter::Filter;
-use crate::policy::{Nf, PORT_MAX, Pipelet, Port};
+use crate::pipelet::{Nf, PORT_MAX, Pipelet, Port};
 use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::Value;

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::filter::Fields;
-use crate::policy::{Edge, EdgeDirection, Node, Policy};
+use crate::pipelet::{Edge, EdgeDirection, Node};
+use crate::policy::Policy;
 
 /// The merged pipelets of a policy.
 #[derive(Clone, Debug)]

@@ -41,6 +41,7 @@ mod graph;
 mod literal;
 mod parser;
 mod picture;
+mod pipelet;
 mod policy;
 mod reformat;
 mod source;
@@ -57,7 +58,8 @@ pub use filter::{Fields, Filter, FilterAddressSet, FilterNumberField, NumberSet,
 pub use graph::{PacketPath, PathEnd, PolicyGraph};
 pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};
-pub use policy::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Policy, Port, syntax};
+pub use pipelet::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Port};
+pub use policy::{Policy, syntax};
 pub use reformat::reformat;
 pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};
 pub use text::{UNREADABLE, decode_text};

@@ -8,7 +8,8 @@ mod svg;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::policy::{Edge, EdgeDirection, Node, Policy};
+use crate::pipelet::{Edge, EdgeDirection, Node};
+use crate::policy::Policy;
 
 impl Policy {
     /// Returns the graph as text: each node with its edges, in the order in which they are tried.

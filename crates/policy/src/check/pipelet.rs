@@ -6,7 +6,7 @@ use super::{Checker, NamedKind};
 use crate::ast::{Arrow, EdgeChain, File, Name, PolicyItem};
 use crate::diagnostic::Diagnostic;
 use crate::filter::Filter;
-use crate::policy::{Edge, EdgeDirection, Node, Pipelet};
+use crate::pipelet::{Edge, EdgeDirection, Node, Pipelet};
 use crate::source::Span;
 
 impl Checker<'_, '_> {
