@@ -41,6 +41,7 @@ mod limit;
 mod needs;
 mod number;
 mod packet;
+mod parser;
 mod payload;
 mod pcre;
 mod print;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::classification::Classifications;
 use crate::fault::{Lines, RULE_BYTES_MAX, RuleFault, SourceLine};
-use crate::reader;
+use crate::parser;
 use crate::text::Piece;
 use crate::variables::RuleVariables;
 use crate::{Rule, RuleError};
@@ -80,7 +80,7 @@ impl Ruleset {
                 report.faults.push(line.fault(Piece::new(&line.text).error(error)));
                 continue;
             }
-            match reader::rule(Piece::new(&line.text), variables, classes) {
+            match parser::rule(Piece::new(&line.text), variables, classes) {
                 Ok(rule) => report.add(LoadedRule { rule, place: line.place() }),
                 Err(refused) => report.faults.push(RuleFault {
                     sid: refused.sid,

@@ -15,7 +15,6 @@ use support::sources;
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
     "lab",
-    "signatures",
     "sim",
 ];
 
