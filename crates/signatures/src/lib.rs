@@ -79,7 +79,8 @@ pub use payload::{
 };
 pub use pcre::{PCRE_BYTES_MAX, Pcre, PcreFlags};
 pub use protocol::{
-    Application, FtpDataCommand, ProtocolMode, ProtocolTest, RuleProtocol, TlsState, TlsVersion, Transport,
+    Application, FtpDataCommand, ProtocolMode, ProtocolTest, RuleProtocol, RuleTransport, TlsState,
+    TlsVersion,
 };
 pub use rule::{
     AttackTarget, DEFAULT_GID, DEFAULT_PRIORITY, HeaderDirection, RejectTarget, Rule, RuleAction,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::buffer::Buffer;
 use crate::expression::ExpressionFeature;
-use crate::protocol::{Application, RuleProtocol, Transport};
+use crate::protocol::{Application, RuleProtocol, RuleTransport};
 use crate::transform::BufferTransform;
 use crate::{PacketTest, PayloadMatch, ProtocolTest, Rule};
 
@@ -14,7 +14,7 @@ use crate::{PacketTest, PayloadMatch, ProtocolTest, Rule};
 #[non_exhaustive]
 pub enum Capability {
     /// Applies rules to this kind of packets.
-    Transport(Transport),
+    Transport(RuleTransport),
     /// Detects flows of this protocol.
     Application(Application),
     /// Extracts this buffer.

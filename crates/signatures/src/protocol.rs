@@ -42,7 +42,7 @@ macro_rules! names {
 names! {
     /// The packets that a rule applies to, by the second word of its header, below the
     /// applications.
-    Transport
+    RuleTransport
     /// Every IP packet.
     Ip "ip" | "any";
     /// IPv4 only.
@@ -154,7 +154,7 @@ names! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuleProtocol {
     /// Packets.
-    Transport(Transport),
+    Transport(RuleTransport),
     /// Flows of an application protocol.
     Application(Application),
 }

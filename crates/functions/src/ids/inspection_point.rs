@@ -2,7 +2,7 @@
 
 use signatures::{
     Application, Buffer, ContentPosition, FlowDirection, LoadedRule, PacketTest, PayloadMatch, ProtocolTest,
-    ReassemblyFilter, Rule, RuleProtocol, Transport,
+    ReassemblyFilter, Rule, RuleProtocol, RuleTransport,
 };
 
 /// The inspection points of a rule.
@@ -68,8 +68,10 @@ impl MessageKind {
     fn is_in(self, protocol: RuleProtocol) -> bool {
         match protocol {
             RuleProtocol::Transport(transport) => match transport {
-                Transport::Udp => self == MessageKind::Dns,
-                Transport::Sctp | Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => false,
+                RuleTransport::Udp => self == MessageKind::Dns,
+                RuleTransport::Sctp | RuleTransport::Icmp | RuleTransport::Icmpv4 | RuleTransport::Icmpv6 => {
+                    false
+                }
                 _ => true,
             },
             RuleProtocol::Application(application) => match self {
@@ -89,9 +91,9 @@ fn has(protocol: RuleProtocol, test: &PacketTest) -> bool {
     use PacketTest as T;
     let (is_tcp, is_icmp) = match protocol {
         RuleProtocol::Transport(transport) => match transport {
-            Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => (true, false),
-            Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => (false, true),
-            Transport::Udp | Transport::Sctp => (false, false),
+            RuleTransport::Tcp | RuleTransport::TcpPacket | RuleTransport::TcpStream => (true, false),
+            RuleTransport::Icmp | RuleTransport::Icmpv4 | RuleTransport::Icmpv6 => (false, true),
+            RuleTransport::Udp | RuleTransport::Sctp => (false, false),
             _ => (true, true),
         },
         RuleProtocol::Application(_) => (true, false),
@@ -142,11 +144,11 @@ impl InspectionPoints {
             matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data)
         };
         let only_payload = !rule.buffers.is_empty() && rule.buffers.iter().all(is_payload);
-        let packets_only = rule.protocol == RuleProtocol::Transport(Transport::TcpPacket)
+        let packets_only = rule.protocol == RuleProtocol::Transport(RuleTransport::TcpPacket)
             || rule.flow.stream == Some(ReassemblyFilter::Plain)
             || !rule.packet.is_empty()
             || !only_payload;
-        let streams_only = rule.protocol == RuleProtocol::Transport(Transport::TcpStream)
+        let streams_only = rule.protocol == RuleProtocol::Transport(RuleTransport::TcpStream)
             || rule.flow.stream == Some(ReassemblyFilter::Assembled);
         let in_place = is_anchored_in_place(rule);
         let is_http = MessageKind::HttpBody.is_in(rule.protocol)

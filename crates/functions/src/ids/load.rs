@@ -5,7 +5,7 @@ use std::fmt;
 use signatures::inspect::Inspection;
 use signatures::{
     Application, Buffer, Capability, Classifications, LoadedRule, RejectTarget, RuleAction, RuleError,
-    RuleFault, RuleVariables, Ruleset, Thresholds, Transport,
+    RuleFault, RuleTransport, RuleVariables, Ruleset, Thresholds,
 };
 use values::{ConfigError, Located, Position};
 
@@ -209,7 +209,7 @@ fn ready(
 fn is_supported(need: &Capability) -> bool {
     use Buffer as B;
     match *need {
-        Capability::Transport(transport) => transport != Transport::Sctp,
+        Capability::Transport(transport) => transport != RuleTransport::Sctp,
         Capability::Application(application) => matches!(
             application,
             Application::Http

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use applayer::detect::Detection;
 use mpm::{Literal, LiteralSetError};
-use signatures::{Application, Buffer, HeaderDirection, PortSet, Rule, RuleProtocol, Transport};
+use signatures::{Application, Buffer, HeaderDirection, PortSet, Rule, RuleProtocol, RuleTransport};
 
 use super::inspection_buffers::aliased;
 use super::inspection_point::{MessageKind, may_go, may_have};
@@ -206,10 +206,10 @@ fn is_body(buffer: Buffer) -> bool {
 fn may_be(rule: &Rule, kind: usize) -> bool {
     match rule.protocol {
         RuleProtocol::Transport(transport) => match transport {
-            Transport::Ip | Transport::Ipv4 | Transport::Ipv6 => true,
-            Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => kind == 0,
-            Transport::Udp => kind == 1,
-            Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => kind == 2,
+            RuleTransport::Ip | RuleTransport::Ipv4 | RuleTransport::Ipv6 => true,
+            RuleTransport::Tcp | RuleTransport::TcpPacket | RuleTransport::TcpStream => kind == 0,
+            RuleTransport::Udp => kind == 1,
+            RuleTransport::Icmp | RuleTransport::Icmpv4 | RuleTransport::Icmpv6 => kind == 2,
             _ => false,
         },
         RuleProtocol::Application(Application::Dns) => kind <= 1,

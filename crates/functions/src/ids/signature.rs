@@ -10,7 +10,7 @@ use signatures::inspect::Inspection;
 use signatures::{
     AddressSet, Buffer, Classifications, DetectionFilter, FlowDirection, FlowOptions, FlowState, Flowbit,
     HeaderDirection, LoadedRule, PacketTest, PortSet, ProtocolTest, RateFilter, ReassemblyFilter, Rule,
-    RuleAction, RuleProtocol, Suppress, Threshold, ThresholdEntryKind, Thresholds, Transport,
+    RuleAction, RuleProtocol, RuleTransport, Suppress, Threshold, ThresholdEntryKind, Thresholds,
 };
 
 use super::facts::{InspectionFacts, is_application};
@@ -271,16 +271,18 @@ impl RuleHeader {
     }
 }
 
-fn transport_holds(wanted: Transport, facts: &InspectionFacts<'_>) -> bool {
+fn transport_holds(wanted: RuleTransport, facts: &InspectionFacts<'_>) -> bool {
     match wanted {
-        Transport::Ip => true,
-        Transport::Ipv4 => facts.version == 4,
-        Transport::Ipv6 => facts.version == 6,
-        Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => facts.protocol == protocol::TCP,
-        Transport::Udp => facts.protocol == protocol::UDP,
-        Transport::Icmp => matches!(facts.protocol, protocol::ICMP | protocol::ICMPV6),
-        Transport::Icmpv4 => facts.protocol == protocol::ICMP,
-        Transport::Icmpv6 => facts.protocol == protocol::ICMPV6,
+        RuleTransport::Ip => true,
+        RuleTransport::Ipv4 => facts.version == 4,
+        RuleTransport::Ipv6 => facts.version == 6,
+        RuleTransport::Tcp | RuleTransport::TcpPacket | RuleTransport::TcpStream => {
+            facts.protocol == protocol::TCP
+        }
+        RuleTransport::Udp => facts.protocol == protocol::UDP,
+        RuleTransport::Icmp => matches!(facts.protocol, protocol::ICMP | protocol::ICMPV6),
+        RuleTransport::Icmpv4 => facts.protocol == protocol::ICMP,
+        RuleTransport::Icmpv6 => facts.protocol == protocol::ICMPV6,
         _ => false,
     }
 }

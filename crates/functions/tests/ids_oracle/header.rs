@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use packet::Direction;
 use signatures::{
     Application, FlowDirection, FlowState, HeaderDirection as Written, IpOption, PacketTest,
-    ReassemblyFilter, Rule, RuleProtocol, Transport,
+    ReassemblyFilter, Rule, RuleProtocol, RuleTransport,
 };
 
 use super::application::Spoken;
@@ -49,17 +49,17 @@ fn protocol(protocol: RuleProtocol, place: &Place<'_>) -> bool {
     let (number, version) = (place.packet.protocol, place.packet.version);
     match protocol {
         RuleProtocol::Transport(transport) => match transport {
-            Transport::Ip => true,
-            Transport::Ipv4 => version == 4,
-            Transport::Ipv6 => version == 6,
-            Transport::Tcp => number == 6,
-            Transport::TcpPacket => number == 6 && !place.assembled,
-            Transport::TcpStream => number == 6 && place.assembled,
-            Transport::Udp => number == 17,
-            Transport::Sctp => number == 132,
-            Transport::Icmp => matches!(number, 1 | 58),
-            Transport::Icmpv4 => number == 1,
-            Transport::Icmpv6 => number == 58,
+            RuleTransport::Ip => true,
+            RuleTransport::Ipv4 => version == 4,
+            RuleTransport::Ipv6 => version == 6,
+            RuleTransport::Tcp => number == 6,
+            RuleTransport::TcpPacket => number == 6 && !place.assembled,
+            RuleTransport::TcpStream => number == 6 && place.assembled,
+            RuleTransport::Udp => number == 17,
+            RuleTransport::Sctp => number == 132,
+            RuleTransport::Icmp => matches!(number, 1 | 58),
+            RuleTransport::Icmpv4 => number == 1,
+            RuleTransport::Icmpv6 => number == 58,
             _ => false,
         },
         RuleProtocol::Application(application) => match place.spoken {

@@ -2,7 +2,7 @@
 
 use signatures::{
     Application, Buffer, ContentPosition, FastPattern, Flowbit, PayloadMatch, ReassemblyFilter, Rule,
-    RuleAction, RuleProtocol, ThresholdKind, Transport,
+    RuleAction, RuleProtocol, RuleTransport, ThresholdKind,
 };
 
 use super::buffer::{Matcher, Piece, pairs};
@@ -165,7 +165,7 @@ fn occasions(rule: &Rule) -> Occasions {
         _ => false,
     };
     let placed = all_payload && rule.buffers.iter().flat_map(|buffer| &buffer.matches).any(at_place);
-    let only_packets = rule.protocol == RuleProtocol::Transport(Transport::TcpPacket)
+    let only_packets = rule.protocol == RuleProtocol::Transport(RuleTransport::TcpPacket)
         || rule.flow.stream == Some(ReassemblyFilter::Plain)
         || !rule.packet.is_empty()
         || rule.buffers.is_empty();

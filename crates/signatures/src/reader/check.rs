@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::payload::{ByteVariable, ContentPosition, FastPattern, Operand, PayloadMatch};
-use crate::{PacketTest, Rule, RuleError, RuleProtocol, Transport};
+use crate::{PacketTest, Rule, RuleError, RuleProtocol, RuleTransport};
 
 /// Checks the rule as a whole, and numbers its variables in the order of its matches.
 pub(super) fn together(rule: &mut Rule) -> Result<(), RuleError> {
@@ -38,7 +38,7 @@ fn size_and_streams(rule: &Rule) -> Result<(), RuleError> {
         )
     };
     let other = match rule.protocol {
-        RuleProtocol::Transport(Transport::TcpStream) => "the protocol `tcp-stream`",
+        RuleProtocol::Transport(RuleTransport::TcpStream) => "the protocol `tcp-stream`",
         _ if rule.buffers.iter().any(|b| !of_packets(b.buffer)) => "a buffer of an application protocol",
         _ => return Ok(()),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::RuleError;
 use crate::group::{AddressSet, PortSet};
-use crate::protocol::{Application, RuleProtocol, Transport};
+use crate::protocol::{Application, RuleProtocol, RuleTransport};
 use crate::rule::{HeaderDirection, RejectTarget, RuleAction};
 use crate::text::{ParseResult, Piece};
 use crate::variables::RuleVariables;
@@ -75,7 +75,7 @@ fn protocol_of(word: Piece<'_>) -> ParseResult<RuleProtocol> {
     if let Some((_, hook)) = word.cut(":") {
         return Err(hook.error(RuleError::Unsupported { what: "a state of a protocol (`protocol:state`)" }));
     }
-    if let Some(transport) = Transport::by_name(word.text) {
+    if let Some(transport) = RuleTransport::by_name(word.text) {
         return Ok(RuleProtocol::Transport(transport));
     }
     match Application::by_name(word.text) {

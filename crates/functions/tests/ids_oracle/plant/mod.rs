@@ -10,7 +10,7 @@ mod whom;
 
 use signatures::{
     Application, Buffer, Comparison, ContentPosition, FlowDirection, FlowState, Flowbit, LoadedRule,
-    PacketTest, PayloadMatch, Rule, RuleProtocol, ThresholdKind, Transport,
+    PacketTest, PayloadMatch, Rule, RuleProtocol, RuleTransport, ThresholdKind,
 };
 
 pub use conversation::{Conversation, Rendering};
@@ -287,13 +287,15 @@ fn kind(rule: &Rule, variant: usize) -> Option<Kind> {
         Kind::Icmp(code(kind, 8), code(sub, 0))
     };
     Some(match rule.protocol {
-        RuleProtocol::Transport(Transport::Tcp | Transport::TcpPacket | Transport::TcpStream) => {
+        RuleProtocol::Transport(RuleTransport::Tcp | RuleTransport::TcpPacket | RuleTransport::TcpStream) => {
             let alone = rule.flow.state != Some(FlowState::Established) && !rule.packet.is_empty();
             if alone && variant.is_multiple_of(2) { Kind::Segments } else { Kind::Tcp }
         }
-        RuleProtocol::Transport(Transport::Udp) | RuleProtocol::Application(Application::Dns) => Kind::Udp,
-        RuleProtocol::Transport(Transport::Icmp | Transport::Icmpv4) => icmp(),
-        RuleProtocol::Transport(Transport::Ip | Transport::Ipv4) => match protocol {
+        RuleProtocol::Transport(RuleTransport::Udp) | RuleProtocol::Application(Application::Dns) => {
+            Kind::Udp
+        }
+        RuleProtocol::Transport(RuleTransport::Icmp | RuleTransport::Icmpv4) => icmp(),
+        RuleProtocol::Transport(RuleTransport::Ip | RuleTransport::Ipv4) => match protocol {
             Some(protocol) => Kind::Other(protocol as u8),
             None if variant.is_multiple_of(2) => Kind::Tcp,
             None => Kind::Udp,
