@@ -33,7 +33,7 @@ use command::Command;
 pub use config::{Config, Pickup, RuleCounting, TcpTracking};
 use facts::{Opening, answer_type, detail, flags_fit, headers, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
-use rule::{FilterAction, FilterHeaders, FilterRule, FlowState, has_ports, is_icmp};
+use rule::{ConnectionState, FilterAction, FilterHeaders, FilterRule, has_ports, is_icmp};
 
 use crate::quoted::QuotedPacket;
 
@@ -383,13 +383,13 @@ impl Firewall {
     /// Judges a SYN on the ports of a closed connection as the first packet of a new one. If it is
     /// refused, late packets of the old connection keep their verdict.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        let opening = Opening::new(context, FlowState::New);
+        let opening = Opening::new(context, ConnectionState::New);
         let (meta, ends) = (packet.meta(), packet.ends());
         let headers =
             headers(meta.version, meta.protocol, ends, detail(packet), opening.way(), opening.state());
         let decided = self.decide(&headers);
         if decided.0 != FilterAction::Allow {
-            return self.carry_out(decided, FlowState::New, packet, state, context);
+            return self.carry_out(decided, ConnectionState::New, packet, state, context);
         }
         (state.opening, state.opening_detail, state.over) = (opening.0, detail(packet), 0);
         self.adopt(decided, packet.meta().protocol, state, context);
@@ -420,7 +420,7 @@ impl Firewall {
         if state.action == 1 + FilterAction::Allow as u8 {
             return self.follow(packet, state, context);
         }
-        if state.rule == 0 && Opening(state.opening).state() == FlowState::Invalid {
+        if state.rule == 0 && Opening(state.opening).state() == ConnectionState::Invalid {
             return invalid(context);
         }
         refuse(packet, context, state.action == 1 + FilterAction::Reject as u8, state.rule == 0)
@@ -489,7 +489,7 @@ impl Firewall {
     fn carry_out(
         &self,
         (action, rule): Decision,
-        flow_state: FlowState,
+        flow_state: ConnectionState,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
@@ -504,7 +504,7 @@ impl Firewall {
         self.report(action, number, context);
         match action {
             FilterAction::Allow => Verdict::Forward,
-            _ if rule.is_none() && flow_state == FlowState::Invalid => invalid(context),
+            _ if rule.is_none() && flow_state == ConnectionState::Invalid => invalid(context),
             _ => refuse(packet, context, action == FilterAction::Reject, rule.is_none()),
         }
     }
@@ -514,7 +514,7 @@ impl Firewall {
     fn decide(&self, headers: &FilterHeaders) -> Decision {
         match self.classifier.first_match(headers) {
             Some(rule) => (self.rules[rule].action, Some(rule)),
-            None if headers.state == FlowState::Invalid => (FilterAction::Deny, None),
+            None if headers.state == ConnectionState::Invalid => (FilterAction::Deny, None),
             None => (self.default, None),
         }
     }
@@ -536,26 +536,26 @@ impl Firewall {
     }
 
     /// Returns the packet's state with respect to its flow.
-    fn state_of(&self, packet: &PacketView<'_>, context: &Context<'_>) -> FlowState {
+    fn state_of(&self, packet: &PacketView<'_>, context: &Context<'_>) -> ConnectionState {
         let meta = packet.meta();
         if meta.class == PacketClass::IcmpError {
-            return if is_related(context) { FlowState::Related } else { FlowState::Invalid };
+            return if is_related(context) { ConnectionState::Related } else { ConnectionState::Invalid };
         }
         let first = context.flow().seq == 1;
         let syn = is_syn(meta.tcp_flags);
         if meta.protocol == protocol::TCP && meta.class != PacketClass::LaterFragment {
             if !flags_fit(meta.tcp_flags) || first && !syn && !self.picks_up {
-                return FlowState::Invalid;
+                return ConnectionState::Invalid;
             }
         } else if is_icmp(meta.protocol) && first && is_answer(meta.protocol, detail(packet)) {
-            return FlowState::Invalid;
+            return ConnectionState::Invalid;
         }
         let connection = context.connection();
         let unanswered = matches!(connection, Connection::NEW | Connection::UNREPLIED | Connection::SYN_SENT);
         if syn || context.direction() == Direction::Original && (first || unanswered) {
-            FlowState::New
+            ConnectionState::New
         } else {
-            FlowState::Established
+            ConnectionState::Established
         }
     }
 

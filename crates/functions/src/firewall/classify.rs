@@ -13,7 +13,7 @@
 //! / 64 blocks. Memory is at worst the number of intervals times N / 8 bytes, bounded by
 //! [`TABLES_BYTES_MAX`].
 
-use super::rule::{FilterHeaders, FilterRule, FlowState, Ranges, RuleDirection};
+use super::rule::{ConnectionState, FilterHeaders, FilterRule, Ranges, RuleDirection};
 
 mod sets;
 
@@ -197,16 +197,16 @@ const WAYS: [RuleDirection; 2] = [RuleDirection::In, RuleDirection::Out];
 
 /// Combines protocol, direction and state into one number.
 #[inline]
-fn class_of(protocol: u8, way: RuleDirection, state: FlowState) -> usize {
+fn class_of(protocol: u8, way: RuleDirection, state: ConnectionState) -> usize {
     usize::from(protocol) | (way as usize) << 8 | (state as usize) << 9
 }
 
 /// Returns the set of matching rules for each class.
 fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     let protocols = Axis::new(rules, sets, |rule| &rule.protocols, u8::checked_add)?;
-    let mut classes = vec![0; 256 * WAYS.len() * FlowState::ALL.len()];
+    let mut classes = vec![0; 256 * WAYS.len() * ConnectionState::ALL.len()];
     // Protocols that no rule distinguishes share a set: compute one per interval.
-    for state in FlowState::ALL {
+    for state in ConnectionState::ALL {
         for way in WAYS {
             let mut first = 0u8;
             for next in protocols.starts.iter().map(|&start| Some(start)).chain([None]) {

@@ -10,7 +10,7 @@ use nf::{Context, PacketView, RuleLabel};
 use packet::Packet;
 
 use super::facts::Opening;
-use super::rule::{FilterRule, FlowState};
+use super::rule::{ConnectionState, FilterRule};
 use super::{Firewall, State};
 
 /// Returns the labels of all counters: the default, every rule in order, and invalid packets that
@@ -31,9 +31,9 @@ impl Firewall {
         self.place_of(state.rule, Opening(state.opening).state())
     }
 
-    fn place_of(&self, rule: u16, flow_state: FlowState) -> usize {
+    fn place_of(&self, rule: u16, flow_state: ConnectionState) -> usize {
         match (rule, flow_state) {
-            (0, FlowState::Invalid) => self.rules.len() + 1,
+            (0, ConnectionState::Invalid) => self.rules.len() + 1,
             (number, _) => usize::from(number),
         }
     }
@@ -58,7 +58,7 @@ impl Firewall {
     pub(super) fn count_alone(
         &self,
         rule: u16,
-        flow_state: FlowState,
+        flow_state: ConnectionState,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,

@@ -4,14 +4,14 @@ use nf::{Context, PacketView};
 use packet::parse::protocol;
 use packet::{Direction, Endpoint, Side};
 
-use super::rule::{FilterHeaders, FlowState, RuleDirection, has_ports, is_icmp};
+use super::rule::{ConnectionState, FilterHeaders, RuleDirection, has_ports, is_icmp};
 
 /// The packet by which a flow was first judged, in one byte: its presence, direction and state.
 #[derive(Clone, Copy)]
 pub(super) struct Opening(pub(super) u8);
 
 impl Opening {
-    pub(super) fn new(context: &Context<'_>, state: FlowState) -> Opening {
+    pub(super) fn new(context: &Context<'_>, state: ConnectionState) -> Opening {
         let outside = u8::from(context.side() == Side::Outside);
         let reply = u8::from(context.direction() == Direction::Reply);
         Opening(1 | outside << 1 | reply << 2 | (state as u8) << 4)
@@ -29,8 +29,8 @@ impl Opening {
         if self.0 & 4 == 0 { Direction::Original } else { Direction::Reply }
     }
 
-    pub(super) fn state(self) -> FlowState {
-        FlowState::ALL[usize::from(self.0 >> 4 & 3)]
+    pub(super) fn state(self) -> ConnectionState {
+        ConnectionState::ALL[usize::from(self.0 >> 4 & 3)]
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) fn headers(
     (source, destination): (Endpoint, Endpoint),
     detail: u8,
     way: RuleDirection,
-    state: FlowState,
+    state: ConnectionState,
 ) -> FilterHeaders {
     let ports = has_ports(number);
     FilterHeaders {

@@ -24,8 +24,8 @@ use values::{ConfigError, Located};
 
 use super::classify::RULES_MAX;
 use super::rule::{
-    FilterAction, FilterRule, FlagMatch, FlowState, FlowStates, PORT_PROTOCOLS, Ranges, RuleAddresses,
-    RuleDirection, RuleDirections, has_ports, is_icmp, join,
+    ConnectionState, ConnectionStates, FilterAction, FilterRule, FlagMatch, PORT_PROTOCOLS, Ranges,
+    RuleAddresses, RuleDirection, RuleDirections, has_ports, is_icmp, join,
 };
 
 mod token;
@@ -171,7 +171,7 @@ impl<'t> RuleParser<'t> {
             source_ports: vec![0..=u16::MAX],
             destinations: to.addresses.unwrap_or_else(RuleAddresses::any),
             destination_ports: vec![0..=u16::MAX],
-            states: FlowStates::VALID,
+            states: ConnectionStates::VALID,
             flags: FlagMatch::default(),
             tag: None,
             log: false,
@@ -292,12 +292,12 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    fn states(&mut self) -> Result<FlowStates, ConfigError> {
+    fn states(&mut self) -> Result<ConnectionStates, ConfigError> {
         let states = self.items("`new`, `established`, `related` or `invalid`", |word| {
-            let state = FlowState::ALL.into_iter().find(|state| state.name() == word)?;
+            let state = ConnectionState::ALL.into_iter().find(|state| state.name() == word)?;
             Some(Ok(1 << state as u8))
         })?;
-        Ok(FlowStates(states.into_iter().fold(0, |all, state| all | state)))
+        Ok(ConnectionStates(states.into_iter().fold(0, |all, state| all | state)))
     }
 
     fn flags(&mut self, rule: &FilterRule, option: &Token<'t>) -> Result<FlagMatch, ConfigError> {

@@ -25,7 +25,7 @@ pub struct FilterRule {
     /// Destination ports, or ICMP types; all if the rule names none.
     pub destination_ports: Ranges<u16>,
     /// States of packets.
-    pub states: FlowStates,
+    pub states: ConnectionStates,
     /// TCP flags.
     pub flags: FlagMatch,
     /// Value for the flow's `tag` attribute.
@@ -81,7 +81,7 @@ impl RuleDirections {
 /// State of a packet with respect to known connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum FlowState {
+pub enum ConnectionState {
     /// Opens a connection, or continues one that is unanswered.
     New,
     /// Belongs to a connection with packets of both ends.
@@ -92,10 +92,14 @@ pub enum FlowState {
     Invalid,
 }
 
-impl FlowState {
+impl ConnectionState {
     /// All states, in numerical order.
-    pub const ALL: [FlowState; 4] =
-        [FlowState::New, FlowState::Established, FlowState::Related, FlowState::Invalid];
+    pub const ALL: [ConnectionState; 4] = [
+        ConnectionState::New,
+        ConnectionState::Established,
+        ConnectionState::Related,
+        ConnectionState::Invalid,
+    ];
 
     /// Returns the state's keyword in rules.
     pub const fn name(self) -> &'static str {
@@ -103,16 +107,16 @@ impl FlowState {
     }
 }
 
-/// A set of [`FlowState`]s.
+/// A set of [`ConnectionState`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowStates(pub u8);
+pub struct ConnectionStates(pub u8);
 
-impl FlowStates {
+impl ConnectionStates {
     /// States that a rule without `state` matches: all except invalid.
-    pub const VALID: FlowStates = FlowStates(0b0111);
+    pub const VALID: ConnectionStates = ConnectionStates(0b0111);
 
     /// Returns whether the set contains the state.
-    pub const fn has(self, state: FlowState) -> bool {
+    pub const fn has(self, state: ConnectionState) -> bool {
         self.0 >> state as u8 & 1 == 1
     }
 }
@@ -188,7 +192,7 @@ pub struct FilterHeaders {
     /// Direction.
     pub way: RuleDirection,
     /// State with respect to known connections.
-    pub state: FlowState,
+    pub state: ConnectionState,
 }
 
 /// Returns whether rules can name ports of the protocol.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::firewall::rule::{
-    FilterAction, FlagMatch, FlowStates, RuleAddresses, RuleDirections, has_ports, join,
+    ConnectionStates, FilterAction, FlagMatch, RuleAddresses, RuleDirections, has_ports, join,
 };
 
 /// Reference for the classifier: compares one rule after another, field by field.
@@ -42,7 +42,7 @@ fn any_rule() -> FilterRule {
         source_ports: vec![0..=u16::MAX],
         destinations: RuleAddresses::any(),
         destination_ports: vec![0..=u16::MAX],
-        states: FlowStates::VALID,
+        states: ConnectionStates::VALID,
         flags: FlagMatch::default(),
         tag: None,
         log: false,
@@ -82,7 +82,7 @@ fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
         let (protocols, ways, states, (mask, value)) = rest;
         let mask = if mask % 3 == 0 { mask & 0x3f } else { 0 };
         let flags = FlagMatch { mask, value: value & mask };
-        let (ways, states) = (RuleDirections(ways), FlowStates(states));
+        let (ways, states) = (RuleDirections(ways), ConnectionStates(states));
         let ports = (source_ports, destination_ports);
         FilterRule {
             sources,
@@ -125,7 +125,7 @@ fn headers() -> impl Strategy<Value = FilterHeaders> {
                     destination_port,
                     tcp_flags,
                     way: if way { RuleDirection::In } else { RuleDirection::Out },
-                    state: FlowState::ALL[state],
+                    state: ConnectionState::ALL[state],
                 }
             },
         )
@@ -280,7 +280,7 @@ fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
         destination_port: if has_ports(protocol) { corner(random, &rule.destination_ports, b) } else { 0 },
         tcp_flags: if protocol == 6 { random.of(&[2, 0x10, 0x12]) } else { 0 },
         way: random.of(&WAYS),
-        state: random.of(&[FlowState::New, FlowState::New, FlowState::Invalid]),
+        state: random.of(&[ConnectionState::New, ConnectionState::New, ConnectionState::Invalid]),
     }
 }
 

@@ -35,7 +35,7 @@ fn every_part_of_a_rule_is_parsed() {
             source_ports: vec![1024..=65535],
             destinations: v4(&[(0x0a01_0000, 0x0a01_ffff)]),
             destination_ports: vec![80..=81, 443..=443],
-            states: FlowStates(0b1001),
+            states: ConnectionStates(0b1001),
             flags: FlagMatch { mask: 0x12, value: 0x02 },
             tag: Some(1),
             log: true,
@@ -48,7 +48,7 @@ fn every_part_of_a_rule_is_parsed() {
 #[test]
 fn omitted_parts_match_anything() {
     let rule = one("allow");
-    assert_eq!((rule.ways, rule.states, rule.flags.mask), (RuleDirections::BOTH, FlowStates::VALID, 0));
+    assert_eq!((rule.ways, rule.states, rule.flags.mask), (RuleDirections::BOTH, ConnectionStates::VALID, 0));
     assert_eq!((rule.sources, rule.destinations), (RuleAddresses::any(), RuleAddresses::any()));
     assert_eq!(rule.protocols, [0..=255]);
     assert_eq!(&*rule.name, "rule 1");
