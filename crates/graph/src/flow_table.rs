@@ -81,7 +81,7 @@ pub enum RestoreError {
     Upgrade(#[from] UpgradeError),
     /// Its TCP streams could not be restored.
     #[error(transparent)]
-    Streams(#[from] streams::RestoreError),
+    Streams(#[from] streams::StreamRestoreError),
 }
 
 /// The holder of the key that a flow needs as its alias.

@@ -9,7 +9,7 @@ use packet::memory::{OutOfMemory, SlotField};
 use packet::{Direction, Packet, Side, Transit};
 
 use crate::streams::{
-    Datagrams, MemoryOf, Reassembler, RestoreError, ShortOf, StreamCounters, StreamOptions, Streams,
+    Datagrams, MemoryOf, Reassembler, ShortOf, StreamCounters, StreamOptions, StreamRestoreError, Streams,
 };
 
 /// The streams of a graph in which a function wants them.
@@ -191,7 +191,7 @@ impl Reassembly {
         record: u32,
         records: &mut FlowRecords,
         saved: &[u8],
-    ) -> Result<(), RestoreError> {
+    ) -> Result<(), StreamRestoreError> {
         self.reassembler.own(records.header(record));
         let restored = self.reassembler.restore_flow(record, saved);
         if let Some(streams) = records.state_mut(record, self.part) {

@@ -49,8 +49,10 @@ pub(crate) use datagrams::{Passing, Unheld};
 use held::Held;
 use lists::Owner;
 use normalize::Difference;
-pub use options::{Differing, HostPolicy, LowTtl, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
-pub use saved::RestoreError;
+pub use options::{
+    Differing, HostPolicy, LowTtl, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenMemoryFull,
+};
+pub use saved::StreamRestoreError;
 pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
 pub use shortage::{MemoryOf, ShortOf};

@@ -1,6 +1,6 @@
 //! The `settings` of a policy: options of the run.
 
-use graph::streams::{Differing, HostPolicy, LowTtl, StreamOptions, Urgent, WhenFull as WhenMemoryFull};
+use graph::streams::{Differing, HostPolicy, LowTtl, StreamOptions, Urgent, WhenMemoryFull};
 use graph::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::stage::OnPanic;
 use packet::{TunnelPorts, VXLAN_PORTS_MAX};

@@ -16,7 +16,6 @@ const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr",
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
     "conformance",
-    "graph",
     "lab",
     "runtime",
     "sim",

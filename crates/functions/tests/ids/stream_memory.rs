@@ -1,7 +1,7 @@
 //! In line: shortage of memory for out-of-order and for unacknowledged segments.
 
 use graph::Options;
-use graph::streams::{StreamOptions, WhenFull};
+use graph::streams::{StreamOptions, WhenMemoryFull};
 use serde_json::json;
 use telemetry::Record;
 
@@ -91,7 +91,7 @@ fn segments_that_cannot_be_queued_do_not_pass() {
     assert_eq!((dropped(&seen, "stream-memory"), streams(&seen, "gaps")), (2, 0));
     assert_eq!((streams(&seen, "over_share"), own_alerts(&seen)), (2, vec![12]));
     // If configured, the stream has a gap, which is reported.
-    let seen = in_line(StreamOptions { when_full: WhenFull::Pass, ..options }, &too_early().segments);
+    let seen = in_line(StreamOptions { when_full: WhenMemoryFull::Pass, ..options }, &too_early().segments);
     assert_eq!((seen.rules(), seen.drops.len(), streams(&seen, "gaps")), (vec![], 0, 1));
     assert_eq!((streams(&seen, "gave_up"), own_alerts(&seen)), (1, vec![12]));
 }
@@ -110,7 +110,7 @@ fn queued_segments_of_idle_streams_are_evicted_and_the_streams_stop() {
     assert!(streams(&seen, "gave_way") > 100);
     assert_eq!((seen.rules(), dropped(&seen, "ids-rule")), (vec![], 0));
     assert_eq!((dropped(&seen, "stream-memory"), own_alerts(&seen)), (1, vec![13]));
-    let options = StreamOptions { when_full: WhenFull::Pass, ..memory_for(200) };
+    let options = StreamOptions { when_full: WhenMemoryFull::Pass, ..memory_for(200) };
     let seen = beside(out_of_order(300, |number| number), options);
     // The evicted bytes are retransmitted and inspected.
     assert_eq!((seen.rules(), dropped(&seen, "ids-rule")), (vec![1], 1));

@@ -31,7 +31,7 @@ pub struct StreamOptions {
     /// True if a function prevents attacks; set by the graph.
     pub inline: bool,
     /// Inline, the policy for segments without memory to keep them.
-    pub when_full: WhenFull,
+    pub when_full: WhenMemoryFull,
 }
 
 /// Default of [`StreamOptions::ttl_min`] where packets are only inspected: hosts are at most one
@@ -43,7 +43,7 @@ pub const TTL_MIN_INLINE: u8 = 5;
 
 /// The policy for segments that cannot be inspected for lack of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WhenFull {
+pub enum WhenMemoryFull {
     /// It passes.
     Pass,
     /// It is dropped.
@@ -85,7 +85,7 @@ impl Default for StreamOptions {
             low_ttl: LowTtl::Drop,
             differing: Differing::Drop,
             inline: false,
-            when_full: WhenFull::Drop,
+            when_full: WhenMemoryFull::Drop,
         }
     }
 }

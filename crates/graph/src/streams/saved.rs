@@ -11,7 +11,7 @@ const OFFSET_MAX: u64 = 1 << 62;
 
 /// Saved streams could not be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
+pub enum StreamRestoreError {
     /// The bytes are not what [`Reassembler::save`] wrote.
     #[error("the saved streams are damaged at byte {0}")]
     Damaged(usize),
@@ -51,19 +51,19 @@ impl Reassembler {
     }
 
     /// Takes over saved streams. On an error, nothing is kept.
-    pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, RestoreError> {
+    pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.restore_streams(&mut rest)?;
         if rest.is_empty() {
             return Ok(streams);
         }
         self.forget(&mut streams);
-        Err(RestoreError::Damaged(rest.at))
+        Err(StreamRestoreError::Damaged(rest.at))
     }
 
     /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On
     /// an error, nothing is kept.
-    pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, RestoreError> {
+    pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.restore_streams(&mut rest)?;
         while !rest.is_empty() {
@@ -77,11 +77,11 @@ impl Reassembler {
         Ok(streams)
     }
 
-    fn restore_streams(&mut self, rest: &mut Rest<'_>) -> Result<Streams, RestoreError> {
+    fn restore_streams(&mut self, rest: &mut Rest<'_>) -> Result<Streams, StreamRestoreError> {
         let fixed = rest.take(size_of::<Streams>())?;
-        let mut streams = Streams::read_from_bytes(fixed).map_err(|_| RestoreError::Damaged(0))?;
+        let mut streams = Streams::read_from_bytes(fixed).map_err(|_| StreamRestoreError::Damaged(0))?;
         if streams.halves.iter().any(|half| half.next > OFFSET_MAX) {
-            return Err(RestoreError::Damaged(0));
+            return Err(StreamRestoreError::Damaged(0));
         }
         for half in &mut streams.halves {
             (half.held, half.held_bytes) = (0, 0);
@@ -94,14 +94,14 @@ impl Reassembler {
         restored.map(|()| streams)
     }
 
-    fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), RestoreError> {
+    fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), StreamRestoreError> {
         for half in &mut streams.halves {
             let at = rest.at;
             let lost_until = u64::from_le_bytes(rest.array()?);
             // Out-of-order bytes lie within the window of the next one.
             let until = half.next + 2 * WINDOW_MAX as u64;
             if lost_until > until {
-                return Err(RestoreError::Damaged(at));
+                return Err(StreamRestoreError::Damaged(at));
             }
             if lost_until > half.next {
                 half.held = self.held.lists_mut().lose(lost_until, false);
@@ -127,7 +127,7 @@ impl Reassembler {
                     || offset.saturating_add(u64::from(len)) > until
                     || !half.has(Half::BEGUN)
                 {
-                    return Err(RestoreError::Damaged(at));
+                    return Err(StreamRestoreError::Damaged(at));
                 }
                 from = offset + u64::from(len);
                 // The last segment may exceed the limit by its own blocks.
@@ -170,15 +170,15 @@ impl<'a> Rest<'a> {
         self.at
     }
 
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], RestoreError> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], StreamRestoreError> {
         let taken = self.saved.get(self.at..).and_then(|rest| rest.get(..len));
-        let taken = taken.ok_or(RestoreError::Damaged(self.at))?;
+        let taken = taken.ok_or(StreamRestoreError::Damaged(self.at))?;
         self.at += len;
         Ok(taken)
     }
 
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], StreamRestoreError> {
         let at = self.at;
-        self.take(N)?.try_into().map_err(|_| RestoreError::Damaged(at))
+        self.take(N)?.try_into().map_err(|_| StreamRestoreError::Damaged(at))
     }
 }

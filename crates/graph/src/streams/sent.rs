@@ -7,7 +7,7 @@ use packet::DropReason;
 use super::held::{BLOCK_LEN, New};
 use super::lists::BlockLink;
 use super::span::Span;
-use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenFull};
+use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenMemoryFull};
 
 /// Bytes of memory for it, all flows together.
 pub const SENT_MEMORY: usize = 64 << 20;
@@ -65,7 +65,7 @@ impl Reassembler {
             self.keep_out(DropReason::StreamDiffers);
         } else if let Some(kind) = short {
             self.run_short(MemoryOf::Sent, kind);
-            if self.options.when_full == WhenFull::Pass {
+            if self.options.when_full == WhenMemoryFull::Pass {
                 return true;
             }
             self.keep_out(DropReason::StreamMemory);

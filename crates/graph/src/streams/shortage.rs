@@ -5,7 +5,7 @@ use nf::MemoryShortage;
 use packet::DropReason;
 
 use super::held::New;
-use super::{Half, Reassembler, WhenFull};
+use super::{Half, Reassembler, WhenMemoryFull};
 
 /// Memory of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Reassembler {
 
     /// Returns true if segments do not pass that there is no memory to keep.
     pub(super) fn refuses_when_full(&self) -> bool {
-        self.options.inline && self.options.when_full == WhenFull::Drop
+        self.options.inline && self.options.when_full == WhenMemoryFull::Drop
     }
 
     /// Notes whether queued segments were evicted.

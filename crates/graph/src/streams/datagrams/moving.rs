@@ -4,7 +4,7 @@ use packet::{Direction, FlowKey, LinkType, Packet, PacketClass, Side};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
-use crate::streams::saved::{Rest, RestoreError};
+use crate::streams::saved::{Rest, StreamRestoreError};
 
 impl Datagrams {
     /// Returns the slots to search for a flow's datagrams.
@@ -68,8 +68,8 @@ impl Datagrams {
         flow: u32,
         rest: &mut Rest<'_>,
         lost: &mut u64,
-    ) -> Result<(), RestoreError> {
-        let damaged = RestoreError::Damaged(rest.at());
+    ) -> Result<(), StreamRestoreError> {
+        let damaged = StreamRestoreError::Damaged(rest.at());
         let key = FlowKey::read_from_bytes(rest.take(size_of::<FlowKey>())?).map_err(|_| damaged)?;
         let id = u32::from_le_bytes(rest.array()?);
         let until_ns = u64::from_le_bytes(rest.array()?);
@@ -166,8 +166,8 @@ fn save_packet(packet: &Packet, out: &mut Vec<u8>) {
 }
 
 /// Makes the fragment again of which [`save_packet`] wrote.
-fn restore_packet(rest: &mut Rest<'_>) -> Result<Packet, RestoreError> {
-    let damaged = RestoreError::Damaged(rest.at());
+fn restore_packet(rest: &mut Rest<'_>) -> Result<Packet, StreamRestoreError> {
+    let damaged = StreamRestoreError::Damaged(rest.at());
     let key = FlowKey::read_from_bytes(rest.take(size_of::<FlowKey>())?).map_err(|_| damaged)?;
     let [mut hash, mut timestamp_ns, mut sequence, mut clock] = [0; 4];
     for number in [&mut hash, &mut timestamp_ns, &mut sequence, &mut clock] {
