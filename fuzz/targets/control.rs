@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use graph::{Graph, Options};
-use conformance::{Subject, built_in};
+use conformance::{FunctionSpec, built_in};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
 use packet::{PacketPool, Side};
@@ -18,7 +18,7 @@ mod packets;
 
 use packets::{frame, udp, v4};
 
-static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(built_in);
+static SUBJECTS: LazyLock<Vec<FunctionSpec>> = LazyLock::new(built_in);
 
 // Input: a byte that chooses the NF, then commands, one per line.
 fuzz_target!(|data: &[u8]| {

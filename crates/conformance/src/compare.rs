@@ -5,23 +5,23 @@ use packet::split_mix;
 use serde_json::Value;
 
 use crate::difference::differs;
-use crate::{Difference, Subject, Trial, built_in};
+use crate::{FunctionSpec, GraphTrial, PathDifference, built_in};
 
 /// The extent of the trials.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CompareOptions {
     /// Packets at least, in all trials together.
     pub packets: u64,
     /// The same seed gives the same trials.
     pub seed: u64,
     /// Functions that stand beside those under test.
-    pub neighbours: Vec<Subject>,
+    pub neighbours: Vec<FunctionSpec>,
 }
 
-impl Default for Plan {
+impl Default for CompareOptions {
     /// A hundred thousand packets, and the functions that Rivulet has: some seconds.
-    fn default() -> Plan {
-        Plan { packets: 100_000, seed: 1, neighbours: built_in() }
+    fn default() -> CompareOptions {
+        CompareOptions { packets: 100_000, seed: 1, neighbours: built_in() }
     }
 }
 
@@ -42,13 +42,13 @@ pub struct Totals {
 
 /// Why a comparison ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CompareError {
     /// A function cannot be set up, or traffic not be made up.
     #[error("{0}")]
     Setup(String),
     /// The graphs differ.
     #[error(transparent)]
-    Different(#[from] Box<Difference>),
+    Different(#[from] Box<PathDifference>),
 }
 
 /// Chains in a row that functions refuse to form; then they are taken not to form any.
@@ -63,30 +63,30 @@ const REFUSED_MAX: u32 = 1_000;
 /// was found to show it.
 pub fn compare(
     registry: &Registry<Value>,
-    subjects: &[Subject],
-    plan: &Plan,
+    subjects: &[FunctionSpec],
+    options: &CompareOptions,
     mut heed: impl FnMut(&Totals),
-) -> Result<Totals, Failure> {
-    let under_test = if subjects.is_empty() { plan.neighbours.len() } else { subjects.len() };
-    let all = [subjects, &plan.neighbours].concat();
+) -> Result<Totals, CompareError> {
+    let under_test = if subjects.is_empty() { options.neighbours.len() } else { subjects.len() };
+    let all = [subjects, &options.neighbours].concat();
     for subject in &all {
-        Trial::alone(registry, subject).graph(true).map_err(Failure::Setup)?;
+        GraphTrial::alone(registry, subject).graph(true).map_err(CompareError::Setup)?;
     }
     let (mut totals, mut refused) = (Totals::default(), 0);
-    let mut seed = split_mix(&mut plan.seed.clone());
-    while totals.packets < plan.packets {
-        let drawn = Trial::draw(registry, &all, under_test, &mut seed).map_err(Failure::Setup)?;
+    let mut seed = split_mix(&mut options.seed.clone());
+    while totals.packets < options.packets {
+        let drawn = GraphTrial::draw(registry, &all, under_test, &mut seed).map_err(CompareError::Setup)?;
         let Some(trial) = drawn else {
             refused += 1;
             if refused == REFUSED_MAX {
-                return Err(Failure::Setup(format!("{REFUSED_MAX} graphs in a row cannot be set up")));
+                return Err(CompareError::Setup(format!("{REFUSED_MAX} graphs in a row cannot be set up")));
             }
             continue;
         };
         refused = 0;
         match differs(&trial) {
             Ok(followed) => totals.followed += followed,
-            Err(what) => return Err(Box::new(Difference::smallest(&trial, what)).into()),
+            Err(what) => return Err(Box::new(PathDifference::smallest(&trial, what)).into()),
         }
         totals.trials += 1;
         totals.packets += trial.tape.len() as u64;

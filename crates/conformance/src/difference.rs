@@ -3,11 +3,11 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Step, Trial};
+use crate::{GraphTrial, TrialStep};
 
 /// A graph that is not the same when it is consolidated.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub struct PathDifference {
     /// Its functions with their configurations, from the inside to the outside.
     pub functions: Vec<String>,
     /// The steps up to where it shows.
@@ -16,10 +16,10 @@ pub struct Difference {
     pub what: String,
 }
 
-impl Difference {
+impl PathDifference {
     /// Of a trial that has this one: functions are left out, and steps, as long as something
     /// differs.
-    pub(crate) fn smallest(trial: &Trial<'_>, what: String) -> Difference {
+    pub(crate) fn smallest(trial: &GraphTrial<'_>, what: String) -> PathDifference {
         let (mut trial, mut what) = (trial.clone(), what);
         let mut function = 0;
         while function < trial.functions.len() && trial.functions.len() > 1 {
@@ -45,13 +45,13 @@ impl Difference {
         let mut step = 0;
         while step < trial.steps.len() {
             let mut less = trial.clone();
-            let is_between = !matches!(less.steps.remove(step), Step::Batch(_));
+            let is_between = !matches!(less.steps.remove(step), TrialStep::Batch(_));
             match is_between.then(|| differs(&less)) {
                 Some(Err(found)) => (trial, what) = (less, found),
                 _ => step += 1,
             }
         }
-        Difference {
+        PathDifference {
             functions: trial.functions.iter().map(ToString::to_string).collect(),
             steps: trial.steps.iter().map(ToString::to_string).collect(),
             what,
@@ -59,7 +59,7 @@ impl Difference {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for PathDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "this graph is not the same when it is consolidated:")?;
         self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
@@ -68,10 +68,10 @@ impl fmt::Display for Difference {
     }
 }
 
-impl std::error::Error for Difference {}
+impl std::error::Error for PathDifference {}
 
 /// Returns how many packets followed rules, or the difference.
-pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
+pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
     let run = |consolidate| {
         let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
         let how = if consolidate { "consolidated" } else { "plain" };

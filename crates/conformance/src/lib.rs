@@ -7,27 +7,29 @@
 //! looks for a smaller graph and fewer steps that show it.
 //!
 //! ```
-//! use conformance::{Plan, Subject, compare};
+//! use conformance::{CompareOptions, FunctionSpec, compare};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let registry = functions::registry(); let policer = Subject::new("policer", r#"{ "rate":
-//! "20kbps" }"#)?.with_commands(["rate 100kbps"]); let totals = compare(&registry, &[policer],
-//! &Plan { packets: 4_000, ..Plan::default() }, |_| {})?; assert!(totals.packets >= 4_000 &&
-//! totals.followed > 0);
+//! let registry = functions::registry();
+//! let policer = FunctionSpec::new("policer", r#"{ "rate": "20kbps" }"#)?;
+//! let policer = policer.with_commands(["rate 100kbps"]);
+//! let options = CompareOptions { packets: 4_000, ..CompareOptions::default() };
+//! let totals = compare(&registry, &[policer], &options, |_| {})?;
+//! assert!(totals.packets >= 4_000 && totals.followed > 0);
 //! # Ok(())
 //! # }
 //! ```
 
 mod compare;
 mod difference;
-mod subject;
+mod function_spec;
 mod tape;
 mod trial;
 mod witness;
 
-pub use compare::{Failure, Plan, Totals, compare};
-pub use difference::Difference;
-pub use subject::{Subject, built_in};
-pub use tape::{Arrival, SERVICE, Tape};
-pub use trial::Trial;
-pub use witness::{Step, Witness};
+pub use compare::{CompareError, CompareOptions, Totals, compare};
+pub use difference::PathDifference;
+pub use function_spec::{FunctionSpec, built_in};
+pub use tape::{SERVICE, Tape, TapePacket};
+pub use trial::GraphTrial;
+pub use witness::{TrialStep, Witness};

@@ -19,12 +19,12 @@ use packet::{
 #[derive(Clone, Default)]
 pub struct Tape {
     bytes: Vec<u8>,
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<TapePacket>,
 }
 
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct TapePacket {
     /// When, in nanoseconds.
     pub at_ns: u64,
     /// By which side.
@@ -52,12 +52,12 @@ impl Tape {
     }
 
     /// Some of the packets.
-    pub fn arrivals(&self, part: Range<usize>) -> &[Arrival] {
+    pub fn arrivals(&self, part: Range<usize>) -> &[TapePacket] {
         self.arrivals.get(part).unwrap_or_default()
     }
 
     /// A packet in a buffer; none if there is no buffer.
-    pub fn packet(&self, arrival: &Arrival, pool: &mut PacketPool) -> Option<Packet> {
+    pub fn packet(&self, arrival: &TapePacket, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(self.bytes(arrival))?;
         let transit = &mut packet.meta_mut().transit;
         transit.timestamp_ns = arrival.at_ns;
@@ -65,12 +65,12 @@ impl Tape {
         Some(packet)
     }
 
-    fn bytes(&self, arrival: &Arrival) -> &[u8] {
+    fn bytes(&self, arrival: &TapePacket) -> &[u8] {
         self.bytes.get(arrival.at..arrival.at + arrival.len as usize).unwrap_or_default()
     }
 
     fn push(&mut self, at_ns: u64, side: Side, frame: &[u8]) {
-        self.arrivals.push(Arrival { at_ns, side, at: self.bytes.len(), len: frame.len() as u32 });
+        self.arrivals.push(TapePacket { at_ns, side, at: self.bytes.len(), len: frame.len() as u32 });
         self.bytes.extend(frame);
     }
 
@@ -275,7 +275,7 @@ impl Tape {
     /// those with fewer.
     pub fn by_length(&self, least: usize) -> (Tape, Tape) {
         let parser = Parser::new(FlowHasher::new(1));
-        let key = |arrival: &Arrival| {
+        let key = |arrival: &TapePacket| {
             let mut packet = Packet::from_bytes(self.bytes(arrival));
             parser.parse(&mut packet).ok().map(|()| packet.meta().key)
         };

@@ -7,18 +7,18 @@ use nf::{Registry, Setup};
 use packet::split_mix;
 use serde_json::Value;
 
-use crate::{Step, Subject, Tape, Witness};
+use crate::{FunctionSpec, Tape, TrialStep, Witness};
 
 /// A graph of functions, packets, and what happens between them. The same seed gives the same
 /// trial.
 #[derive(Clone)]
-pub struct Trial<'a> {
+pub struct GraphTrial<'a> {
     /// The functions, from the inside to the outside.
-    pub functions: Vec<&'a Subject>,
+    pub functions: Vec<&'a FunctionSpec>,
     /// Packets, as they come to this graph: those from outside answer what leaves it.
     pub tape: Tape,
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrialStep>,
     pub(crate) registry: &'a Registry<Value>,
     options: Options,
 }
@@ -33,7 +33,7 @@ const FLOWS: [u32; 4] = [5, 512, 512, 512];
 /// Packets that are handed over at once at most: more than a group has.
 const BATCH_MAX: usize = 70;
 
-impl<'a> Trial<'a> {
+impl<'a> GraphTrial<'a> {
     /// A graph of some of these functions, one of the first `under_test` among them. None if those
     /// that were drawn cannot form a graph.
     ///
@@ -41,16 +41,16 @@ impl<'a> Trial<'a> {
     /// If such traffic cannot be made up.
     pub fn draw(
         registry: &'a Registry<Value>,
-        subjects: &'a [Subject],
+        subjects: &'a [FunctionSpec],
         under_test: usize,
         seed: &mut u64,
-    ) -> Result<Option<Trial<'a>>, String> {
+    ) -> Result<Option<GraphTrial<'a>>, String> {
         let mut draw = |below: usize| split_mix(seed) as usize % below.max(1);
-        let mut functions: Vec<&Subject> =
+        let mut functions: Vec<&FunctionSpec> =
             (0..draw(FUNCTIONS_MAX)).filter_map(|_| subjects.get(draw(subjects.len()))).collect();
         let first = subjects.get(draw(under_test.min(subjects.len()))).ok_or("there are no functions")?;
         functions.insert(draw(functions.len() + 1), first);
-        let alone = |subject: &&&Subject| {
+        let alone = |subject: &&&FunctionSpec| {
             registry.find(&subject.name).is_some_and(|entry| entry.descriptor.changes_flows)
         };
         if let Some(only) = functions.iter().find(alone).copied() {
@@ -63,7 +63,7 @@ impl<'a> Trial<'a> {
             seed: 7,
             ..Options::default()
         };
-        let mut trial = Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
+        let mut trial = GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
         let Ok(mut plain) = trial.graph(false) else { return Ok(None) };
         let talk = Tape::talk(draw(usize::MAX) as u64);
         let profile = TrafficProfile {
@@ -83,14 +83,14 @@ impl<'a> Trial<'a> {
         let mut at = 0;
         while at < trial.tape.len() {
             let len = 1 + draw(BATCH_MAX);
-            trial.steps.push(Step::Batch(len));
+            trial.steps.push(TrialStep::Batch(len));
             at += len;
             let function = draw(trial.functions.len());
             let commands = &trial.functions[function].commands;
             match draw(16) {
-                0 => trial.steps.push(Step::Move),
+                0 => trial.steps.push(TrialStep::Move),
                 1..=4 if !commands.is_empty() => {
-                    trial.steps.push(Step::Command(function, commands[draw(commands.len())].clone()));
+                    trial.steps.push(TrialStep::Command(function, commands[draw(commands.len())].clone()));
                 }
                 _ => {}
             }
@@ -99,19 +99,19 @@ impl<'a> Trial<'a> {
     }
 
     /// One of this function only, to which nothing happens.
-    pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a Subject) -> Trial<'a> {
+    pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a FunctionSpec) -> GraphTrial<'a> {
         let (functions, options) = (vec![subject], Options::default());
-        Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options }
+        GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), registry, options }
     }
 
     /// Commands between packets.
     pub fn commands(&self) -> u64 {
-        self.steps.iter().filter(|step| matches!(step, Step::Command(..))).count() as u64
+        self.steps.iter().filter(|step| matches!(step, TrialStep::Command(..))).count() as u64
     }
 
     /// Times that all flows move.
     pub fn moves(&self) -> u64 {
-        self.steps.iter().filter(|step| matches!(step, Step::Move)).count() as u64
+        self.steps.iter().filter(|step| matches!(step, TrialStep::Move)).count() as u64
     }
 
     /// The graph, with no flows yet.
@@ -119,7 +119,7 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// If its functions cannot form one.
     pub fn graph(&self, consolidate: bool) -> Result<Graph, String> {
-        let make = |subject: &&Subject| -> Result<Box<dyn Stage>, String> {
+        let make = |subject: &&FunctionSpec| -> Result<Box<dyn Stage>, String> {
             let entry = self.registry.find(&subject.name).ok_or_else(|| unknown(self.registry, subject))?;
             let mut setup = Setup::new(self.options.seed, self.options.flows_max);
             setup.inner = true; // As tunnels want it, also where they do not get it.
@@ -132,19 +132,19 @@ impl<'a> Trial<'a> {
     /// Everything that a run through the graph leaves.
     ///
     /// # Errors
-    /// As for [`Trial::graph`].
+    /// As for [`GraphTrial::graph`].
     pub fn run(&self, consolidate: bool) -> Result<Witness, String> {
         let mut graph = self.graph(consolidate)?;
         Ok(Witness::of(&mut graph, &self.tape, &self.steps, &mut || self.graph(consolidate).ok()))
     }
 
     /// The same without one function, and without the commands to it.
-    pub(crate) fn without(&self, function: usize) -> Trial<'a> {
+    pub(crate) fn without(&self, function: usize) -> GraphTrial<'a> {
         let mut trial = self.clone();
         trial.functions.remove(function);
-        trial.steps.retain(|step| !matches!(step, Step::Command(of, _) if *of == function));
+        trial.steps.retain(|step| !matches!(step, TrialStep::Command(of, _) if *of == function));
         for step in &mut trial.steps {
-            if let Step::Command(of, _) = step {
+            if let TrialStep::Command(of, _) = step {
                 *of -= usize::from(*of > function);
             }
         }
@@ -152,7 +152,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn unknown(registry: &Registry<Value>, subject: &Subject) -> String {
+fn unknown(registry: &Registry<Value>, subject: &FunctionSpec) -> String {
     let known: Vec<&str> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
     format!("there is no network function `{}`; there are: {}", subject.name, known.join(", "))
 }

@@ -11,7 +11,7 @@ use super::Tape;
 
 /// A step of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TrialStep {
     /// A batch of n packets.
     Batch(usize),
     /// A command goes to a function, which may refuse it.
@@ -21,13 +21,13 @@ pub enum Step {
     Move,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TrialStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Batch(1) => f.write_str("1 packet"),
-            Step::Batch(len) => write!(f, "{len} packets"),
-            Step::Command(function, command) => write!(f, "`{command}` to function {function}"),
-            Step::Move => f.write_str("all flows move"),
+            TrialStep::Batch(1) => f.write_str("1 packet"),
+            TrialStep::Batch(len) => write!(f, "{len} packets"),
+            TrialStep::Command(function, command) => write!(f, "`{command}` to function {function}"),
+            TrialStep::Move => f.write_str("all flows move"),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Witness {
     pub fn of(
         graph: &mut Graph,
         tape: &Tape,
-        steps: &[Step],
+        steps: &[TrialStep],
         replace: &mut dyn FnMut() -> Option<Graph>,
     ) -> Witness {
         let mut witness = Witness::default();
@@ -64,19 +64,19 @@ impl Witness {
         let (mut at, mut now_ns) = (0, 0);
         for step in steps {
             match step {
-                Step::Command(function, command) => {
+                TrialStep::Command(function, command) => {
                     // Both graphs refuse what one of them does.
                     let refused = graph.stage_mut(*function).map(|stage| stage.control(command).is_err());
                     witness.told.push(format!("{command}: {refused:?}"));
                 }
-                Step::Batch(len) => {
+                TrialStep::Batch(len) => {
                     let arrivals = tape.arrivals(at..(at + len).min(tape.len()));
                     at += arrivals.len();
                     now_ns = arrivals.iter().map(|arrival| arrival.at_ns).fold(now_ns, u64::max);
                     batch.extend(arrivals.iter().filter_map(|arrival| tape.packet(arrival, &mut pool)));
                     graph.process(&mut batch, &mut out, &mut pool);
                 }
-                Step::Move => {
+                TrialStep::Move => {
                     if let Some(mut other) = replace() {
                         other.handle_timeout(now_ns, &mut pool);
                         witness.see_off(graph, &mut other, &mut pool);

@@ -1,6 +1,6 @@
 //! Right functions pass, and wrong ones are found.
 
-use conformance::{Failure, Plan, Subject, built_in, compare};
+use conformance::{CompareError, CompareOptions, FunctionSpec, built_in, compare};
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
@@ -73,11 +73,15 @@ fn registry() -> nf::Registry<serde_json::Value> {
 #[test]
 fn the_functions_that_there_are_are_right() {
     let mut heard = 0;
-    let plan = Plan { packets: 20_000, ..Plan::default() };
-    let totals = compare(&registry(), &[], &plan, |totals| heard = totals.packets).unwrap();
+    let options = CompareOptions { packets: 20_000, ..CompareOptions::default() };
+    let totals = compare(&registry(), &[], &options, |totals| heard = totals.packets).unwrap();
     assert!(totals.packets >= 20_000 && heard == totals.packets, "{totals:?}");
     assert!(totals.followed > 500 && totals.commands > 20 && totals.moves > 20, "{totals:?}");
-    assert_eq!(compare(&registry(), &[], &plan, |_| {}).unwrap(), totals, "the same seed, the same trials");
+    assert_eq!(
+        compare(&registry(), &[], &options, |_| {}).unwrap(),
+        totals,
+        "the same seed, the same trials"
+    );
 }
 
 #[test]
@@ -94,8 +98,10 @@ fn every_built_in_function_is_in_the_registry_and_all_but_those_alone_in_chains_
 
 #[test]
 fn a_function_that_forgets_to_tell_is_found_in_a_small_graph() {
-    let subject = Subject::new("forgetful", r#"{ "packets_max": 6 }"#).unwrap();
-    let Err(Failure::Different(found)) = compare(&registry(), &[subject], &Plan::default(), |_| {}) else {
+    let subject = FunctionSpec::new("forgetful", r#"{ "packets_max": 6 }"#).unwrap();
+    let Err(CompareError::Different(found)) =
+        compare(&registry(), &[subject], &CompareOptions::default(), |_| {})
+    else {
         panic!("nothing was found");
     };
     assert!(found.functions.iter().any(|function| function == r#"forgetful {"packets_max":6}"#), "{found}");
@@ -106,8 +112,8 @@ fn a_function_that_forgets_to_tell_is_found_in_a_small_graph() {
 
 #[test]
 fn what_cannot_be_set_up_says_so() {
-    let config = |config| vec![Subject::new("forgetful", config).unwrap()];
-    let unknown = vec![Subject::new("unheard-of", "{}").unwrap()];
+    let config = |config| vec![FunctionSpec::new("forgetful", config).unwrap()];
+    let unknown = vec![FunctionSpec::new("unheard-of", "{}").unwrap()];
     for (subjects, expected) in [
         (config("{}"), "missing field `packets_max`"),
         (config(r#"{ "packets_max": "many" }"#), "invalid type"),
@@ -116,7 +122,7 @@ fn what_cannot_be_set_up_says_so() {
         (config(r#"{ "packets_max": 1000 }"#), "1000 graphs in a row cannot be set up"),
         (unknown, "there is no network function `unheard-of`; there are: nat"),
     ] {
-        let failure = compare(&registry(), &subjects, &Plan::default(), |_| {}).unwrap_err();
+        let failure = compare(&registry(), &subjects, &CompareOptions::default(), |_| {}).unwrap_err();
         assert!(failure.to_string().contains(expected), "{failure}");
     }
 }

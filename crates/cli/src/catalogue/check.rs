@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use conformance::{Failure, Plan, Subject, Totals, built_in, compare};
+use conformance::{CompareError, CompareOptions, FunctionSpec, Totals, built_in, compare};
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
@@ -62,13 +62,13 @@ struct CheckDifference {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let subjects = subjects(args)?;
-    let plan = Plan { packets: args.packets, seed: args.seed, ..Plan::default() };
+    let options = CompareOptions { packets: args.packets, seed: args.seed, ..CompareOptions::default() };
     let (bar, started) = (output::progress(Some(args.packets), "packets"), Instant::now());
     // A panic counts as a difference and is reduced; its message is not shown at each attempt.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut totals = Totals::default();
-    let compared = compare(&functions::registry(), &subjects, &plan, |so_far| {
+    let compared = compare(&functions::registry(), &subjects, &options, |so_far| {
         totals = *so_far;
         bar.set_position(so_far.packets.min(args.packets));
     });
@@ -76,8 +76,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let difference = match compared {
         Ok(_) => None,
-        Err(Failure::Different(difference)) => Some(difference),
-        Err(Failure::Setup(why)) => bail!(why),
+        Err(CompareError::Different(difference)) => Some(difference),
+        Err(CompareError::Setup(why)) => bail!(why),
     };
     match args.output {
         Format::Json => output::print_json(&CheckResult {
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The functions to check, with their configurations.
-fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
+fn subjects(args: &Args) -> anyhow::Result<Vec<FunctionSpec>> {
     let ready = built_in();
     let mut subjects = Vec::new();
     for name in &args.names {
@@ -120,7 +120,7 @@ fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
             None if known().next().is_some() => subjects.extend(known().cloned()),
             config => {
                 let config = config.as_deref().unwrap_or("{}");
-                subjects.push(Subject::new(name, config).context("--config is not valid JSON")?);
+                subjects.push(FunctionSpec::new(name, config).context("--config is not valid JSON")?);
             }
         }
     }

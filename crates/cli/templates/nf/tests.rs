@@ -1,6 +1,6 @@
 //! Packets in, packets out: a row for each behaviour of the function.
 
-use conformance::{Plan, Subject, compare};
+use conformance::{CompareOptions, FunctionSpec, compare};
 use graph::{Graph, Options};
 use nf::stage::load;
 use packet::{Packet, PacketPool, Side};
@@ -73,9 +73,9 @@ fn every_row_holds() {
 /// In random graphs with random traffic, the fast path equals the slow path.
 #[test]
 fn fast_path_equals_slow_path() {
-    let subject = Subject::new("{{name}}", r#"{ "packets_max": 6, "dscp": 46 }"#).unwrap();
-    let plan = Plan { packets: 20_000, ..Plan::default() };
-    if let Err(wrong) = compare(&crate::registry(), &[subject], &plan, |_| {}) {
+    let subject = FunctionSpec::new("{{name}}", r#"{ "packets_max": 6, "dscp": 46 }"#).unwrap();
+    let options = CompareOptions { packets: 20_000, ..CompareOptions::default() };
+    if let Err(wrong) = compare(&crate::registry(), &[subject], &options, |_| {}) {
         panic!("{wrong}");
     }
 }

@@ -2,7 +2,7 @@
 //! on two cores. Measured, not simulated; what three cores would do is reckoned, and says so.
 
 use crate::two_cores::TwoCores;
-use conformance::{Step, Witness};
+use conformance::{TrialStep, Witness};
 
 use super::common::{NO_MORE, at_most};
 use super::rounds::{BATCH, Contender, Rounds, point, rounds};
@@ -183,7 +183,8 @@ impl Chains {
         if count > 1 {
             contenders.push(Contender::new(BESIDE, Kind::Faithful, functions.side_by_side(cores.always())?));
             // Batches in which flows are once, and in which they are twice.
-            let batches: Vec<Step> = (0..tape.len()).map(|at| Step::Batch(BATCH << (at % 3))).collect();
+            let batches: Vec<TrialStep> =
+                (0..tape.len()).map(|at| TrialStep::Batch(BATCH << (at % 3))).collect();
             let plain = Witness::of(&mut *functions.graph(false)?, tape, &batches, &mut || None);
             let beside =
                 Witness::of(&mut *functions.side_by_side(cores.always())?, tape, &batches, &mut || None);

@@ -1,6 +1,6 @@
 //! Y6: what comes of a consolidated chain is what comes of the plain one. Compared, not timed.
 
-use conformance::{Step, Trial, Witness, built_in};
+use conformance::{GraphTrial, TrialStep, Witness, built_in};
 
 use super::rounds::{Rounds, point};
 use super::{Experiment, Measured};
@@ -85,7 +85,9 @@ fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
     let mut seed = seed << 32;
     let mut rows = [[0.0; 5], [0.0, 0.0, 0.0, 0.0, f64::NAN]];
     while rows[0][0] < f64::from(runs) {
-        let Some(trial) = Trial::draw(&registry, &functions, functions.len(), &mut seed)? else { continue };
+        let Some(trial) = GraphTrial::draw(&registry, &functions, functions.len(), &mut seed)? else {
+            continue;
+        };
         let (plain, consolidated) = (trial.run(false)?, trial.run(true)?);
         let mut synthesis = Shortcut::synthesis(Box::new(trial.graph(false)?));
         let other = other_packets(&mut synthesis, &trial, &plain);
@@ -105,18 +107,18 @@ fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
 }
 
 /// Packets in which a way that has no flows to be moved differs from the plain chain.
-fn other_packets(path: &mut dyn Path, trial: &Trial<'_>, plain: &Witness) -> u64 {
+fn other_packets(path: &mut dyn Path, trial: &GraphTrial<'_>, plain: &Witness) -> u64 {
     let (mut sent, mut at) = (Vec::new(), 0);
     for step in &trial.steps {
         match step {
             // What a function refuses it refuses in the plain chain, too.
-            Step::Command(function, command) => drop(path.command(*function, command)),
-            Step::Batch(len) => {
+            TrialStep::Command(function, command) => drop(path.command(*function, command)),
+            TrialStep::Batch(len) => {
                 let part = at..(at + len).min(trial.tape.len());
                 at = part.end;
                 sent.extend(Player::new(*len).sent(path, &trial.tape, part).into_iter().flatten());
             }
-            Step::Move => {}
+            TrialStep::Move => {}
         }
     }
     let expected = plain.sent.iter().map(|(_, side, bytes)| (*side, bytes.clone())).collect();

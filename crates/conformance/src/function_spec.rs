@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A function with its configuration, and commands that operators may give it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
+pub struct FunctionSpec {
     /// Its name, or an alias.
     pub name: String,
     /// Its configuration.
@@ -15,23 +15,23 @@ pub struct Subject {
     pub commands: Vec<String>,
 }
 
-impl Subject {
+impl FunctionSpec {
     /// The function of this name with this configuration, as JSON.
     ///
     /// # Errors
     /// If that is no JSON.
-    pub fn new(name: impl Into<String>, config: &str) -> Result<Subject, serde_json::Error> {
-        Ok(Subject { name: name.into(), config: serde_json::from_str(config)?, commands: Vec::new() })
+    pub fn new(name: impl Into<String>, config: &str) -> Result<FunctionSpec, serde_json::Error> {
+        Ok(FunctionSpec { name: name.into(), config: serde_json::from_str(config)?, commands: Vec::new() })
     }
 
     /// The same with commands.
-    pub fn with_commands<T: Into<String>>(mut self, commands: impl IntoIterator<Item = T>) -> Subject {
+    pub fn with_commands<T: Into<String>>(mut self, commands: impl IntoIterator<Item = T>) -> FunctionSpec {
         self.commands.extend(commands.into_iter().map(Into::into));
         self
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for FunctionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.config)
     }
@@ -130,10 +130,10 @@ const BUILT_IN: &[Row] = &[
 
 /// The functions that Rivulet has, some in several ways, but for those that are alone in their
 /// graphs anyhow.
-pub fn built_in() -> Vec<Subject> {
+pub fn built_in() -> Vec<FunctionSpec> {
     let of = |&(name, config, commands): &Row| {
         // They are constants, of which a test reads each.
-        let subject = Subject::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
+        let subject = FunctionSpec::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
         subject.with_commands(commands.iter().copied())
     };
     BUILT_IN.iter().map(of).collect()
