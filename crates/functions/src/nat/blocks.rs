@@ -7,7 +7,7 @@ use packet::{Addr, DropReason, Endpoint};
 
 use super::config::{BlockConfig, LogScope};
 use super::events::NatEvent;
-use super::log::LogEvent;
+use super::log::NatLogEvent;
 use super::mapping::block_name;
 use super::net::PortRange;
 use super::space::{ExternalPort, PortClass};
@@ -69,21 +69,21 @@ impl Nat {
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
         context.count(counter::BLOCKS_TAKEN, 1);
-        self.log_block(LogEvent::BlockTaken, internal, block, context);
+        self.log_block(NatLogEvent::BlockTaken, internal, block, context);
         Some(block)
     }
 
     fn free_block(&self, internal: Addr, block: u32, context: &mut Context<'_>) {
         if context.pool(pool::BLOCKS).leave(block) {
             context.count(counter::BLOCKS_FREED, 1);
-            self.log_block(LogEvent::BlockFreed, internal, block, context);
+            self.log_block(NatLogEvent::BlockFreed, internal, block, context);
         }
     }
 
-    fn log_block(&self, what: LogEvent, internal: Addr, block: u32, context: &mut Context<'_>) {
+    fn log_block(&self, what: NatLogEvent, internal: Addr, block: u32, context: &mut Context<'_>) {
         if let (Some(blocks), true) = (self.config.blocks, self.wanted.blocks) {
             let event = match what {
-                LogEvent::BlockFreed => NatEvent::BlockRelease,
+                NatLogEvent::BlockFreed => NatEvent::BlockRelease,
                 _ => NatEvent::BlockAllocate,
             };
             self.block_event(event, internal, self.block(block, blocks), context);

@@ -14,7 +14,7 @@ use super::space::{ExternalPort, PortClass};
 /// An allocation event; its number is the alert's signature id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum LogEvent {
+pub enum NatLogEvent {
     /// A subscriber got a port block.
     BlockTaken = 1,
     /// A port block was released.
@@ -29,13 +29,13 @@ pub enum LogEvent {
 pub const CATEGORY: &str = "address translation";
 const NOTICE: AlertSeverity = 3;
 
-impl LogEvent {
+impl NatLogEvent {
     const fn text(self) -> &'static str {
         match self {
-            LogEvent::BlockTaken => "NAT port block allocated",
-            LogEvent::BlockFreed => "NAT port block released",
-            LogEvent::MappingMade => "NAT mapping created",
-            LogEvent::MappingFreed => "NAT mapping released",
+            NatLogEvent::BlockTaken => "NAT port block allocated",
+            NatLogEvent::BlockFreed => "NAT port block released",
+            NatLogEvent::MappingMade => "NAT mapping created",
+            NatLogEvent::MappingFreed => "NAT mapping released",
         }
     }
 }
@@ -44,7 +44,7 @@ impl Nat {
     /// Logs the creation or release of a mapping.
     pub(super) fn log_mapping(
         &self,
-        what: LogEvent,
+        what: NatLogEvent,
         internal: Endpoint,
         place: ExternalPort,
         context: &mut Context<'_>,
@@ -57,7 +57,7 @@ impl Nat {
     /// Logs the allocation or release of a block, whose ports are those of TCP, UDP and ICMP.
     pub(super) fn log_ports(
         &self,
-        what: LogEvent,
+        what: NatLogEvent,
         internal: Addr,
         block: (usize, PortRange),
         context: &mut Context<'_>,
@@ -68,7 +68,7 @@ impl Nat {
     #[cold]
     fn log(
         &self,
-        what: LogEvent,
+        what: NatLogEvent,
         class: Option<PortClass>,
         internal: Endpoint,
         (address, ports): (usize, PortRange),

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::config::{FilteringBehaviour, LogScope, MappingBehaviour, PoolingBehaviour, PortSelection};
 use super::events::NatEvent;
-use super::log::LogEvent;
+use super::log::NatLogEvent;
 use super::net::{PortRange, from_v4, v4};
 use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
@@ -222,7 +222,7 @@ impl Nat {
             self.binding_event(NatEvent::BindingDelete, internal, place, context);
         }
         if self.config.log == LogScope::Mappings {
-            self.log_mapping(LogEvent::MappingFreed, internal, place, context);
+            self.log_mapping(NatLogEvent::MappingFreed, internal, place, context);
         }
         self.leave_block(internal.addr, place, context);
     }
@@ -261,7 +261,7 @@ impl Nat {
                 self.binding_event(NatEvent::BindingCreate, internal, place, context);
             }
             if self.config.log == LogScope::Mappings {
-                self.log_mapping(LogEvent::MappingMade, internal, place, context);
+                self.log_mapping(NatLogEvent::MappingMade, internal, place, context);
             }
         }
         Ok(item)
