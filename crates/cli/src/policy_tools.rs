@@ -42,7 +42,8 @@ enum Task {
     },
     /// Format policies in the usual style
     ///
-    /// Comments and line breaks stay. Without --write or --check, the result goes to standard output.
+    /// Comments and line breaks stay. Without --write or --check, the result goes to standard
+    /// output.
     #[command(after_help = FMT_EXAMPLES)]
     Fmt {
         /// Policies; - is standard input

@@ -62,8 +62,8 @@ impl InterfaceAddress {
         InterfaceAddress { address, length }
     }
 
-    /// Returns the role of the address in its network. IPv4 networks of two or more host bits have an
-    /// address of their own and a broadcast address (RFC 1122 3.2.1.3, RFC 3021).
+    /// Returns the role of the address in its network. IPv4 networks of two or more host bits have
+    /// an address of their own and a broadcast address (RFC 1122 3.2.1.3, RFC 3021).
     pub fn role(&self) -> AddressRole {
         let host_bits = 128 - u32::from(self.length);
         if !self.address.is_v4() || host_bits < 2 {

@@ -2,7 +2,7 @@
 //!
 //! The graph is walked along all paths from each port. A path's conditions are the filters of its
 //! edges, and the negated filters of the edges that were tried before them. A search over the
-//! values of header fields and attributes tells whether a packet meets them.
+//! values of header fields and attributes shows whether a packet meets them.
 //!
 //! Replies take their flow's path backwards, whatever the filters say. So reverse edges matter here
 //! only where packets enter: there, one may take packets before a forward edge does.
@@ -94,7 +94,7 @@ struct Analyser<'p> {
 /// An edge: its source and position. Both edges of a `<->` have one position.
 type EdgeId = (Node, crate::source::Span);
 
-/// What visits found out about an edge.
+/// The result of the visits to an edge.
 enum EdgeState<'p> {
     /// A packet takes it.
     Taken,

@@ -83,8 +83,8 @@ impl Solver {
         Search::Impossible
     }
 
-    /// Meets the pending conditions, the last one first, then the alternatives. Returns the space that
-    /// is left.
+    /// Meets the pending conditions, the last one first, then the alternatives. Returns the space
+    /// that is left.
     fn meet<'f>(
         &mut self,
         kind: &PacketKind,

@@ -115,8 +115,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rejects cycles of forward edges between NFs, across pipelets. Reverse edges are mirrored forward edges, so
-    /// they have none either, and ports end every path. A pipelet is a DAG (E2).
+    /// Rejects cycles of forward edges between NFs, across pipelets. Reverse edges are mirrored
+    /// forward edges, so they have none either, and ports end every path. A pipelet is a DAG (E2).
     fn check_circle(&mut self, edges: &[Edge]) {
         let inner: Vec<(usize, usize, Span)> = edges
             .iter()
