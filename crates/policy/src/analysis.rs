@@ -7,7 +7,7 @@
 //! Replies take their flow's path backwards, whatever the filters say. So reverse edges matter here
 //! only where packets enter: there, one may take packets before a forward edge does.
 
-mod formula;
+pub(crate) mod formula;
 mod solver;
 mod witness;
 

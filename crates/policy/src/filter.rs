@@ -91,6 +91,39 @@ pub struct Fields {
     pub attributes: BTreeMap<(usize, String), Scalar>,
 }
 
+/// The fields of a packet that filters read.
+pub trait FilterInput {
+    /// Returns an address of an IP packet.
+    fn address(&self, side: FilterSide) -> Option<IpAddr>;
+    /// Returns a numeric field, if the packet has it.
+    fn number(&self, field: FilterNumberField) -> Option<u64>;
+    /// Returns the flags octet of a TCP header.
+    fn tcp_flags(&self) -> Option<u8>;
+    /// Returns the value of an attribute, if the NF has set it.
+    fn attribute(&self, nf: usize, name: &str) -> Option<Scalar>;
+}
+
+impl FilterInput for Fields {
+    fn address(&self, side: FilterSide) -> Option<IpAddr> {
+        match side {
+            FilterSide::Src => self.src_ip,
+            FilterSide::Dst => self.dst_ip,
+        }
+    }
+
+    fn number(&self, field: FilterNumberField) -> Option<u64> {
+        self.numbers.get(&field).copied()
+    }
+
+    fn tcp_flags(&self) -> Option<u8> {
+        self.tcp_flags
+    }
+
+    fn attribute(&self, nf: usize, name: &str) -> Option<Scalar> {
+        self.attributes.get(&(nf, name.to_owned())).cloned()
+    }
+}
+
 /// A set of numbers: disjoint, non-adjacent ranges in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberSet(Vec<(u64, u64)>);
@@ -102,21 +135,25 @@ pub struct FilterAddressSet(Vec<(IpAddr, IpAddr)>);
 impl Filter {
     /// Checks if a packet matches.
     pub fn matches(&self, packet: &Fields) -> bool {
+        self.passes(packet)
+    }
+
+    /// Checks if a packet passes the filter, test by test.
+    pub fn passes(&self, packet: &impl FilterInput) -> bool {
         match self {
             Self::Always(value) => *value,
-            Self::Not(inner) => !inner.matches(packet),
-            Self::All(parts) => parts.iter().all(|p| p.matches(packet)),
-            Self::Any(parts) => parts.iter().any(|p| p.matches(packet)),
-            Self::Address { side: FilterSide::Src, set } => packet.src_ip.is_some_and(|a| set.contains(a)),
-            Self::Address { side: FilterSide::Dst, set } => packet.dst_ip.is_some_and(|a| set.contains(a)),
-            Self::Number { field, set } => packet.numbers.get(field).is_some_and(|n| set.contains(*n)),
+            Self::Not(inner) => !inner.passes(packet),
+            Self::All(parts) => parts.iter().all(|p| p.passes(packet)),
+            Self::Any(parts) => parts.iter().any(|p| p.passes(packet)),
+            Self::Address { side, set } => packet.address(*side).is_some_and(|a| set.contains(a)),
+            Self::Number { field, set } => packet.number(*field).is_some_and(|n| set.contains(n)),
             Self::TcpFlags { set, clear } => {
-                packet.tcp_flags.is_some_and(|f| f & set == *set && f & clear == 0)
+                packet.tcp_flags().is_some_and(|f| f & set == *set && f & clear == 0)
             }
             Self::Attribute { nfs, name, test } => nfs.iter().any(|nf| {
-                packet.attributes.get(&(*nf, name.clone())).is_some_and(|found| match test {
-                    Some((compare, value)) => compare.holds(found, value),
-                    None => *found != Scalar::Number(0) && *found != Scalar::Text(String::new()),
+                packet.attribute(*nf, name).is_some_and(|found| match test {
+                    Some((compare, value)) => compare.holds(&found, value),
+                    None => found != Scalar::Number(0) && found != Scalar::Text(String::new()),
                 })
             }),
         }

@@ -33,6 +33,7 @@
 mod analysis;
 pub mod ast;
 mod check;
+mod decision;
 mod diagnostic;
 mod files;
 mod filter;
@@ -52,9 +53,10 @@ mod value;
 
 pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX};
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
+pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use files::{FileAccess, FileText, Files};
-pub use filter::{Fields, Filter, FilterAddressSet, FilterNumberField, NumberSet, Scalar};
+pub use filter::{Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar};
 pub use graph::{PacketPath, PathEnd, PolicyGraph};
 pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};

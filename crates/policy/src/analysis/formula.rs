@@ -21,7 +21,7 @@ pub enum FilterField {
 
 /// A variable: a field, or an attribute of an NF.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Variable {
+pub(crate) enum Variable {
     /// A field, after this many NFs that may write it.
     Field(FilterField, u32),
     /// An attribute, by NF and name.
@@ -30,7 +30,7 @@ pub(super) enum Variable {
 
 /// Allowed values of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Values {
+pub(crate) enum Values {
     Addresses(FilterAddressSet),
     Numbers(NumberSet),
     /// Bits that must be 1, and bits that must be 0.
@@ -40,21 +40,21 @@ pub(super) enum Values {
 
 /// A set of attribute values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ScalarSet {
+pub(crate) struct ScalarSet {
     pub numbers: NumberSet,
     pub texts: TextSet,
 }
 
 /// A set of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TextSet {
+pub(crate) enum TextSet {
     Only(Vec<String>),
     Except(Vec<String>),
 }
 
 /// A condition without negation.
 #[derive(Clone, Debug)]
-pub(super) enum Formula {
+pub(crate) enum Formula {
     Constant(bool),
     /// The variable has one of these values.
     In(Variable, Values),
@@ -66,7 +66,7 @@ pub(super) enum Formula {
 
 /// The writes and attributes along a path so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// Number of NFs that may have written a field.
     pub writes: BTreeMap<FilterField, u32>,
     /// NFs that the packet has passed.
@@ -92,7 +92,7 @@ impl History {
                 literal(self.field(FilterField::Address(*side)), Values::Addresses(values), holds)
             }
             Filter::Number { field, set } => {
-                let values = if holds { set.clone() } else { set.complement((*field).max()) };
+                let values = if holds { set.clone() } else { set.complement(u64::MAX) };
                 literal(self.field(FilterField::Number(*field)), Values::Numbers(values), holds)
             }
             Filter::TcpFlags { set, clear } => self.flags(*set, *clear, holds),
@@ -116,11 +116,8 @@ impl History {
             return Formula::In(variable, Values::Flags(set, clear));
         }
         let bits = (0..8).map(|bit| 1u8 << bit);
-        let wrong = bits.filter_map(|bit| match (set & bit != 0, clear & bit != 0) {
-            (true, _) => Some(Values::Flags(0, bit)),
-            (_, true) => Some(Values::Flags(bit, 0)),
-            _ => None,
-        });
+        let wrong = bits.flat_map(|bit| [Values::Flags(0, set & bit), Values::Flags(clear & bit, 0)]);
+        let wrong = wrong.filter(|values| *values != Values::Flags(0, 0));
         let wrong = wrong.map(|values| Formula::In(variable.clone(), values));
         Formula::Any(std::iter::once(Formula::Absent(variable.clone())).chain(wrong).collect())
     }
