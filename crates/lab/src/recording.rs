@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use io::capture::{CaptureReader, RECORD_BYTES_MAX};
 use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
-use sim::workload::Recording;
+use sim::workload::RecordedPackets;
 
 /// Reads a capture's packets with an IP header, as a simulation needs them: time, flow, length.
 /// ICMP errors belong to the flow that they quote; later fragments, which have no ports, to a flow
@@ -14,7 +14,7 @@ use sim::workload::Recording;
 /// # Errors
 ///
 /// If the file cannot be read, or has no packets, or too many.
-pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
+pub fn read(file: &Path) -> Result<Arc<RecordedPackets>, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut reader = CaptureReader::open(file).map_err(|error| wrong(&error))?;
     let parser = Parser::new(FlowHasher::new(1));
@@ -29,5 +29,5 @@ pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
             packets.push((record.timestamp_ns, packet.meta().key, len));
         }
     }
-    Recording::new(packets).map(Arc::new).map_err(|error| wrong(&error))
+    RecordedPackets::new(packets).map(Arc::new).map_err(|error| wrong(&error))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use sim::workload::Recording;
+use sim::workload::RecordedPackets;
 use sim::{Report, Scenario, Simulation};
 
 use crate::recording;
@@ -121,7 +121,7 @@ impl<'a> Lab<'a> {
     /// # Errors
     ///
     /// If it cannot be read, or has no packets.
-    pub fn recording(&self, file: &Path) -> Result<Arc<Recording>, String> {
+    pub fn recording(&self, file: &Path) -> Result<Arc<RecordedPackets>, String> {
         self.recordings.read(file)
     }
 
@@ -199,10 +199,10 @@ impl<'a> Lab<'a> {
 
 /// Captures that were read as workloads, each once.
 #[derive(Default)]
-struct Recordings(Mutex<HashMap<PathBuf, Arc<Recording>>>);
+struct Recordings(Mutex<HashMap<PathBuf, Arc<RecordedPackets>>>);
 
 impl Recordings {
-    fn read(&self, file: &Path) -> Result<Arc<Recording>, String> {
+    fn read(&self, file: &Path) -> Result<Arc<RecordedPackets>, String> {
         let mut read = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = read.get(file) {
             return Ok(Arc::clone(known));

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use protocol::message::{FlowId, RefuseReason};
 use protocol::unit::{Done, Engine};
 
-use crate::scenario::Units;
+use crate::scenario::UnitsSettings;
 use crate::service::{Service, Spent};
 
 /// A packet at a unit.
@@ -77,7 +77,7 @@ impl StateLen {
     const MIN: usize = size_of::<u64>();
 
     /// As these units have it.
-    pub fn of(units: &Units) -> StateLen {
+    pub fn of(units: &UnitsSettings) -> StateLen {
         let all = (units.state.0 as usize).max(StateLen::MIN);
         let changes = units.changes.map_or(all, |size| (size.0 as usize).clamp(StateLen::MIN, all));
         StateLen { all, changes }
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_state_moves_and_time_passes() {
-        let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
+        let units = UnitsSettings { packet_cost: None, byte_cost: None, ..UnitsSettings::default() };
         let engine = || Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut here, mut there, mut bytes) = (engine(), engine(), Vec::new());
         here.process(100, flow(3, 0), 1, packet(1));
@@ -298,20 +298,21 @@ mod tests {
 
     #[test]
     fn messages_take_time_that_packets_wait_for() {
-        let units = Units { message_cost: values::Picos(400_500), ..Units::default() };
+        let units = UnitsSettings { message_cost: values::Picos(400_500), ..UnitsSettings::default() };
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         engine.take_messages(1_000, 2);
         assert_eq!((engine.done_ns(), engine.free_ns()), (1_801, 1_801));
         engine.process(1_500, flow(3, 0), 1, packet(1));
         assert_eq!(engine.done_ns(), 2_801);
-        let mut free = Counting::new(Service::of(&Units::default()).unwrap(), StateLen::of(&units));
+        let mut free = Counting::new(Service::of(&UnitsSettings::default()).unwrap(), StateLen::of(&units));
         free.take_messages(1_000, 2);
         assert_eq!((free.done_ns(), free.free_ns()), (0, 0));
     }
 
     #[test]
     fn packets_change_so_many_bytes_of_a_state() {
-        let units = Units { state: ByteCount(100), changes: Some(ByteCount(21)), ..Units::default() };
+        let units =
+            UnitsSettings { state: ByteCount(100), changes: Some(ByteCount(21)), ..UnitsSettings::default() };
         let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut before, mut after) = (Vec::new(), Vec::new());
         engine.process(0, flow(3, 0), 1, packet(1));
@@ -326,7 +327,7 @@ mod tests {
     #[test]
     fn flows_of_one_slot_do_not_disturb_each_other() {
         let len = StateLen { all: 8, changes: 8 };
-        let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), len);
+        let mut engine = Counting::new(Service::of(&UnitsSettings::default()).unwrap(), len);
         engine.process(0, flow(7, 0), 1, packet(1));
         engine.process(0, flow(7, 1), 1, packet(1));
         engine.process(0, flow(7, 1), 2, packet(2));

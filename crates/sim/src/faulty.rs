@@ -31,9 +31,9 @@ use runtime::{Assembly, Core, Runner};
 use crate::random::Random;
 use members::Members;
 
-pub use observed::Difference;
+pub use observed::TrialDifference;
 pub use plan::{ChangeKind, FaultPlan, PlannedChange};
-pub use trial::{Trial, TrialFrame, TrialReport};
+pub use trial::{FaultTrial, TrialFrame, TrialReport};
 
 /// Time of the run after which units handle deadlines, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
@@ -43,7 +43,7 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// Counts of faults, during and after a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct FaultCounts {
     /// Packets that no unit processed, by sequence: they were lost, or came too late.
     pub unprocessed: BTreeSet<u64>,
     /// Packets that were lost on a link.
@@ -72,7 +72,7 @@ pub struct Outcome {
     pub stuck: u64,
 }
 
-impl Outcome {
+impl FaultCounts {
     fn drop_at_unit(&mut self, dropped: Vec<(u64, DropCause)>) {
         for (sequence, cause) in dropped {
             self.unprocessed.insert(sequence);
@@ -112,7 +112,7 @@ pub struct Faulty {
     changes: VecDeque<UnitChange>,
     /// Sequence of the next packet, if packets are sent in order of arrival.
     next_sequence: u64,
-    outcome: Rc<RefCell<Outcome>>,
+    outcome: Rc<RefCell<FaultCounts>>,
 }
 
 /// Something that arrives at a time.
@@ -162,8 +162,8 @@ pub fn runner(
     plan: FaultPlan,
     seed: u64,
     make: impl Fn() -> Result<Box<Graph>, String> + 'static,
-) -> Result<(Runner, Rc<RefCell<Outcome>>), ElasticError> {
-    let outcome = Rc::new(RefCell::new(Outcome::default()));
+) -> Result<(Runner, Rc<RefCell<FaultCounts>>), ElasticError> {
+    let outcome = Rc::new(RefCell::new(FaultCounts::default()));
     let units = usize::from(config.units_max);
     let mut transport = Faulty {
         plan,

@@ -3,7 +3,7 @@
 use protocol::message::UnitId;
 
 use crate::random::Random;
-use crate::scenario::{self, Faults, Link};
+use crate::scenario::{self, Faults, LinkSettings};
 
 /// All links of a simulation.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Links {
 /// Links of one class.
 #[derive(Clone, Debug)]
 struct Lanes {
-    link: Link,
+    link: LinkSettings,
     /// When the latest arrives of what each link carries: nothing behind it comes before.
     last_ns: Vec<u64>,
 }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use values::{Nanos, PositiveBitRate, Share};
 
-    fn links(link: Link) -> Links {
+    fn links(link: LinkSettings) -> Links {
         let links = scenario::Links {
             dispatcher_to_unit: link,
             bandwidth: PositiveBitRate(8_000_000),
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_arrives_in_order_whatever_the_jitter() {
-        let mut links = links(Link { jitter: Nanos(10_000), ..Link::default() });
+        let mut links = links(LinkSettings { jitter: Nanos(10_000), ..LinkSettings::default() });
         let mut last = 0;
         for now in (0..100_000).step_by(100) {
             let arrives = links.message(now, UnitId(1));
@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn packets_are_lost_and_overtaken_as_often_as_is_said() {
-        let mut links = links(Link { loss: Share(0.1), reorder: Share(0.2), ..Link::default() });
+        let mut links =
+            links(LinkSettings { loss: Share(0.1), reorder: Share(0.2), ..LinkSettings::default() });
         let carried: Vec<_> = (0..10_000).map(|now| links.packet(now, UnitId(0))).collect();
         let lost = carried.iter().filter(|&&carried| carried == Carried::Lost).count();
         let late = carried.iter().enumerate().filter(|&(i, &c)| c == Carried::At(i as u64 + 115_000)).count();
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn states_leave_a_unit_one_behind_the_other() {
-        let mut links = links(Link::default());
+        let mut links = links(LinkSettings::default());
         let (a, b, c) = (UnitId(0), UnitId(1), UnitId(2));
         assert_eq!(links.message_between(0, a, b, Cargo::Copy(10)), [Some(11_000), None]);
         assert_eq!(links.message_between(0, a, c, Cargo::Copy(10)), [Some(21_000), None]);

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use protocol::message::UnitId;
 
-use crate::scenario::{Choice, DrainWhen, Mode, RateOver, Scenario, Targets, WhenFull};
+use crate::scenario::{Mode, Scenario};
 
 /// The dispatcher of this scenario.
 pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Config {
@@ -14,25 +14,10 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
         gap_ns: dispatcher.gap.0,
         size_max: dispatcher.size_max.map_or(u64::MAX, |size| size.0),
         alpha: dispatcher.alpha.0 as f32,
-        rate_over: match dispatcher.rate_over {
-            RateOver::Burst => protocol::dispatcher::RateWindow::Burst,
-            RateOver::Interval => protocol::dispatcher::RateWindow::Interval,
-            RateOver::Window => protocol::dispatcher::RateWindow::Window,
-        },
+        rate_over: dispatcher.rate_over,
         lambda: dispatcher.lambda.0 as f32,
-        choice: match dispatcher.choice {
-            Choice::MostUtilised => protocol::dispatcher::UnitChoice::MostUtilised,
-            Choice::LowestId => protocol::dispatcher::UnitChoice::LowestId,
-            Choice::LeastLoaded => protocol::dispatcher::UnitChoice::LeastLoaded,
-        },
-        targets: match scenario.targets() {
-            Targets::Weighted => protocol::dispatcher::TargetChoice::Weighted,
-            Targets::First => protocol::dispatcher::TargetChoice::First,
-            Targets::LeastLoaded => protocol::dispatcher::TargetChoice::LeastLoaded,
-            Targets::All => protocol::dispatcher::TargetChoice::All,
-            Targets::None => protocol::dispatcher::TargetChoice::None,
-            Targets::Predicted => protocol::dispatcher::TargetChoice::Predicted,
-        },
+        choice: dispatcher.choice,
+        targets: scenario.targets(),
         targets_count: dispatcher.targets_count,
         stay_below: dispatcher.stay_below.map(|share| share.0 as f32),
         copy_from: dispatcher.copy_from.map(|share| share.0 as f32),
@@ -43,18 +28,12 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
         units_max: units.count.max,
         start_at: dispatcher.start_at.0 as f32,
         idle_ns: dispatcher.idle.0,
-        drain_when: match dispatcher.drain_when {
-            DrainWhen::MeanIsBelow => protocol::dispatcher::DrainCondition::MeanIsBelow,
-            DrainWhen::OneIsBelow => protocol::dispatcher::DrainCondition::OneIsBelow,
-        },
+        drain_when: dispatcher.drain_when,
         bucket_ns: dispatcher.bucket.0,
         buckets: dispatcher.buckets,
         alarm_buckets: dispatcher.alarm_buckets,
         flows_max: dispatcher.flows_max.get(),
-        when_full: match dispatcher.when_full {
-            WhenFull::RefuseNew => protocol::dispatcher::WhenFlowsFull::RefuseNew,
-            WhenFull::EndOldest => protocol::dispatcher::WhenFlowsFull::EndOldest,
-        },
+        when_full: dispatcher.when_full,
         forget_after_ns: dispatcher.forget_after.map(|time| time.0),
         seed,
     }

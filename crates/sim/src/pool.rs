@@ -3,7 +3,7 @@
 use protocol::metering::Tariff;
 use serde::Serialize;
 
-use crate::scenario::Units;
+use crate::scenario::UnitsSettings;
 
 /// A pool of units that wait, started, for an order. Who takes one has another one started in its
 /// place; one that stops comes back if there is room.
@@ -71,7 +71,7 @@ pub struct Start {
 
 impl WarmPool {
     /// A pool that is full.
-    pub fn new(units: &Units) -> WarmPool {
+    pub fn new(units: &UnitsSettings) -> WarmPool {
         WarmPool {
             size: units.warm,
             cold_ns: units.start.0,
@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn who_waits_is_ready_at_once_and_is_replaced() {
-        let units = Units { warm: 1, start: Nanos(1_000), warm_start: Nanos(10), ..Units::default() };
+        let units =
+            UnitsSettings { warm: 1, start: Nanos(1_000), warm_start: Nanos(10), ..UnitsSettings::default() };
         let mut pool = WarmPool::new(&units);
         assert_eq!(pool.order(500), Start { ready_after_ns: 10, filled_after_ns: Some(1_000) });
         assert_eq!(pool.order(600), Start { ready_after_ns: 1_000, filled_after_ns: None }, "nobody waits");
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_a_pool_all_starts_are_cold_and_nothing_waits() {
-        let mut pool = WarmPool::new(&Units { start: Nanos(7), ..Units::default() });
+        let mut pool = WarmPool::new(&UnitsSettings { start: Nanos(7), ..UnitsSettings::default() });
         assert_eq!(pool.order(5), Start { ready_after_ns: 7, filled_after_ns: None });
         pool.give_back(9);
         assert_eq!(pool.order(10).ready_after_ns, 7);

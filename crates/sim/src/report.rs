@@ -11,7 +11,7 @@ use crate::pool::WarmUnits;
 use crate::scenario::Scenario;
 use crate::tally::REASONS;
 use crate::workload::Statistics;
-use crate::world::Outcome;
+use crate::world::WorldOutcome;
 
 /// The report of a run. The same scenario and seed give the same report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -126,8 +126,8 @@ pub struct State {
 }
 
 impl Report {
-    pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: Outcome) -> Report {
-        let Outcome {
+    pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: WorldOutcome) -> Report {
+        let WorldOutcome {
             workload,
             dispatcher,
             tally,

@@ -7,16 +7,17 @@ mod state;
 mod units;
 mod workload;
 
+use protocol::dispatcher::TargetChoice;
 use protocol::metering::Tariff;
 use serde::Deserialize;
 use values::Nanos;
 
-pub use dispatcher::{Choice, DispatcherSettings, DrainWhen, Mode, ModeError, RateOver, Targets, WhenFull};
-pub use links::{Faults, Link, Links};
-pub use state::{Place, State};
-pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
+pub use dispatcher::{DispatcherSettings, Mode, ModeError};
+pub use links::{Faults, LinkSettings, Links};
+pub use state::{State, StatePlace};
+pub use units::{Count, CountError, ServiceKind, UNITS_MAX, UnitsSettings};
 pub use workload::{
-    Adversary, Bursts, COPIES_MAX, Capture, Profile, Recorded, Spacing, Steady, Trace, Workload,
+    Adversary, Bursts, COPIES_MAX, Capture, Recorded, Spacing, Steady, Trace, TraceProfile, Workload,
 };
 
 /// A simulation's scenario.
@@ -28,13 +29,13 @@ pub struct Scenario {
     /// Assignment of packets to units.
     pub dispatcher: DispatcherSettings,
     /// The units.
-    pub units: Units,
+    pub units: UnitsSettings,
     /// The place of flows' states.
     pub state: State,
     /// The links.
     pub links: Links,
     /// Length of the run.
-    pub run: Run,
+    pub run: RunSettings,
     /// Prices.
     pub tariff: Tariff,
 }
@@ -42,7 +43,7 @@ pub struct Scenario {
 /// Length of a run, and the part of it that counts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Run {
+pub struct RunSettings {
     /// Packets arrive until this time; what is under way then is still processed.
     pub time: Nanos,
     /// Packets that arrive before this time do not count for latencies, nor changes of units for
@@ -55,10 +56,10 @@ pub struct Run {
     pub patience: Nanos,
 }
 
-impl Default for Run {
-    fn default() -> Run {
+impl Default for RunSettings {
+    fn default() -> RunSettings {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
-        Run { time: ms(2_000), warm_up: ms(100), interval: ms(100), patience: ms(10_000) }
+        RunSettings { time: ms(2_000), warm_up: ms(100), interval: ms(100), patience: ms(10_000) }
     }
 }
 
@@ -77,16 +78,16 @@ impl Scenario {
     }
 
     /// Returns the units that get replicas.
-    pub fn targets(&self) -> Targets {
+    pub fn targets(&self) -> TargetChoice {
         match self.state.place {
-            Place::Unit => self.dispatcher.targets,
-            Place::Reactive | Place::Store | Place::StoreNaive => Targets::None,
+            StatePlace::Unit => self.dispatcher.targets,
+            StatePlace::Reactive | StatePlace::Store | StatePlace::StoreNaive => TargetChoice::None,
         }
     }
 
     /// Returns true if states are replicated, to units or to a store.
     pub fn copies(&self) -> bool {
-        self.state.place == Place::Store || self.targets() != Targets::None
+        self.state.place == StatePlace::Store || self.targets() != TargetChoice::None
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(scenario.units.byte_cost, Some(Picos(500)));
         assert_eq!(scenario.links.dispatcher_to_unit.loss, Share(0.01));
         let Workload::Trace(trace) = scenario.workload else { panic!("it is a trace") };
-        assert_eq!(trace.profile, Profile::WA);
+        assert_eq!(trace.profile, TraceProfile::WA);
         assert_eq!(trace.adversary.map(|adversary| adversary.packets.get()), Some(20));
     }
 

@@ -1,6 +1,6 @@
 //! Service times and quotas of units.
 
-use crate::scenario::{ServiceKind, Units};
+use crate::scenario::{ServiceKind, UnitsSettings};
 
 /// Service times of packets, and the quota in bits per period.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Service {
     ///
     /// # Errors
     /// If there is a quota, and the costs are not given.
-    pub fn of(units: &Units) -> Result<Service, NoQuota> {
+    pub fn of(units: &UnitsSettings) -> Result<Service, NoQuota> {
         let work = match (units.packet_cost, units.byte_cost) {
             (None, None) => Work::Capacity(units.capacity.0),
             (packet, byte) => {
@@ -133,18 +133,18 @@ mod tests {
     use super::*;
     use values::{Nanos, Picos, PositiveBitRate};
 
-    fn of(units: Units) -> Service {
+    fn of(units: UnitsSettings) -> Service {
         Service::of(&units).unwrap()
     }
 
     /// 1 us per packet, and this quota in 10 us.
-    fn quota(bits: u64) -> Units {
-        Units {
+    fn quota(bits: u64) -> UnitsSettings {
+        UnitsSettings {
             service: ServiceKind::Quota,
             quota_period: Nanos(10_000),
             capacity: PositiveBitRate(bits * 100_000),
             packet_cost: Some(Picos(1_000_000)),
-            ..Units::default()
+            ..UnitsSettings::default()
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn packets_take_what_the_capacity_says() {
-        let at = |bps| of(Units { capacity: PositiveBitRate(bps), ..Units::default() });
+        let at = |bps| of(UnitsSettings { capacity: PositiveBitRate(bps), ..UnitsSettings::default() });
         assert_eq!(at(1_000_000_000).ns(1_434), 11_472);
         assert_eq!(at(300_000_000_000).ns(15_000), 400);
         assert_eq!(at(8_000_000_000_000).ns(1_000_000), 1_000);
@@ -173,7 +173,11 @@ mod tests {
     #[test]
     fn packets_take_what_their_costs_say() {
         let costs = |packet, byte| {
-            of(Units { packet_cost: Some(Picos(packet)), byte_cost: Some(Picos(byte)), ..Units::default() })
+            of(UnitsSettings {
+                packet_cost: Some(Picos(packet)),
+                byte_cost: Some(Picos(byte)),
+                ..UnitsSettings::default()
+            })
         };
         assert_eq!(costs(200_000, 500).ns(1_000), 700);
         assert_eq!(costs(0, u64::MAX).ns(u32::MAX), u64::MAX);
@@ -206,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_quota_needs_to_know_what_packets_take() {
-        assert_eq!(Service::of(&Units { packet_cost: None, ..quota(1) }).err(), Some(NoQuota));
-        assert_eq!(Service::of(&Units { quota_period: Nanos(0), ..quota(1) }).err(), Some(NoQuota));
+        assert_eq!(Service::of(&UnitsSettings { packet_cost: None, ..quota(1) }).err(), Some(NoQuota));
+        assert_eq!(Service::of(&UnitsSettings { quota_period: Nanos(0), ..quota(1) }).err(), Some(NoQuota));
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use protocol::message::{Epoch, FlowId, FlowRecord, UnitId};
 
 use crate::engine::Processed;
-use crate::scenario::{self, Place};
+use crate::scenario::{self, StatePlace};
 
 /// A store of states, and what waits for it at units. It does one thing after the other.
 #[derive(Clone, Debug)]
@@ -101,12 +101,12 @@ impl Store {
 
     /// Returns true if each packet is read for and written.
     pub fn is_naive(&self) -> bool {
-        self.use_.place == Place::StoreNaive
+        self.use_.place == StatePlace::StoreNaive
     }
 
     /// Returns true if states are written as soon as flows fall silent (S94).
     pub fn is_told_early(&self) -> bool {
-        self.use_.place == Place::Store
+        self.use_.place == StatePlace::Store
     }
 
     /// A request comes: when it has been dealt with.

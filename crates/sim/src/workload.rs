@@ -9,7 +9,7 @@ mod statistics;
 mod steady;
 mod trace;
 
-pub use capture::{CapturePackets, RECORDED_MAX, Recording, RecordingError};
+pub use capture::{CapturePackets, RECORDED_MAX, RecordedPackets, RecordingError};
 pub use profile::{LARGE_BYTES, Shape};
 pub use rate::{RateCurve, RateCurveError};
 pub use statistics::{Statistics, WorkloadStatistics};

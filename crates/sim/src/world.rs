@@ -20,7 +20,7 @@ use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::Links;
 use crate::pool::{PoolCounters, WarmPool};
-use crate::scenario::{Link, Run, Scenario};
+use crate::scenario::{LinkSettings, RunSettings, Scenario};
 use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
 use crate::store::{Request, Store};
@@ -76,7 +76,7 @@ impl Event {
 
 /// Everything, at one moment.
 pub struct World {
-    run: Run,
+    run: RunSettings,
     pool: WarmPool,
     now_ns: u64,
     events: EventQueue<Event>,
@@ -118,7 +118,7 @@ pub struct World {
 }
 
 /// The result of a run.
-pub struct Outcome {
+pub struct WorldOutcome {
     /// The packets that came.
     pub workload: Statistics,
     /// The dispatcher's counters.
@@ -250,7 +250,7 @@ impl World {
     }
 
     /// The end: everything is checked once more.
-    pub fn finish(mut self) -> Result<Outcome, Violation> {
+    pub fn finish(mut self) -> Result<WorldOutcome, Violation> {
         let (packets, messages) = (self.checks.under_way(), self.messages);
         if (packets, messages) != (0, 0) {
             return Err(Violation::Unfinished { packets, messages });
@@ -265,7 +265,7 @@ impl World {
         }
         self.pool.count(self.run.time.0);
         let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
-        Ok(Outcome {
+        Ok(WorldOutcome {
             workload: self.workload.finish(self.run.time.0),
             dispatcher: *self.dispatcher.counters(),
             tally: self.tally,
@@ -345,7 +345,7 @@ impl World {
 }
 
 /// Returns true if a link neither loses nor reorders.
-fn in_order(link: &Link) -> bool {
+fn in_order(link: &LinkSettings) -> bool {
     link.loss.0 == 0.0 && link.reorder.0 == 0.0
 }
 

@@ -10,7 +10,7 @@ use packet::LinkType;
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Ingress};
-use sim::faulty::{FaultPlan, Outcome, Trial, TrialFrame};
+use sim::faulty::{FaultCounts, FaultPlan, FaultTrial, TrialFrame};
 
 use support::{Arriving, assembly, conversation, profile};
 
@@ -62,7 +62,12 @@ fn config(mode: Granularity) -> UnitsConfig {
     UnitsConfig { mode, units_max: 4, capacity_bps: 5_000_000, ..UnitsConfig::as_published() }
 }
 
-fn trial(name: &'static str, frames: &[Arriving], plan: &str, mode: Granularity) -> Trial<impl Assemble> {
+fn trial(
+    name: &'static str,
+    frames: &[Arriving],
+    plan: &str,
+    mode: Granularity,
+) -> FaultTrial<impl Assemble> {
     let frame = |frame: &Arriving| TrialFrame {
         timestamp_ns: frame.timestamp_ns,
         link: LinkType::Ethernet,
@@ -70,7 +75,7 @@ fn trial(name: &'static str, frames: &[Arriving], plan: &str, mode: Granularity)
         from: Ingress::Port(frame.port),
         data: frame.data.clone(),
     };
-    Trial {
+    FaultTrial {
         assemble: move || Ok(assembly(name)),
         name: name.to_owned(),
         frames: frames.iter().map(frame).collect(),
@@ -83,7 +88,7 @@ trait Assemble: Fn() -> Result<Assembly, String> + Clone + 'static {}
 
 impl<F: Fn() -> Result<Assembly, String> + Clone + 'static> Assemble for F {}
 
-fn check(trial: &Trial<impl Assemble>, seed: u64) -> Outcome {
+fn check(trial: &FaultTrial<impl Assemble>, seed: u64) -> FaultCounts {
     let report = trial.run(seed).unwrap();
     let (name, mode, units) = (&trial.name, trial.config.mode, &trial.plan.units);
     assert_eq!(report.difference, None, "{name}, seed {seed}, {mode:?}, {units:?}");
@@ -97,7 +102,7 @@ fn check_all(name: &'static str, payload: Payload) {
     for mode in [Granularity::Flowlet, Granularity::Packet] {
         check(&trial(name, &frames, CLEAN, mode), 1);
         let lossy = trial(name, &frames, LOSSY, mode);
-        let mut sum = Outcome::default();
+        let mut sum = FaultCounts::default();
         for seed in 1..=3 {
             let outcome = check(&lossy, seed);
             sum.packets_lost += outcome.packets_lost;

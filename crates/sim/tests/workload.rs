@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use sim::scenario::Workload;
-use sim::scenario::{Bursts, Profile, Trace};
+use sim::scenario::{Bursts, Trace, TraceProfile};
 use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};
 use values::PositiveBitRate;
 
 /// The whole of a trace, at 5 times its natural speed.
-fn whole(profile: Profile, bursts: Bursts, seed: u64) -> (Statistics, [f64; 2]) {
+fn whole(profile: TraceProfile, bursts: Bursts, seed: u64) -> (Statistics, [f64; 2]) {
     let curve = RateCurve::flat(PositiveBitRate(5_000_000_000));
     let until_ns = (Shape::of(profile).fitted(bursts).trace_ns / 5.0) as u64;
     let workload = Workload::Trace(Trace { profile, bursts, curve, adversary: None });
@@ -39,7 +39,7 @@ fn trace_b_has_its_published_properties() {
 }
 
 fn trace_b(bursts: Bursts) {
-    let (statistics, bursts_per_flow) = whole(Profile::WB, bursts, 1);
+    let (statistics, bursts_per_flow) = whole(TraceProfile::WB, bursts, 1);
     assert!(is_within(statistics.packets as f64, 6.4e6, 0.1));
     assert!(is_within(statistics.flows as f64, 199e3, 0.03));
     assert!(is_within(statistics.packet_median_bytes as f64, 1434.0, 0.001));
@@ -50,7 +50,7 @@ fn trace_b(bursts: Bursts) {
 
 #[test]
 fn trace_a_has_its_published_properties() {
-    let (statistics, _) = whole(Profile::WA, Bursts::Growing, 1);
+    let (statistics, _) = whole(TraceProfile::WA, Bursts::Growing, 1);
     // A few dozen flows have nearly all packets, so that their number varies with the seed.
     assert!(is_within(statistics.packets as f64, 3.8e6, 0.25));
     assert!(is_within(statistics.flows as f64, 1.7e3, 0.1));

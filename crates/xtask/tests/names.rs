@@ -17,7 +17,6 @@ const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr",
 const PENDING: &[&str] = &[
     "lab",
     "runtime",
-    "sim",
 ];
 
 /// Names that are in scope everywhere, or as good as.

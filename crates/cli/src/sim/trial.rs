@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::sim::faulty::{Difference, FaultPlan, Trial, TrialFrame, TrialReport};
+use ::sim::faulty::{FaultPlan, FaultTrial, TrialDifference, TrialFrame, TrialReport};
 use ::sim::scenario::Mode;
 use anyhow::Context;
 use runtime::elastic::UnitsConfig;
@@ -69,7 +69,7 @@ pub fn run(
             data: frame.data.to_vec(),
         });
     }
-    let mut trial = Trial {
+    let mut trial = FaultTrial {
         assemble: maker,
         name: policy.display().to_string(),
         frames,
@@ -79,7 +79,7 @@ pub fn run(
     let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
     let bar = output::progress(Some(runs), "runs");
     let mut sum = TrialSum::default();
-    let mut differences: Vec<(String, u64, Difference)> = Vec::new();
+    let mut differences: Vec<(String, u64, TrialDifference)> = Vec::new();
     for &mode in modes {
         trial.config = UnitsConfig {
             mode: mode.into(),
@@ -166,7 +166,7 @@ fn summary(
     runs: u64,
     packets: u64,
     sum: &TrialSum,
-    differences: &[(String, u64, Difference)],
+    differences: &[(String, u64, TrialDifference)],
 ) -> String {
     let mut text = format!(
         "{name}: {} runs of {} packets, {} released, {} states moved\n\

@@ -9,11 +9,11 @@ use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
 use protocol::message::FlowId;
 use runtime::Output;
 
-use super::Outcome;
+use super::FaultCounts;
 
 /// A way in which a run over faulty links differs from a single graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub enum TrialDifference {
     /// The packets that were released in a direction of a flow.
     Flow {
         /// The direction.
@@ -61,27 +61,27 @@ pub enum Difference {
     Accounts,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for TrialDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Flow { flow, released, expected, first } => write!(
+            TrialDifference::Flow { flow, released, expected, first } => write!(
                 f,
                 "{flow}: packet {first} differs; {released} packets were released, {expected} were expected"
             ),
-            Difference::Effects { packet, reported, expected } => {
+            TrialDifference::Effects { packet, reported, expected } => {
                 write!(f, "packet {packet}: reported {}; expected {}", listed(reported), listed(expected))
             }
-            Difference::Ends { effect, reported, expected } => {
+            TrialDifference::Ends { effect, reported, expected } => {
                 write!(f, "end of a flow: {effect} was given {reported} times, {expected} were expected")
             }
-            Difference::Counter { name, counted, expected } => {
+            TrialDifference::Counter { name, counted, expected } => {
                 write!(f, "{name} is {counted}, {expected} was expected")
             }
-            Difference::Late(packets) => {
+            TrialDifference::Late(packets) => {
                 write!(f, "{packets} packets reached a unit and were dropped as late")
             }
-            Difference::Stuck(packets) => write!(f, "{packets} packets are pending forever"),
-            Difference::Accounts => f.write_str("packets in, out and dropped do not add up"),
+            TrialDifference::Stuck(packets) => write!(f, "{packets} packets are pending forever"),
+            TrialDifference::Accounts => f.write_str("packets in, out and dropped do not add up"),
         }
     }
 }
@@ -128,13 +128,13 @@ impl Observed {
     }
 
     /// Returns the first difference from a single graph's output.
-    pub fn difference(&self, expected: &Observed, exempt: &Exempt) -> Option<Difference> {
+    pub fn difference(&self, expected: &Observed, exempt: &Exempt) -> Option<TrialDifference> {
         self.difference_of_packets(expected, exempt)
             .or_else(|| self.difference_of_effects(expected, exempt))
             .or_else(|| self.difference_of_ends(expected, exempt))
     }
 
-    fn difference_of_packets(&self, expected: &Observed, exempt: &Exempt) -> Option<Difference> {
+    fn difference_of_packets(&self, expected: &Observed, exempt: &Exempt) -> Option<TrialDifference> {
         let nothing = Vec::new();
         let flows: BTreeSet<&String> = expected.flows.keys().chain(self.flows.keys()).collect();
         flows.into_iter().find_map(|flow| {
@@ -150,7 +150,7 @@ impl Observed {
             let agree = counted.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
             let lost = expected.iter().any(is_lost) || released.iter().any(is_lost);
             let is_same = agree == counted.len() && (lost || agree == wanted.len());
-            (!is_same).then(|| Difference::Flow {
+            (!is_same).then(|| TrialDifference::Flow {
                 flow: flow.clone(),
                 released: counted.len(),
                 expected: wanted.len(),
@@ -159,14 +159,14 @@ impl Observed {
         })
     }
 
-    fn difference_of_effects(&self, expected: &Observed, exempt: &Exempt) -> Option<Difference> {
+    fn difference_of_effects(&self, expected: &Observed, exempt: &Exempt) -> Option<TrialDifference> {
         let nothing = Vec::new();
         let packets: BTreeSet<u64> = expected.effects.keys().chain(self.effects.keys()).copied().collect();
         packets.into_iter().find_map(|packet| {
             let reported = self.effects.get(&packet).unwrap_or(&nothing);
             let expected = expected.effects.get(&packet).unwrap_or(&nothing);
             let is_exempt = exempt.has_packet(packet) || exempt.loss(packet).is_some() && reported.is_empty();
-            (!is_exempt && reported != expected).then(|| Difference::Effects {
+            (!is_exempt && reported != expected).then(|| TrialDifference::Effects {
                 packet,
                 reported: reported.clone(),
                 expected: expected.clone(),
@@ -174,7 +174,7 @@ impl Observed {
         })
     }
 
-    fn difference_of_ends(&self, expected: &Observed, exempt: &Exempt) -> Option<Difference> {
+    fn difference_of_ends(&self, expected: &Observed, exempt: &Exempt) -> Option<TrialDifference> {
         let mut counts: BTreeMap<&String, (u64, u64)> = BTreeMap::new();
         let counted = |ends: &'_ (FlowKey, String)| !exempt.has_key(&ends.0);
         for (_, effect) in self.ends.iter().filter(|&ends| counted(ends)) {
@@ -184,7 +184,7 @@ impl Observed {
             counts.entry(effect).or_default().1 += 1;
         }
         let (effect, (reported, expected)) = counts.into_iter().find(|(_, (a, b))| a != b)?;
-        Some(Difference::Ends { effect: effect.clone(), reported, expected })
+        Some(TrialDifference::Ends { effect: effect.clone(), reported, expected })
     }
 }
 
@@ -262,7 +262,7 @@ pub(super) struct Exempt {
 
 impl Exempt {
     /// Determines the packets of flows that were lost. `keys` are those with which packets arrived.
-    pub fn of(outcome: &Outcome, keys: &[Option<FlowKey>], runs: [&Observed; 2]) -> Exempt {
+    pub fn of(outcome: &FaultCounts, keys: &[Option<FlowKey>], runs: [&Observed; 2]) -> Exempt {
         if outcome.flows_lost.is_empty() {
             return Exempt::default();
         }

@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use values::Nanos;
 
-use crate::scenario::{Faults, Link};
+use crate::scenario::{Faults, LinkSettings};
 
 /// Faults between a dispatcher and its units, and changes of the units.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FaultPlan {
     /// Links, for packets.
-    pub packets: Link,
+    pub packets: LinkSettings,
     /// Messages that units send, to each other and to the dispatcher.
     pub messages: Faults,
     /// Units that join, leave and crash.

@@ -9,7 +9,7 @@ use runtime::report::{FunctionReport, Report};
 use runtime::{Assembly, Frame, Ingress, Runner};
 
 use super::observed::{Exempt, Observed};
-use super::{Difference, FaultPlan, Outcome, runner};
+use super::{FaultCounts, FaultPlan, TrialDifference, runner};
 
 /// A frame of the traffic.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl TrialFrame {
 }
 
 /// A policy, traffic, and faults.
-pub struct Trial<A> {
+pub struct FaultTrial<A> {
     /// Makes the policy's assembly, with the same seed each time.
     pub assemble: A,
     /// The policy's name.
@@ -55,7 +55,7 @@ pub struct Trial<A> {
 #[derive(Debug)]
 pub struct TrialReport {
     /// Counts of faults.
-    pub outcome: Outcome,
+    pub outcome: FaultCounts,
     /// The report of the run on units.
     pub report: Report,
     /// Packets that were released.
@@ -64,10 +64,10 @@ pub struct TrialReport {
     /// as they were processed, and nothing after it.
     pub flows_exempt: usize,
     /// The first fault that was found.
-    pub difference: Option<Difference>,
+    pub difference: Option<TrialDifference>,
 }
 
-impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> Trial<A> {
+impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> FaultTrial<A> {
     /// Runs the trial with a seed for the links.
     ///
     /// # Errors
@@ -99,9 +99,9 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> Trial<A> {
         let Ok(expected_report) = single.finish(&mut expected);
         let exempt = Exempt::of(&outcome, &keys, [&observed, &expected]);
         let difference = match () {
-            () if outcome.stuck > 0 => Some(Difference::Stuck(outcome.stuck)),
-            () if outcome.stale > 0 && !self.may_give_up() => Some(Difference::Late(outcome.stale)),
-            () if !report.adds_up() => Some(Difference::Accounts),
+            () if outcome.stuck > 0 => Some(TrialDifference::Stuck(outcome.stuck)),
+            () if outcome.stale > 0 && !self.may_give_up() => Some(TrialDifference::Late(outcome.stale)),
+            () if !report.adds_up() => Some(TrialDifference::Accounts),
             () => observed.difference(&expected, &exempt).or_else(|| {
                 // A flow that begins again after a crash counts twice.
                 let is_comparable = exempt.flows == 0;
@@ -147,7 +147,7 @@ fn receive(runner: &mut Runner, frame: &TrialFrame, observed: &mut Observed) {
 const UNORDERED: &[&str] = &["search_memory_bytes"];
 
 /// Returns the first counter of a function that differs from a single graph's.
-fn difference_of_counters(report: &Report, expected: &Report) -> Option<Difference> {
+fn difference_of_counters(report: &Report, expected: &Report) -> Option<TrialDifference> {
     report.functions.iter().zip(&expected.functions).find_map(|(function, expected)| {
         let all = |function: &FunctionReport| {
             let common =
@@ -159,7 +159,11 @@ fn difference_of_counters(report: &Report, expected: &Report) -> Option<Differen
         pairs.into_iter().find_map(|((name, counted), (_, expected))| {
             let is_ordered = !UNORDERED.contains(&name.as_str());
             let name = format!("{}, {name}", function.name);
-            (is_ordered && counted != expected).then_some(Difference::Counter { name, counted, expected })
+            (is_ordered && counted != expected).then_some(TrialDifference::Counter {
+                name,
+                counted,
+                expected,
+            })
         })
     })
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use protocol::dispatcher::{DrainCondition, RateWindow, TargetChoice, UnitChoice, WhenFlowsFull};
 use serde::de::{Deserialize, Deserializer, Error};
 
 use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
@@ -23,13 +24,16 @@ pub struct DispatcherSettings {
     /// Weight of a flow's newest flowlet in the estimate of its next: 0.5 (S34).
     pub alpha: Share,
     /// Over which time a flowlet's rate is measured: as long as it lasts (S34).
-    pub rate_over: RateOver,
+    #[serde(with = "RateWindowKey")]
+    pub rate_over: RateWindow,
     /// Worth of having the flow's state at a unit: 0.25 (S37).
     pub lambda: Share,
     /// Choice among the units with room (S38).
-    pub choice: Choice,
+    #[serde(with = "UnitChoiceKey")]
+    pub choice: UnitChoice,
     /// Units that get replicas of a flow's state (S54).
-    pub targets: Targets,
+    #[serde(with = "TargetChoiceKey")]
+    pub targets: TargetChoice,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
     /// Share of B from which a flowlet's packets ask to replicate at once (S62). `None`: none asks.
@@ -51,7 +55,8 @@ pub struct DispatcherSettings {
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Nanos,
     /// Condition on the other units' loads: by default, their mean is below a limit.
-    pub drain_when: DrainWhen,
+    #[serde(with = "DrainConditionKey")]
+    pub drain_when: DrainCondition,
     /// Load is measured in buckets of this time: 500 us (S40).
     pub bucket: Nanos,
     /// Buckets of the load window: 200 (S40).
@@ -61,7 +66,8 @@ pub struct DispatcherSettings {
     /// Flows at once.
     pub flows_max: NonZeroU32,
     /// Policy for a new flow when the table is full.
-    pub when_full: WhenFull,
+    #[serde(with = "WhenFlowsFullKey")]
+    pub when_full: WhenFlowsFull,
     /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
     pub forget_after: Option<Nanos>,
     /// Time of the dispatcher per packet: 0.
@@ -94,9 +100,9 @@ pub enum Mode {
 }
 
 /// Condition on the other units' loads for an idle unit to be stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DrainWhen {
+#[derive(serde::Deserialize)]
+#[serde(remote = "DrainCondition", rename_all = "kebab-case")]
+enum DrainConditionKey {
     /// Below a limit on average.
     MeanIsBelow,
     /// One of them at least below it.
@@ -104,9 +110,9 @@ pub enum DrainWhen {
 }
 
 /// Over which time a flowlet's rate is measured (S34).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RateOver {
+#[derive(serde::Deserialize)]
+#[serde(remote = "RateWindow", rename_all = "kebab-case")]
+enum RateWindowKey {
     /// From its first packet to its last one.
     Burst,
     /// From its first packet to the next flowlet's.
@@ -116,9 +122,9 @@ pub enum RateOver {
 }
 
 /// Choice of a flowlet's unit among those with room (S38).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Choice {
+#[derive(serde::Deserialize)]
+#[serde(remote = "UnitChoice", rename_all = "kebab-case")]
+enum UnitChoiceKey {
     /// The most utilised one.
     MostUtilised,
     /// The one with the lowest number.
@@ -128,9 +134,9 @@ pub enum Choice {
 }
 
 /// Units that get replicas of a flow's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Targets {
+#[derive(serde::Deserialize)]
+#[serde(remote = "TargetChoice", rename_all = "kebab-case")]
+enum TargetChoiceKey {
     /// At random, those with low numbers more often (S56).
     Weighted,
     /// The first ones (S57).
@@ -146,9 +152,9 @@ pub enum Targets {
 }
 
 /// Policy for a new flow when the table is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WhenFull {
+#[derive(serde::Deserialize)]
+#[serde(remote = "WhenFlowsFull", rename_all = "kebab-case")]
+enum WhenFlowsFullKey {
     /// Its packets are dropped.
     RefuseNew,
     /// A flow that was silent for long ends for it.
@@ -163,10 +169,10 @@ impl Default for DispatcherSettings {
             gap: Nanos(500_000),
             size_max: Some(ByteCount(15_000)),
             alpha: Share(0.5),
-            rate_over: RateOver::Burst,
+            rate_over: RateWindow::Burst,
             lambda: Share(0.25),
-            choice: Choice::MostUtilised,
-            targets: Targets::Weighted,
+            choice: UnitChoice::MostUtilised,
+            targets: TargetChoice::Weighted,
             targets_count: 3,
             push_at: None,
             stay_below: None,
@@ -175,12 +181,12 @@ impl Default for DispatcherSettings {
             start_at: Share(0.9),
             follow_at: None,
             idle: ms(200),
-            drain_when: DrainWhen::MeanIsBelow,
+            drain_when: DrainCondition::MeanIsBelow,
             bucket: Nanos(500_000),
             buckets: 200,
             alarm_buckets: 0,
             flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
-            when_full: WhenFull::RefuseNew,
+            when_full: WhenFlowsFull::RefuseNew,
             forget_after: None,
             packet_cost: Picos(0),
             flowlet_cost: Picos(0),

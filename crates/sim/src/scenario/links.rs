@@ -10,16 +10,16 @@ use values::{Nanos, PositiveBitRate, Share};
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
     /// From the dispatcher to a unit: packets, and what travels behind them.
-    pub dispatcher_to_unit: Link,
+    pub dispatcher_to_unit: LinkSettings,
     /// From a unit to another: messages, states, packets that came late.
-    pub unit_to_unit: Link,
+    pub unit_to_unit: LinkSettings,
     /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
     /// those that matter. The dispatcher's messages arrive.
     pub messages: Faults,
     /// From a unit to the dispatcher: messages.
-    pub unit_to_router: Link,
+    pub unit_to_router: LinkSettings,
     /// From a unit to the store, and back, if states are in a store.
-    pub unit_to_store: Link,
+    pub unit_to_store: LinkSettings,
     /// Latency of a replica between units (S64). A pulled state has the latency of the link.
     pub copy_time: Nanos,
     /// Bits per second at which states leave a unit, one behind the other.
@@ -29,11 +29,11 @@ pub struct Links {
 impl Default for Links {
     fn default() -> Links {
         Links {
-            dispatcher_to_unit: Link::default(),
-            unit_to_unit: Link::default(),
+            dispatcher_to_unit: LinkSettings::default(),
+            unit_to_unit: LinkSettings::default(),
             messages: Faults::default(),
-            unit_to_router: Link::default(),
-            unit_to_store: Link::default(),
+            unit_to_router: LinkSettings::default(),
+            unit_to_store: LinkSettings::default(),
             copy_time: Nanos(160_000),
             bandwidth: PositiveBitRate(10_000_000_000),
         }
@@ -44,7 +44,7 @@ impl Default for Links {
 /// but for packets that are reordered, and messages of which `[links.messages]` says otherwise.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Link {
+pub struct LinkSettings {
     /// From end to end.
     pub latency: Nanos,
     /// Random addition to the latency, at most this.
@@ -57,9 +57,9 @@ pub struct Link {
     pub reorder_by: Nanos,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link {
+impl Default for LinkSettings {
+    fn default() -> LinkSettings {
+        LinkSettings {
             latency: Nanos(65_000),
             jitter: Nanos(0),
             loss: Share(0.0),

@@ -10,7 +10,7 @@ use values::Nanos;
 pub struct State {
     /// At units, or in a store.
     #[serde(rename = "where")]
-    pub place: Place,
+    pub place: StatePlace,
     /// Service time of the store per request, one at a time.
     pub store_time: Nanos,
     /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow
@@ -21,7 +21,7 @@ pub struct State {
 /// The place of flows' states (S93).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum StatePlace {
     /// At the units, and copied ahead to where the dispatcher says.
     Unit,
     /// At the units; the next one asks for them.
@@ -32,15 +32,15 @@ pub enum Place {
     StoreNaive,
 }
 
-impl Place {
+impl StatePlace {
     /// Returns true for a store.
     pub fn is_store(self) -> bool {
-        matches!(self, Place::Store | Place::StoreNaive)
+        matches!(self, StatePlace::Store | StatePlace::StoreNaive)
     }
 }
 
 impl Default for State {
     fn default() -> State {
-        State { place: Place::Unit, store_time: Nanos(1_000), reread: true }
+        State { place: StatePlace::Unit, store_time: Nanos(1_000), reread: true }
     }
 }

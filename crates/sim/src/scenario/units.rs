@@ -10,7 +10,7 @@ use values::{ByteCount, Nanos, Picos, PositiveBitRate};
 /// The units.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Units {
+pub struct UnitsSettings {
     /// Number of units: 1 to 10.
     pub count: Count,
     /// Capacity of a unit: 1 Gbps (S41).
@@ -57,9 +57,9 @@ pub struct Units {
     pub expire_after: Option<Nanos>,
 }
 
-impl Default for Units {
-    fn default() -> Units {
-        Units {
+impl Default for UnitsSettings {
+    fn default() -> UnitsSettings {
+        UnitsSettings {
             count: Count { min: 1, max: 10 },
             capacity: PositiveBitRate(1_000_000_000),
             service: ServiceKind::Rate,
@@ -101,7 +101,7 @@ pub enum ServiceKind {
 pub struct Count {
     /// Units from the beginning, and at least; 1 or more.
     pub min: u16,
-    /// Units at once, at most; up to [`UNITS_MAX`].
+    /// UnitsSettings at once, at most; up to [`UNITS_MAX`].
     pub max: u16,
 }
 

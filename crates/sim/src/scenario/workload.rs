@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::workload::{RateCurve, Recording};
+use crate::workload::{RateCurve, RecordedPackets};
 use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 
 /// The packets of a run.
@@ -32,7 +32,10 @@ impl Workload {
     ///
     /// # Errors
     /// What `read` says.
-    pub fn supply<E>(&mut self, read: impl FnOnce(&Path) -> Result<Arc<Recording>, E>) -> Result<(), E> {
+    pub fn supply<E>(
+        &mut self,
+        read: impl FnOnce(&Path) -> Result<Arc<RecordedPackets>, E>,
+    ) -> Result<(), E> {
         if let Workload::Capture(Capture { file, .. }) = self
             && let Recorded::File(path) = file
         {
@@ -48,7 +51,7 @@ impl Workload {
 #[serde(deny_unknown_fields, default)]
 pub struct Trace {
     /// The trace.
-    pub profile: Profile,
+    pub profile: TraceProfile,
     /// Sizes of bursts.
     pub bursts: Bursts,
     /// The total rate over time: points of time and rate, with straight lines between them. The
@@ -61,7 +64,7 @@ pub struct Trace {
 impl Default for Trace {
     fn default() -> Trace {
         Trace {
-            profile: Profile::WB,
+            profile: TraceProfile::WB,
             bursts: Bursts::Growing,
             curve: RateCurve::up_and_down(),
             adversary: None,
@@ -71,7 +74,7 @@ impl Default for Trace {
 
 /// One of the traces that the papers used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Profile {
+pub enum TraceProfile {
     /// 3.8 M packets of 1.7 K connections, median packet 368 bytes.
     #[serde(rename = "W-A")]
     WA,
@@ -181,7 +184,7 @@ pub enum Recorded {
         /// Its path.
         path: PathBuf,
         /// Its packets.
-        recording: Arc<Recording>,
+        recording: Arc<RecordedPackets>,
     },
 }
 

@@ -16,7 +16,7 @@ pub const RECORDED_MAX: usize = 1 << 26;
 
 /// The packets of a capture, as far as a simulation needs them.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RecordedPackets {
     /// In order of time, since the first one; flows are numbered as they come.
     packets: Vec<Arriving>,
     flows: u32,
@@ -33,13 +33,15 @@ pub enum RecordingError {
     TooMany,
 }
 
-impl Recording {
+impl RecordedPackets {
     /// Of packets with their time in ns, their flow and their bytes on the wire, in any order;
     /// those of one time stay in it.
     ///
     /// # Errors
     /// If there are none, or too many.
-    pub fn new(packets: impl IntoIterator<Item = (u64, FlowKey, u32)>) -> Result<Recording, RecordingError> {
+    pub fn new(
+        packets: impl IntoIterator<Item = (u64, FlowKey, u32)>,
+    ) -> Result<RecordedPackets, RecordingError> {
         let mut found: Vec<(u64, FlowKey, u32)> = packets.into_iter().take(RECORDED_MAX + 1).collect();
         if found.len() > RECORDED_MAX {
             return Err(RecordingError::TooMany);
@@ -52,7 +54,7 @@ impl Recording {
             Arriving { time_ns: time_ns - first_ns, flow: *numbers.entry(key).or_insert(next), len }
         });
         let packets = packets.collect();
-        Ok(Recording { packets, flows: numbers.len() as u32 })
+        Ok(RecordedPackets { packets, flows: numbers.len() as u32 })
     }
 
     /// The packets, in order of time since the first one.
@@ -82,7 +84,7 @@ impl Recording {
 /// Packets of a capture, in order of time, without end.
 #[derive(Clone, Debug)]
 pub struct CapturePackets {
-    recording: Arc<Recording>,
+    recording: Arc<RecordedPackets>,
     /// By how much gaps are shorter.
     speedup: f64,
     copies: Vec<Round>,
@@ -107,7 +109,7 @@ impl CapturePackets {
     /// The packets of this recording and seed, as the scenario wants them: the first copy plays
     /// from the beginning, others from a packet that is drawn; each goes on with another round, of
     /// other flows.
-    pub fn new(capture: &Capture, recording: &Arc<Recording>, seed: u64) -> CapturePackets {
+    pub fn new(capture: &Capture, recording: &Arc<RecordedPackets>, seed: u64) -> CapturePackets {
         let mut random = Random::new(seed, "capture");
         let mut packets = CapturePackets {
             recording: Arc::clone(recording),
@@ -185,8 +187,10 @@ mod tests {
         Capture { file, speedup: Factor(speedup), copies: copies.try_into().unwrap() }
     }
 
-    fn recording(packets: &[(u64, u8, u32)]) -> Arc<Recording> {
-        Arc::new(Recording::new(packets.iter().map(|&(time, flow, len)| (time, key(flow), len))).unwrap())
+    fn recording(packets: &[(u64, u8, u32)]) -> Arc<RecordedPackets> {
+        Arc::new(
+            RecordedPackets::new(packets.iter().map(|&(time, flow, len)| (time, key(flow), len))).unwrap(),
+        )
     }
 
     #[test]
@@ -206,7 +210,7 @@ mod tests {
     fn what_has_no_length_takes_time_all_the_same() {
         let packets = CapturePackets::new(&capture(1e6, 3), &recording(&[(5, 1, 60), (5, 2, 60)]), 1);
         assert!(packets.take(600).last().unwrap().time_ns >= 100);
-        assert_eq!(Recording::new([]).unwrap_err(), RecordingError::Empty);
+        assert_eq!(RecordedPackets::new([]).unwrap_err(), RecordingError::Empty);
     }
 
     proptest! {

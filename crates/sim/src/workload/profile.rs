@@ -2,7 +2,7 @@
 
 use super::sizes::{BoundedPareto, packet_sizes};
 use crate::random::Table;
-use crate::scenario::{Bursts, Profile};
+use crate::scenario::{Bursts, TraceProfile};
 
 /// Flows with more bytes than this are large (S86).
 pub const LARGE_BYTES: f64 = 10_000.0;
@@ -50,16 +50,16 @@ const PAUSE_SIGMA: f64 = 1.0;
 
 impl Shape {
     /// The shape of this profile.
-    pub fn of(profile: Profile) -> Shape {
+    pub fn of(profile: TraceProfile) -> Shape {
         match profile {
-            Profile::WA => Shape {
+            TraceProfile::WA => Shape {
                 packets: 3.8e6,
                 flows: 1.7e3,
                 large_share: 0.05,
                 quantiles: &[(0.0, 60.0), (0.25, 90.0), (0.5, 368.0), (0.8, 900.0), (1.0, 1434.0)],
                 largest: 200e6,
             },
-            Profile::WB => Shape {
+            TraceProfile::WB => Shape {
                 packets: 6.4e6,
                 flows: 199e3,
                 large_share: 0.05,

@@ -12,7 +12,7 @@ use protocol::message::{
 use super::{Event, World};
 use crate::checks::Violation;
 use crate::engine::Processed;
-use crate::scenario::Place;
+use crate::scenario::StatePlace;
 use crate::server::Parcel;
 use crate::store::{Fetch, Request};
 
@@ -58,9 +58,11 @@ impl World {
     /// fetches the state anyway.
     fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
         let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
-            Place::StoreNaive => true,
-            Place::Store => store.use_.reread && stamp.targets.is_some_and(|targets| !targets.are_at_once()),
-            Place::Unit | Place::Reactive => false,
+            StatePlace::StoreNaive => true,
+            StatePlace::Store => {
+                store.use_.reread && stamp.targets.is_some_and(|targets| !targets.are_at_once())
+            }
+            StatePlace::Unit | StatePlace::Reactive => false,
         });
         let owned = || self.servers[unit.index()].unit.owned(stamp.flow);
         is_used && owned().is_some_and(|(epoch, _)| epoch == stamp.epoch)
