@@ -6,7 +6,9 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::lab::{Experiment, Lab, Length, Outcome, RuleFiles, Step, Sweep, Tuning, experiments, sweeps};
+use ::lab::{
+    Experiment, ExperimentOutcome, Lab, Length, RuleFiles, RunProgress, Sweep, Tuning, experiments, sweeps,
+};
 use anyhow::Context;
 use indicatif::ProgressBar;
 
@@ -257,7 +259,7 @@ fn make_ready(length: Length, out: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))
 }
 
-fn say(bar: &ProgressBar, step: &Step) {
+fn say(bar: &ProgressBar, step: &RunProgress) {
     bar.set_message(format!("{} of {}: {}, seed {}", step.done, step.all, step.mode, step.seed));
     bar.set_position(step.done as u64);
 }
@@ -271,7 +273,7 @@ fn verdict(failures: usize) -> ExitCode {
 }
 
 /// Writes the files of an outcome; `options` reproduce it.
-fn write(dir: &Path, outcome: &Outcome, options: &str) -> anyhow::Result<()> {
+fn write(dir: &Path, outcome: &ExperimentOutcome, options: &str) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(outcome)? + "\n";
     let page = markdown::page(outcome, options);
     let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?), ("md", page)];

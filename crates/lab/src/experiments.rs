@@ -7,7 +7,6 @@ mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
 mod x04_flowlets;
-mod x05_real;
 mod x05_storage;
 mod x06_adversary;
 mod x10_size;
@@ -31,10 +30,10 @@ use serde::Serialize;
 pub use tuning::{Baseline, Best, Sweep, TUNING_SEEDS, Tuning, sweeps};
 
 use crate::chart::Chart;
-use crate::outcome::Outcome;
+use crate::outcome::ExperimentOutcome;
 use crate::runs::Lab;
-use crate::table::{Profile, Table};
-use crate::verdict::{Claim, Verdict};
+use crate::table::{CostProfile, Table};
+use crate::verdict::{Claim, ClaimsVerdict};
 
 /// An experiment: what is published, how it is measured again, and what is asked of the result.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -92,19 +91,19 @@ pub fn experiments() -> &'static [Experiment] {
 
 impl Experiment {
     /// Runs it, and judges what came of it.
-    pub fn run(&self, lab: &mut Lab<'_>) -> Outcome {
+    pub fn run(&self, lab: &mut Lab<'_>) -> ExperimentOutcome {
         let Measured { tables, charts, notes } = (self.measure)(lab);
         // Where nothing could be measured, nothing is asked for.
         let asked = |claims: &'static [Claim]| if tables.is_empty() { &[] } else { claims };
-        let is_real = tables.iter().any(|table| table.profile == Profile::Real);
-        Outcome {
+        let is_real = tables.iter().any(|table| table.profile == CostProfile::Real);
+        ExperimentOutcome {
             id: self.id,
             title: self.title,
             published: self.published,
             seeds: lab.seeds(),
-            matched: Verdict::of(asked(self.matches), &tables),
-            beaten: Verdict::of(asked(self.beats), &tables),
-            real: Verdict::of(if is_real { self.real } else { &[] }, &tables),
+            matched: ClaimsVerdict::of(asked(self.matches), &tables),
+            beaten: ClaimsVerdict::of(asked(self.beats), &tables),
+            real: ClaimsVerdict::of(if is_real { self.real } else { &[] }, &tables),
             tables,
             notes,
             charts,

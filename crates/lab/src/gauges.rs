@@ -3,13 +3,13 @@
 use protocol::metering::{Interval, Tracking};
 use sim::Report;
 
-use crate::table::{Gauge, Metric, Unit};
+use crate::table::{Gauge, Metric, MetricUnit};
 
 macro_rules! gauges {
     ($($(#[$doc:meta])* $ident:ident = $name:literal, $unit:ident, |$report:ident| $of:expr;)*) => {$(
         $(#[$doc])*
         pub const $ident: Gauge =
-            Gauge { metric: Metric { name: $name, unit: Unit::$unit }, of: |$report: &Report| $of };
+            Gauge { metric: Metric { name: $name, unit: MetricUnit::$unit }, of: |$report: &Report| $of };
     )*};
 }
 

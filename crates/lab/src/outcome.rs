@@ -8,12 +8,12 @@ use serde::{Serialize, Serializer};
 use crate::chart::Chart;
 use crate::draw::{DrawError, svg};
 use crate::statistics::Estimate;
-use crate::table::{Cell, Kind, Profile, Row, Table, Unit};
-use crate::verdict::{Answer, Judged, Verdict};
+use crate::table::{Cell, CostProfile, MetricUnit, Row, RowKind, Table};
+use crate::verdict::{Answer, ClaimsVerdict, Judged};
 
 /// The result of an experiment.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// The experiment.
     pub id: &'static str,
     /// Its title.
@@ -25,18 +25,18 @@ pub struct Outcome {
     /// The measurements.
     pub tables: Vec<Table>,
     /// Verdict against the published figures.
-    pub matched: Verdict,
+    pub matched: ClaimsVerdict,
     /// Verdict on being better.
-    pub beaten: Verdict,
+    pub beaten: ClaimsVerdict,
     /// Verdict on measurements on the machine itself, beside simulations.
-    pub real: Verdict,
+    pub real: ClaimsVerdict,
     /// Notes on the tables.
     pub notes: Vec<String>,
     /// Its charts.
     pub charts: Vec<Chart>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Runs that did what they must not, or could not be done: the row, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
@@ -102,7 +102,7 @@ fn quoted(field: &str) -> String {
     }
 }
 
-impl Serialize for Outcome {
+impl Serialize for ExperimentOutcome {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let json = Json {
             id: self.id,
@@ -149,9 +149,9 @@ pub fn json_rows(tables: &[Table]) -> Vec<JsonRow<'_>> {
 #[derive(Serialize)]
 pub struct JsonRow<'a> {
     table: &'a str,
-    profile: Profile,
+    profile: CostProfile,
     row: &'a str,
-    kind: Kind,
+    kind: RowKind,
     #[serde(skip_serializing_if = "str::is_empty")]
     scenario: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -161,7 +161,7 @@ pub struct JsonRow<'a> {
 
 #[derive(Serialize)]
 struct JsonFigure<'a> {
-    unit: Unit,
+    unit: MetricUnit,
     #[serde(skip_serializing_if = "Option::is_none")]
     paper: Option<f64>,
     #[serde(flatten)]

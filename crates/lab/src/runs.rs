@@ -11,7 +11,7 @@ use sim::workload::RecordedPackets;
 use sim::{Report, Scenario, Simulation};
 
 use crate::recording;
-use crate::setup::Setup;
+use crate::setup::ScenarioText;
 
 /// Length of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,11 @@ impl Length {
 }
 
 /// Result of a run: a report, or the reason for its absence.
-pub type Run = Result<Arc<Report>, String>;
+pub type RunResult = Result<Arc<Report>, String>;
 
 /// Progress of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RunProgress {
     /// Mode of the run that has ended.
     pub mode: String,
     /// Its seed.
@@ -74,17 +74,17 @@ pub struct RuleFiles {
 pub struct Lab<'a> {
     length: Length,
     seeds: u32,
-    runs: HashMap<(String, u64), Run>,
+    runs: HashMap<(String, u64), RunResult>,
     captures: Vec<PathBuf>,
     rules: RuleFiles,
     recordings: Recordings,
-    progress: Box<dyn FnMut(&Step) + 'a>,
+    progress: Box<dyn FnMut(&RunProgress) + 'a>,
 }
 
 impl<'a> Lab<'a> {
     /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are
     /// over.
-    pub fn new(length: Length, seeds: u32, progress: impl FnMut(&Step) + 'a) -> Lab<'a> {
+    pub fn new(length: Length, seeds: u32, progress: impl FnMut(&RunProgress) + 'a) -> Lab<'a> {
         Lab {
             length,
             seeds: seeds.max(1),
@@ -136,13 +136,13 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs each of these with each seed of the lab, as far as that was not done before.
-    pub fn run(&mut self, setups: &[&Setup]) -> Vec<Vec<Run>> {
+    pub fn run(&mut self, setups: &[&ScenarioText]) -> Vec<Vec<RunResult>> {
         self.run_on(&(1..=u64::from(self.seeds)), setups)
     }
 
     /// The same with seeds that are not those of the lab.
-    pub fn run_on(&mut self, seeds: &RangeInclusive<u64>, setups: &[&Setup]) -> Vec<Vec<Run>> {
-        let jobs_of = |setup: &&Setup| {
+    pub fn run_on(&mut self, seeds: &RangeInclusive<u64>, setups: &[&ScenarioText]) -> Vec<Vec<RunResult>> {
+        let jobs_of = |setup: &&ScenarioText| {
             let text = setup.to_string();
             seeds.clone().map(move |seed| (text.clone(), seed)).collect::<Vec<_>>()
         };
@@ -152,13 +152,13 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs this with one seed that is not among those of the lab, perhaps.
-    pub fn run_seed(&mut self, setup: &Setup, seed: u64) -> Run {
+    pub fn run_seed(&mut self, setup: &ScenarioText, seed: u64) -> RunResult {
         let job = (setup.to_string(), seed);
         self.run_missing(std::slice::from_ref(&job));
         self.result(&job)
     }
 
-    fn result(&self, job: &(String, u64)) -> Run {
+    fn result(&self, job: &(String, u64)) -> RunResult {
         let run = self.runs.get(job).cloned();
         run.unwrap_or_else(|| Err("the run has ended without a result".to_owned()))
     }
@@ -190,7 +190,7 @@ impl<'a> Lab<'a> {
             drop(over);
             for (done, (job, run)) in (1..).zip(&runs) {
                 let mode = run.as_ref().map_or_else(|_| "a run that failed".to_owned(), |r| r.mode.clone());
-                (self.progress)(&Step { mode, seed: job.1, done, all: jobs.len() });
+                (self.progress)(&RunProgress { mode, seed: job.1, done, all: jobs.len() });
                 self.runs.insert(job, run);
             }
         });
@@ -213,7 +213,7 @@ impl Recordings {
     }
 }
 
-fn simulate(text: &str, seed: u64, recordings: &Recordings) -> Run {
+fn simulate(text: &str, seed: u64, recordings: &Recordings) -> RunResult {
     let mut scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
     scenario.workload.supply(|file| recordings.read(file))?;
     let simulation = Simulation::new(scenario, seed).map_err(|error| error.to_string())?;
@@ -224,8 +224,8 @@ fn simulate(text: &str, seed: u64, recordings: &Recordings) -> Run {
 mod tests {
     use super::*;
 
-    fn steady(mode: &str) -> Setup {
-        Setup::new()
+    fn steady(mode: &str) -> ScenarioText {
+        ScenarioText::new()
             .with("workload.steady.rate", "100Mbps")
             .with("dispatcher.mode", mode)
             .with("run.time", "5ms")
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_cannot_be_run_says_why() {
         let mut lab = Lab::new(Length::Smoke, 1, |_| {});
-        let runs = lab.run(&[&Setup::new().with("dispatcher.lamda", 0.5)]);
+        let runs = lab.run(&[&ScenarioText::new().with("dispatcher.lamda", 0.5)]);
         assert!(runs[0][0].as_ref().unwrap_err().contains("lamda"));
     }
 }

@@ -6,58 +6,58 @@ use std::fmt;
 
 /// A scenario as text, under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Setup {
+pub struct ScenarioText {
     /// Values as TOML, by section and key.
     sections: BTreeMap<&'static str, BTreeMap<&'static str, String>>,
 }
 
 /// A value of a scenario's key.
-pub struct Value(String);
+pub struct ScenarioValue(String);
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Value {
-        Value(format!("{text:?}"))
+impl From<&str> for ScenarioValue {
+    fn from(text: &str) -> ScenarioValue {
+        ScenarioValue(format!("{text:?}"))
     }
 }
 
-impl From<String> for Value {
-    fn from(text: String) -> Value {
-        Value::from(text.as_str())
+impl From<String> for ScenarioValue {
+    fn from(text: String) -> ScenarioValue {
+        ScenarioValue::from(text.as_str())
     }
 }
 
-impl From<u32> for Value {
-    fn from(number: u32) -> Value {
-        Value(number.to_string())
+impl From<u32> for ScenarioValue {
+    fn from(number: u32) -> ScenarioValue {
+        ScenarioValue(number.to_string())
     }
 }
 
-impl From<f64> for Value {
-    fn from(number: f64) -> Value {
-        Value(format!("{number:?}"))
+impl From<f64> for ScenarioValue {
+    fn from(number: f64) -> ScenarioValue {
+        ScenarioValue(format!("{number:?}"))
     }
 }
 
 /// A value that is TOML already, such as a list or a table.
-pub fn toml(text: impl Into<String>) -> Value {
-    Value(text.into())
+pub fn toml(text: impl Into<String>) -> ScenarioValue {
+    ScenarioValue(text.into())
 }
 
-impl Setup {
+impl ScenarioText {
     /// All defaults.
-    pub fn new() -> Setup {
-        Setup::default()
+    pub fn new() -> ScenarioText {
+        ScenarioText::default()
     }
 
     /// The same with this key; `key` is section and key, with a dot between them.
-    pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Setup {
+    pub fn with(mut self, key: &'static str, value: impl Into<ScenarioValue>) -> ScenarioText {
         let (section, key) = key.rsplit_once('.').unwrap_or(("", key));
         self.sections.entry(section).or_default().insert(key, value.into().0);
         self
     }
 
     /// The same without this key.
-    pub fn without(mut self, key: &'static str) -> Setup {
+    pub fn without(mut self, key: &'static str) -> ScenarioText {
         let (section, key) = key.rsplit_once('.').unwrap_or(("", key));
         if let Some(keys) = self.sections.get_mut(section) {
             keys.remove(key);
@@ -66,7 +66,7 @@ impl Setup {
     }
 }
 
-impl fmt::Display for Setup {
+impl fmt::Display for ScenarioText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (section, keys) in self.sections.iter().filter(|(_, keys)| !keys.is_empty()) {
             writeln!(f, "[{section}]")?;
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_setup_is_a_scenario() {
-        let setup = Setup::new()
+        let setup = ScenarioText::new()
             .with("dispatcher.mode", "flow")
             .with("dispatcher.lambda", 0.75)
             .with("dispatcher.targets_count", 9)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use sim::Report;
 
-use crate::runs::{Lab, Run};
-use crate::setup::Setup;
+use crate::runs::{Lab, RunResult};
+use crate::setup::ScenarioText;
 use crate::statistics::Estimate;
 
 /// Rows that may be compared: all of one profile (R4).
@@ -16,7 +16,7 @@ pub struct Table {
     /// Its title.
     pub title: String,
     /// Under which costs.
-    pub profile: Profile,
+    pub profile: CostProfile,
     /// Its columns.
     pub metrics: Vec<Metric>,
     /// Its rows.
@@ -25,7 +25,7 @@ pub struct Table {
 
 /// Source of the costs of packets, messages and states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Profile {
+pub enum CostProfile {
     /// From the papers.
     #[serde(rename = "P-paper")]
     Paper,
@@ -37,13 +37,13 @@ pub enum Profile {
     Real,
 }
 
-impl Profile {
+impl CostProfile {
     /// As tables write it.
     pub fn name(self) -> &'static str {
         match self {
-            Profile::Paper => "P-paper",
-            Profile::Here => "P-here",
-            Profile::Real => "REAL",
+            CostProfile::Paper => "P-paper",
+            CostProfile::Here => "P-here",
+            CostProfile::Real => "REAL",
         }
     }
 }
@@ -54,12 +54,12 @@ pub struct Metric {
     /// Its name.
     pub name: &'static str,
     /// The unit of its numbers.
-    pub unit: Unit,
+    pub unit: MetricUnit,
 }
 
 /// The unit of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
+pub enum MetricUnit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
@@ -80,16 +80,16 @@ pub enum Unit {
     Ratio,
 }
 
-impl Unit {
+impl MetricUnit {
     /// As files write it.
     pub fn name(self) -> &'static str {
         match self {
-            Unit::Ns => "ns",
-            Unit::Share => "share",
-            Unit::BitsPerSecond => "bit/s",
-            Unit::Bits => "bit",
-            Unit::Count => "count",
-            Unit::Ratio => "ratio",
+            MetricUnit::Ns => "ns",
+            MetricUnit::Share => "share",
+            MetricUnit::BitsPerSecond => "bit/s",
+            MetricUnit::Bits => "bit",
+            MetricUnit::Count => "count",
+            MetricUnit::Ratio => "ratio",
         }
     }
 }
@@ -97,7 +97,7 @@ impl Unit {
 /// The kind of a row. Faithful and plus never share a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum RowKind {
     /// The algorithm as published.
     Faithful,
     /// The same with something of our own.
@@ -108,14 +108,14 @@ pub enum Kind {
     Bound,
 }
 
-impl Kind {
+impl RowKind {
     /// As files write it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Faithful => "faithful",
-            Kind::Plus => "plus",
-            Kind::Baseline => "baseline",
-            Kind::Bound => "bound",
+            RowKind::Faithful => "faithful",
+            RowKind::Plus => "plus",
+            RowKind::Baseline => "baseline",
+            RowKind::Bound => "bound",
         }
     }
 }
@@ -126,7 +126,7 @@ pub struct Row {
     /// Its name.
     pub name: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// Its scenario, for `rivulet sim`; empty if it is none.
     pub scenario: String,
     /// Its figures, in the order of the metrics.
@@ -155,19 +155,19 @@ pub struct Gauge {
 
 /// The subject of a row.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct RowSubject {
     /// The row's name.
     pub name: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// Its runs.
-    pub setup: Setup,
+    pub setup: ScenarioText,
 }
 
-impl Subject {
+impl RowSubject {
     /// A row of this name.
-    pub fn new(name: impl Into<String>, kind: Kind, setup: Setup) -> Subject {
-        Subject { name: name.into(), kind, setup }
+    pub fn new(name: impl Into<String>, kind: RowKind, setup: ScenarioText) -> RowSubject {
+        RowSubject { name: name.into(), kind, setup }
     }
 }
 
@@ -176,9 +176,9 @@ impl Table {
     pub fn measure(
         lab: &mut Lab<'_>,
         title: impl Into<String>,
-        profile: Profile,
+        profile: CostProfile,
         gauges: &[&Gauge],
-        subjects: &[Subject],
+        subjects: &[RowSubject],
     ) -> Table {
         let seeds = 1..=u64::from(lab.seeds());
         Table::measure_on(lab, &seeds, title, profile, gauges, subjects)
@@ -189,11 +189,11 @@ impl Table {
         lab: &mut Lab<'_>,
         seeds: &RangeInclusive<u64>,
         title: impl Into<String>,
-        profile: Profile,
+        profile: CostProfile,
         gauges: &[&Gauge],
-        subjects: &[Subject],
+        subjects: &[RowSubject],
     ) -> Table {
-        let setups: Vec<&Setup> = subjects.iter().map(|subject| &subject.setup).collect();
+        let setups: Vec<&ScenarioText> = subjects.iter().map(|subject| &subject.setup).collect();
         let runs = lab.run_on(seeds, &setups);
         let rows = subjects.iter().zip(&runs).map(|(subject, runs)| Row::read(subject, runs, gauges));
         Table {
@@ -226,7 +226,7 @@ impl Table {
             .map(|measured| Cell { measured, paper: None })
             .collect();
         self.rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.cells.push(ratio));
-        self.metrics.push(Metric { name, unit: Unit::Ratio });
+        self.metrics.push(Metric { name, unit: MetricUnit::Ratio });
         self
     }
 
@@ -239,7 +239,7 @@ impl Table {
 
 impl Row {
     /// Returns the gauges' values of these runs; none if one of them failed.
-    fn read(subject: &Subject, runs: &[Run], gauges: &[&Gauge]) -> Row {
+    fn read(subject: &RowSubject, runs: &[RunResult], gauges: &[&Gauge]) -> Row {
         let failures = runs.iter().filter_map(|run| run.as_ref().err().cloned()).collect::<Vec<_>>();
         let reports: Vec<&Arc<Report>> = runs.iter().filter_map(|run| run.as_ref().ok()).collect();
         let read = |gauge: &&Gauge| {
@@ -253,7 +253,7 @@ impl Row {
     }
 
     /// A row that was not simulated: the values of each metric, one for each seed.
-    pub fn of(name: impl Into<String>, kind: Kind, values: Vec<Vec<f64>>) -> Row {
+    pub fn of(name: impl Into<String>, kind: RowKind, values: Vec<Vec<f64>>) -> Row {
         let cells = values.into_iter().map(|v| Cell { measured: Estimate::of(v), paper: None });
         Row { name: name.into(), kind, scenario: String::new(), cells: cells.collect(), failures: Vec::new() }
     }

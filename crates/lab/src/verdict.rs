@@ -97,7 +97,7 @@ pub enum Answer {
 
 /// The claims with what became of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ClaimsVerdict {
     /// The verdict on all of them.
     pub answer: Answer,
     /// Each of them.
@@ -115,9 +115,9 @@ pub struct Judged {
     pub why: String,
 }
 
-impl Verdict {
+impl ClaimsVerdict {
     /// Holds these claims against these tables.
-    pub fn of(claims: &[Claim], tables: &[Table]) -> Verdict {
+    pub fn of(claims: &[Claim], tables: &[Table]) -> ClaimsVerdict {
         let judge = |claim: &Claim| {
             let finding = (claim.test)(&Figures(tables));
             finding.unwrap_or_else(|missing| Finding::new(false, missing.to_string()))
@@ -133,7 +133,7 @@ impl Verdict {
         let judged = claims.iter().zip(findings);
         let judged =
             judged.map(|(claim, Finding { holds, why, .. })| Judged { text: claim.text, holds, why });
-        Verdict { answer, claims: judged.collect() }
+        ClaimsVerdict { answer, claims: judged.collect() }
     }
 }
 
@@ -152,14 +152,14 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Kind, Metric, Profile, Row, Unit};
+    use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind};
 
     fn table() -> Table {
-        let metric = Metric { name: "p99", unit: Unit::Ns };
-        let row = |name: &str, values: [f64; 3]| Row::of(name, Kind::Baseline, vec![values.to_vec()]);
+        let metric = Metric { name: "p99", unit: MetricUnit::Ns };
+        let row = |name: &str, values: [f64; 3]| Row::of(name, RowKind::Baseline, vec![values.to_vec()]);
         Table {
             title: String::new(),
-            profile: Profile::Paper,
+            profile: CostProfile::Paper,
             metrics: vec![metric],
             rows: vec![
                 row("fast", [1.0, 2.0, 3.0]),
@@ -178,7 +178,7 @@ mod tests {
         let good = Claim { text: "fast is fast", test: |f| below(f, "fast", "slow") };
         let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
         let missing = Claim { text: "nobody", test: |f| below(f, "fast", "nobody") };
-        let of = |claims: &[Claim]| Verdict::of(claims, &[table()]);
+        let of = |claims: &[Claim]| ClaimsVerdict::of(claims, &[table()]);
         assert_eq!(of(&[]).answer, Answer::None);
         assert_eq!(of(&[good]).answer, Answer::Yes);
         assert_eq!(of(&[good, vague]).answer, Answer::No);
@@ -198,7 +198,7 @@ mod tests {
         let real = Claim { text: "fast is fast", test: |f| below(f, "fast", "slow") };
         let fitted = Claim { text: "as fitted", test: |f| Ok(below(f, "fast", "slow")?.by_fit("a trace")) };
         let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
-        let of = |claims: &[Claim]| Verdict::of(claims, &[table()]);
+        let of = |claims: &[Claim]| ClaimsVerdict::of(claims, &[table()]);
         assert_eq!(of(&[real, fitted]).answer, Answer::ByFit);
         assert_eq!(of(&[fitted, vague]).answer, Answer::No);
         assert_eq!(of(&[fitted]).claims[0].why, "fast; by the fit of a trace: shows nothing");

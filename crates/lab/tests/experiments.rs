@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter};
 use io::traffic::{Generator, TrafficProfile};
-use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, RuleFiles, experiments};
+use lab::{Answer, Experiment, ExperimentOutcome, Lab, Length, RowKind, RuleFiles, experiments};
 
-fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
+fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> ExperimentOutcome {
     let outcome = experiment.run(lab);
     let failures: Vec<_> = outcome.failures().collect();
     assert!(failures.is_empty(), "{}: {failures:?}", experiment.id);
@@ -38,7 +38,7 @@ fn without_captures_nothing_is_asked_of_captures() {
     let xc = experiments().iter().find(|experiment| experiment.id == "XC").unwrap();
     let outcome = smoke(xc, &mut Lab::new(Length::Smoke, 1, |_| {}));
     assert_eq!((outcome.matched.answer, outcome.beaten.answer), (Answer::None, Answer::None));
-    let notes = |outcome: &Outcome| outcome.notes.join("; ");
+    let notes = |outcome: &ExperimentOutcome| outcome.notes.join("; ");
     assert!(notes(&outcome).contains("no captures"), "{}", notes(&outcome));
     let missing = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
     let outcome = smoke(xc, &mut { missing });
@@ -82,7 +82,7 @@ fn every_experiment_runs_and_says_what_it_found() {
             assert_eq!(names.len(), table.rows.len(), "{id}: rows of one name in {}", table.title);
             for row in &table.rows {
                 let is_plus = row.name.contains("plus:");
-                assert_eq!(is_plus, row.kind == Kind::Plus, "{id}: {}", row.name);
+                assert_eq!(is_plus, row.kind == RowKind::Plus, "{id}: {}", row.name);
                 assert!(row.cells.iter().any(|cell| cell.measured.is_some()), "{id}: {}", row.name);
             }
         }

@@ -25,6 +25,7 @@
 mod arrivals;
 mod checks;
 mod engine;
+mod error;
 mod event;
 pub mod faulty;
 mod latency;
@@ -43,9 +44,10 @@ pub mod workload;
 mod world;
 
 pub use checks::{Checked, Violation};
+pub use error::{INTERVALS_MAX, STATE_MAX, SimulationError};
 pub use latency::Latency;
 pub use pool::WarmUnits;
 pub use report::{Assignment, Report, State};
 pub use scenario::{Scenario, ScenarioError};
 pub use service::NoQuota;
-pub use simulation::{Failed, INTERVALS_MAX, Progress, STATE_MAX, Simulation, SimulationError};
+pub use simulation::{Failed, Progress, Simulation};

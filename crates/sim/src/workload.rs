@@ -4,14 +4,16 @@
 mod capture;
 mod profile;
 mod rate;
+mod recorded;
 mod sizes;
 mod statistics;
 mod steady;
 mod trace;
 
-pub use capture::{CapturePackets, RECORDED_MAX, RecordedPackets, RecordingError};
+pub use capture::CapturePackets;
 pub use profile::{LARGE_BYTES, Shape};
 pub use rate::{RateCurve, RateCurveError};
+pub use recorded::{RECORDED_MAX, RecordedPackets, RecordingError};
 pub use statistics::{Statistics, WorkloadStatistics};
 pub use steady::SteadyPackets;
 pub use trace::TracePackets;

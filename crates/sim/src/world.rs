@@ -143,7 +143,7 @@ pub struct WorldOutcome {
 
 impl World {
     /// The world of this scenario before anything has happened.
-    pub fn new(scenario: &Scenario, seed: u64) -> Result<World, crate::SimulationError> {
+    pub fn new(scenario: &Scenario, seed: u64) -> Result<World, crate::error::SimulationError> {
         let units = &scenario.units;
         let config = crate::parts::unit_config(scenario);
         let service = Service::of(units)?;

@@ -12,11 +12,7 @@ use std::path::{Component, Path};
 use support::sources;
 
 /// Crates that still have circles.
-#[rustfmt::skip]
-const PENDING: &[&str] = &[
-    "lab",
-    "sim",
-];
+const PENDING: &[&str] = &[];
 
 /// A module's path in its crate; empty for the crate's head.
 type Module = Vec<String>;

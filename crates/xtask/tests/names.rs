@@ -15,7 +15,6 @@ const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr",
 /// Crates whose names have not been sorted out yet.
 #[rustfmt::skip]
 const PENDING: &[&str] = &[
-    "lab",
     "runtime",
 ];
 

@@ -1,13 +1,13 @@
 //! Outcomes as Markdown: a page for each experiment, and an index.
 
-use ::lab::{Answer, Judged, Outcome, Verdict};
+use ::lab::{Answer, ClaimsVerdict, ExperimentOutcome, Judged};
 
 use super::show;
 
 /// Returns the index: a table of verdicts that links each experiment's page.
-pub fn index(outcomes: &[Outcome]) -> String {
+pub fn index(outcomes: &[ExperimentOutcome]) -> String {
     let mut text = "| | experiment | match | beat |\n|---|---|---|---|\n".to_owned();
-    for Outcome { id, title, matched, beaten, .. } in outcomes {
+    for ExperimentOutcome { id, title, matched, beaten, .. } in outcomes {
         let (matched, beaten) = (matched.answer.name(), beaten.answer.name());
         text += &format!("| [{id}]({id}.md) | {title} | {matched} | {beaten} |\n");
     }
@@ -15,8 +15,8 @@ pub fn index(outcomes: &[Outcome]) -> String {
 }
 
 /// Returns the page of an experiment; `options` reproduce it.
-pub fn page(outcome: &Outcome, options: &str) -> String {
-    let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
+pub fn page(outcome: &ExperimentOutcome, options: &str) -> String {
+    let ExperimentOutcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text =
         format!("# {id}: {title}\n\nPublished: {published}. Made by `rivulet lab run {id}{options}`.\n");
     for table in tables {
@@ -46,7 +46,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-fn verdict(name: &str, verdict: &Verdict) -> String {
+fn verdict(name: &str, verdict: &ClaimsVerdict) -> String {
     let mut text = format!("\n**{name}: {}**\n", verdict.answer.name());
     if !verdict.claims.is_empty() {
         text += "\n";

@@ -1,12 +1,15 @@
 //! Outcome of an experiment as text.
 
-use ::lab::{Answer, Best, Estimate, Judged, Metric, Outcome, Profile, Table, Tuning, Unit, Verdict};
+use ::lab::{
+    Answer, Best, ClaimsVerdict, CostProfile, Estimate, ExperimentOutcome, Judged, Metric, MetricUnit, Table,
+    Tuning,
+};
 
 use crate::output;
 
 /// Renders the outcome of an experiment.
-pub fn outcome(outcome: &Outcome) -> String {
-    let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
+pub fn outcome(outcome: &ExperimentOutcome) -> String {
+    let ExperimentOutcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text = format!("{id}  {title}\npublished: {published}\n");
     for shown in tables {
         text += &format!("\n{}\n", caption(shown, *seeds));
@@ -85,14 +88,14 @@ pub fn rows(shown: &Table) -> Vec<Vec<String>> {
 /// Caption of a table.
 pub fn caption(shown: &Table, seeds: u32) -> String {
     let medians = match (shown.profile, seeds) {
-        (Profile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
+        (CostProfile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
         (_, 1) => "one seed".to_owned(),
         (_, seeds) => format!("medians of {seeds} seeds, [95% interval of a bootstrap]"),
     };
     format!("{}: {}; {medians}", shown.profile.name(), shown.title)
 }
 
-fn verdict(name: &str, verdict: &Verdict) -> String {
+fn verdict(name: &str, verdict: &ClaimsVerdict) -> String {
     let mut text = format!("{name}: {}\n", verdict.answer.name());
     for Judged { text: asked, holds, why } in &verdict.claims {
         text += &format!("  {} {asked}: {why}\n", if *holds { "yes" } else { "no " });
@@ -120,16 +123,18 @@ fn one(metric: &Metric, value: f64) -> String {
 }
 
 /// Returns the divisor that makes a number readable, and its unit.
-fn scale(unit: Unit, value: f64) -> (f64, &'static str) {
+fn scale(unit: MetricUnit, value: f64) -> (f64, &'static str) {
     let pick = |scales: &[(f64, &'static str)]| {
         scales.iter().find(|(factor, _)| value >= *factor).or(scales.last()).copied().unwrap_or((1.0, ""))
     };
     match unit {
-        Unit::Ns => pick(&[(1e9, " s"), (1e6, " ms"), (1e3, " us"), (1.0, " ns")]),
-        Unit::Share => (0.01, "%"),
-        Unit::BitsPerSecond => pick(&[(1e9, " Gbit/s"), (1e6, " Mbit/s"), (1e3, " kbit/s"), (1.0, " bit/s")]),
-        Unit::Bits => pick(&[(1e9, " Gbit"), (1e6, " Mbit"), (1e3, " kbit"), (1.0, " bit")]),
-        Unit::Count | Unit::Ratio => pick(&[(1e6, " M"), (1e3, " k"), (1.0, "")]),
+        MetricUnit::Ns => pick(&[(1e9, " s"), (1e6, " ms"), (1e3, " us"), (1.0, " ns")]),
+        MetricUnit::Share => (0.01, "%"),
+        MetricUnit::BitsPerSecond => {
+            pick(&[(1e9, " Gbit/s"), (1e6, " Mbit/s"), (1e3, " kbit/s"), (1.0, " bit/s")])
+        }
+        MetricUnit::Bits => pick(&[(1e9, " Gbit"), (1e6, " Mbit"), (1e3, " kbit"), (1.0, " bit")]),
+        MetricUnit::Count | MetricUnit::Ratio => pick(&[(1e6, " M"), (1e3, " k"), (1.0, "")]),
     }
 }
 
@@ -152,12 +157,15 @@ mod tests {
     fn figures_have_one_unit_and_three_digits() {
         let metric = |unit| Metric { name: "", unit };
         let estimate = |values: [f64; 3]| Estimate::of(values.to_vec()).unwrap();
-        let shown = figure(&metric(Unit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
+        let shown = figure(&metric(MetricUnit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
         assert_eq!(shown, "1.23 [0.95, 22.0] ms");
-        assert_eq!(figure(&metric(Unit::Ns), &estimate([440.0, 670.0, 27e6])), "670 ns [440 ns, 27.0 ms]");
-        assert_eq!(figure(&metric(Unit::Share), &estimate([0.5, 0.25, 1.0])), "50.0 [25.0, 100]%");
-        assert_eq!(one(&metric(Unit::BitsPerSecond), 3.62e6), "3.62 Mbit/s");
-        assert_eq!(one(&metric(Unit::Count), 0.0), "0");
-        assert_eq!(one(&metric(Unit::Ratio), 19.6e3), "19.6 k");
+        assert_eq!(
+            figure(&metric(MetricUnit::Ns), &estimate([440.0, 670.0, 27e6])),
+            "670 ns [440 ns, 27.0 ms]"
+        );
+        assert_eq!(figure(&metric(MetricUnit::Share), &estimate([0.5, 0.25, 1.0])), "50.0 [25.0, 100]%");
+        assert_eq!(one(&metric(MetricUnit::BitsPerSecond), 3.62e6), "3.62 Mbit/s");
+        assert_eq!(one(&metric(MetricUnit::Count), 0.0), "0");
+        assert_eq!(one(&metric(MetricUnit::Ratio), 19.6e3), "19.6 k");
     }
 }

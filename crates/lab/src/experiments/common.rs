@@ -5,9 +5,9 @@ use runtime::elastic::UnitsConfig;
 use super::tuning;
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::runs::Length;
-use crate::setup::{Setup, toml};
+use crate::setup::{ScenarioText, toml};
 use crate::statistics::Estimate;
-use crate::table::{Kind, Subject, Table};
+use crate::table::{RowKind, RowSubject, Table};
 use crate::verdict::{Figures, Finding, Missing};
 
 /// The rate of the workload over time, in ms and Gbit/s: 1 to 10 Gbit/s, up and down (R5).
@@ -42,8 +42,8 @@ const HELD_MAX: u32 = 1 << 22;
 /// 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): over which time a
 /// flowlet's rate is measured, when units are let go, how full they are filled, and how many
 /// packets may wait.
-pub fn paper() -> Setup {
-    Setup::new()
+pub fn paper() -> ScenarioText {
+    ScenarioText::new()
         .with("units.capacity", "1Gbps")
         .with("units.count", "1..40")
         .with("units.packet_cost", "440ns")
@@ -65,17 +65,17 @@ pub fn paper() -> Setup {
 /// The same with what a packet of a NAT takes where Rivulet was built: 69 ns with 100,000 flows, as
 /// `rivulet bench nat --flows 100k` measured it. Links and the quota are not measured: they stay as
 /// published.
-pub fn here(setup: Setup) -> Setup {
+pub fn here(setup: ScenarioText) -> ScenarioText {
     setup.with("units.packet_cost", "69ns")
 }
 
 /// The same with units that take each packet's bits at their capacity.
-pub fn strict(setup: Setup) -> Setup {
+pub fn strict(setup: ScenarioText) -> ScenarioText {
     setup.without("units.service").without("units.quota_period").without("units.packet_cost")
 }
 
 /// A trace whose rate goes up and down, `scale` times as high: all of it, or its first second.
-pub fn up_and_down(setup: Setup, trace: &str, scale: f64, length: Length) -> Setup {
+pub fn up_and_down(setup: ScenarioText, trace: &str, scale: f64, length: Length) -> ScenarioText {
     let points = CURVE.map(|(ms, gbps)| format!("[\"{ms}ms\", \"{}Mbps\"]", (gbps * scale * 1e3).round()));
     let curve = toml(format!("[{}]", points.join(", ")));
     let setup = made_up(setup, trace).with("workload.trace.curve", curve);
@@ -83,19 +83,26 @@ pub fn up_and_down(setup: Setup, trace: &str, scale: f64, length: Length) -> Set
 }
 
 /// A trace at one rate, for `quick` or `full` milliseconds.
-pub fn flat(setup: Setup, trace: &str, rate: &str, length: Length, quick: u32, full: u32) -> Setup {
+pub fn flat(
+    setup: ScenarioText,
+    trace: &str,
+    rate: &str,
+    length: Length,
+    quick: u32,
+    full: u32,
+) -> ScenarioText {
     let curve = toml(format!("[[\"0s\", \"{rate}\"]]"));
     let setup = made_up(setup, trace).with("workload.trace.curve", curve);
     timed(setup, length, quick, full)
 }
 
 /// This trace, with bursts as long as TCP's windows.
-fn made_up(setup: Setup, trace: &str) -> Setup {
+fn made_up(setup: ScenarioText, trace: &str) -> ScenarioText {
     setup.with("workload.trace.profile", trace).with("workload.trace.bursts", "windows")
 }
 
 /// So long, with a warm-up of one interval: 100 ms, the time over which load is measured.
-fn timed(setup: Setup, length: Length, quick: u32, full: u32) -> Setup {
+fn timed(setup: ScenarioText, length: Length, quick: u32, full: u32) -> ScenarioText {
     let (time, interval) = match length {
         Length::Smoke => (40, 10),
         Length::Quick => (quick, 100),
@@ -147,59 +154,59 @@ pub fn tuned_for(metric: &str, baselines: &[&str]) -> Vec<String> {
 }
 
 /// This scenario in each of these modes.
-pub fn in_modes(setup: &Setup, modes: &[&str]) -> Vec<Subject> {
+pub fn in_modes(setup: &ScenarioText, modes: &[&str]) -> Vec<RowSubject> {
     modes.iter().map(|mode| in_mode(setup, mode)).collect()
 }
 
 /// This scenario in the mode of this name.
-pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
+pub fn in_mode(setup: &ScenarioText, mode: &str) -> RowSubject {
     let setup = setup.clone();
     let (kind, setup) = match mode {
-        FLOWLET => (Kind::Faithful, setup.with("dispatcher.mode", FLOWLET)),
-        PREDICTED => (Kind::Plus, predicted(setup.with("dispatcher.mode", FLOWLET))),
+        FLOWLET => (RowKind::Faithful, setup.with("dispatcher.mode", FLOWLET)),
+        PREDICTED => (RowKind::Plus, predicted(setup.with("dispatcher.mode", FLOWLET))),
         HEADROOM => {
             let setup = setup.with("dispatcher.mode", FLOWLET).with("dispatcher.capacity", "900Mbps");
-            (Kind::Plus, setup)
+            (RowKind::Plus, setup)
         }
-        ALARM => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.alarm_buckets", 10)),
-        STAYS => (Kind::Plus, stays(setup.with("dispatcher.mode", FLOWLET))),
-        FEW_COPIES => (Kind::Plus, few_copies(setup.with("dispatcher.mode", FLOWLET))),
-        PUSHED => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.push_at", 0.9)),
-        FOLLOWS => (Kind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.follow_at", 1.0)),
+        ALARM => (RowKind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.alarm_buckets", 10)),
+        STAYS => (RowKind::Plus, stays(setup.with("dispatcher.mode", FLOWLET))),
+        FEW_COPIES => (RowKind::Plus, few_copies(setup.with("dispatcher.mode", FLOWLET))),
+        PUSHED => (RowKind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.push_at", 0.9)),
+        FOLLOWS => (RowKind::Plus, setup.with("dispatcher.mode", FLOWLET).with("dispatcher.follow_at", 1.0)),
         BOTH => {
             let UnitsConfig { follow_at, stay_below, .. } = UnitsConfig::default();
             let shares = [("dispatcher.follow_at", follow_at), ("dispatcher.stay_below", stay_below)];
-            let with = |setup: Setup, (key, share): (_, Option<f32>)| match share {
+            let with = |setup: ScenarioText, (key, share): (_, Option<f32>)| match share {
                 Some(share) => setup.with(key, toml(share.to_string())),
                 None => setup,
             };
             let setup = setup.without("dispatcher.capacity").with("dispatcher.mode", FLOWLET);
-            (Kind::Plus, shares.into_iter().fold(setup, with))
+            (RowKind::Plus, shares.into_iter().fold(setup, with))
         }
-        mode => (Kind::Baseline, setup.with("dispatcher.mode", mode)),
+        mode => (RowKind::Baseline, setup.with("dispatcher.mode", mode)),
     };
-    Subject::new(mode, kind, setup)
+    RowSubject::new(mode, kind, setup)
 }
 
-fn stays(setup: Setup) -> Setup {
+fn stays(setup: ScenarioText) -> ScenarioText {
     setup.with("dispatcher.stay_below", 0.95)
 }
 
 /// Flowlets stay, and states are copied only from units that are nearly full, to the one that is
 /// loaded least.
-pub fn few_copies(setup: Setup) -> Setup {
+pub fn few_copies(setup: ScenarioText) -> ScenarioText {
     let few = stays(setup).with("dispatcher.copy_from", 0.8);
     few.with("dispatcher.targets", "least-loaded").with("dispatcher.targets_count", 1)
 }
 
 /// States go to the one unit that would be chosen now.
-pub fn predicted(setup: Setup) -> Setup {
+pub fn predicted(setup: ScenarioText) -> ScenarioText {
     setup.with("dispatcher.targets", "predicted").with("dispatcher.targets_count", 1)
 }
 
 /// The same rows under other names: `mode at load`.
-pub fn at(load: f64, subjects: Vec<Subject>) -> impl Iterator<Item = Subject> {
-    subjects.into_iter().map(move |subject| Subject { name: at_load(&subject.name, load), ..subject })
+pub fn at(load: f64, subjects: Vec<RowSubject>) -> impl Iterator<Item = RowSubject> {
+    subjects.into_iter().map(move |subject| RowSubject { name: at_load(&subject.name, load), ..subject })
 }
 
 /// The name of a row at a load.
@@ -349,17 +356,17 @@ pub fn percentile_chart(table: &Table) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Metric, Profile, Row, Unit};
+    use crate::table::{CostProfile, Metric, MetricUnit, Row};
 
     #[test]
     fn a_claim_has_to_be_shown() {
-        let metric = |name| Metric { name, unit: Unit::Count };
+        let metric = |name| Metric { name, unit: MetricUnit::Count };
         let row = |name: &str, cost: [f64; 3], dropped: [f64; 3]| {
-            Row::of(name, Kind::Plus, vec![cost.to_vec(), dropped.to_vec()])
+            Row::of(name, RowKind::Plus, vec![cost.to_vec(), dropped.to_vec()])
         };
         let tables = [Table {
             title: String::new(),
-            profile: Profile::Paper,
+            profile: CostProfile::Paper,
             metrics: vec![metric("cost"), metric("dropped")],
             rows: vec![
                 row("theirs", [5.0, 6.0, 8.0], [0.0, 7.0, 0.0]),

@@ -3,7 +3,7 @@
 use crate::paths::{Path, Player, Tape, differing};
 use crate::runs::Length;
 use crate::statistics::Estimate;
-use crate::table::{Kind, Metric, Profile, Row, Table};
+use crate::table::{CostProfile, Metric, Row, RowKind, Table};
 
 /// Packets that are handed over at once, as with SpeedyBox.
 pub const BATCH: usize = 32;
@@ -27,14 +27,14 @@ pub struct Rounds {
 /// A contender's values, and what went wrong with it.
 struct Measured {
     name: String,
-    kind: Kind,
+    kind: RowKind,
     values: Vec<Vec<f64>>,
     failures: Vec<String>,
 }
 
 impl Rounds {
     /// Adds a round's values of a row, in the order of the metrics; one that is no number is none.
-    pub fn add(&mut self, name: &str, kind: Kind, values: &[f64]) {
+    pub fn add(&mut self, name: &str, kind: RowKind, values: &[f64]) {
         let row = self.row(name, kind);
         row.values.resize(values.len().max(row.values.len()), Vec::new());
         row.values.iter_mut().zip(values).for_each(|(all, &value)| {
@@ -45,11 +45,11 @@ impl Rounds {
     }
 
     /// Something of a row is not as it has to be.
-    pub fn fail(&mut self, name: &str, kind: Kind, why: impl Into<String>) {
+    pub fn fail(&mut self, name: &str, kind: RowKind, why: impl Into<String>) {
         self.row(name, kind).failures.push(why.into());
     }
 
-    fn row(&mut self, name: &str, kind: Kind) -> &mut Measured {
+    fn row(&mut self, name: &str, kind: RowKind) -> &mut Measured {
         let at = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
             let row = Measured { name: name.to_owned(), kind, values: Vec::new(), failures: Vec::new() };
             self.rows.push(row);
@@ -69,7 +69,7 @@ impl Rounds {
         };
         Table {
             title: title.into(),
-            profile: Profile::Real,
+            profile: CostProfile::Real,
             metrics: metrics.to_vec(),
             rows: self.rows.into_iter().map(row).collect(),
         }
@@ -81,14 +81,14 @@ pub struct Contender {
     /// Its name.
     pub name: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// The way.
     pub path: Box<dyn Path>,
 }
 
 impl Contender {
     /// A way of this name.
-    pub fn new(name: &'static str, kind: Kind, path: impl Path + 'static) -> Contender {
+    pub fn new(name: &'static str, kind: RowKind, path: impl Path + 'static) -> Contender {
         Contender { name, kind, path: Box::new(path) }
     }
 }

@@ -25,9 +25,9 @@ pub use grids::Baseline;
 use crate::gauges;
 use crate::outcome::{JsonRow, csv, json_rows};
 use crate::runs::{Lab, Length};
-use crate::setup::{Setup, toml};
+use crate::setup::{ScenarioText, toml};
 use crate::statistics::Estimate;
-use crate::table::{Gauge, Kind, Metric, Profile, Row, Subject, Table};
+use crate::table::{CostProfile, Gauge, Metric, Row, RowKind, RowSubject, Table};
 
 /// The seeds that settings are chosen with: none of them is among those that experiments measure.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
@@ -50,7 +50,7 @@ pub struct Sweep {
     /// The baselines, and what is tried of them.
     pub baselines: &'static [Baseline],
     /// The published algorithm's scenario, of which the baselines' are variants.
-    base: fn(Length) -> Setup,
+    base: fn(Length) -> ScenarioText,
     /// In how long runs the settings were found that experiments use.
     length: Length,
 }
@@ -144,15 +144,15 @@ impl Sweep {
         points: Vec<Point>,
     ) -> Field {
         let base = (self.base)(length);
-        let published = Subject::new(PUBLISHED, Kind::Faithful, base.clone());
+        let published = RowSubject::new(PUBLISHED, RowKind::Faithful, base.clone());
         let of_points = points.iter().map(|point| {
             let setup = with(with(base.clone(), baseline.fixed), point);
-            Subject::new(name(point), Kind::Baseline, setup)
+            RowSubject::new(name(point), RowKind::Baseline, setup)
         });
-        let subjects: Vec<Subject> = [published].into_iter().chain(of_points).collect();
+        let subjects: Vec<RowSubject> = [published].into_iter().chain(of_points).collect();
         let costs = [&gauges::UNIT_SECONDS, &gauges::DROPPED];
         let gauges: Vec<&Gauge> = self.objectives.iter().copied().chain(costs).collect();
-        let table = Table::measure_on(lab, seeds, baseline.name, Profile::Paper, &gauges, &subjects);
+        let table = Table::measure_on(lab, seeds, baseline.name, CostProfile::Paper, &gauges, &subjects);
         Field { points, table }
     }
 
@@ -226,7 +226,7 @@ fn total(estimate: &Estimate) -> f64 {
 }
 
 /// A scenario with these settings.
-fn with(setup: Setup, settings: &[(&'static str, &'static str)]) -> Setup {
+fn with(setup: ScenarioText, settings: &[(&'static str, &'static str)]) -> ScenarioText {
     settings.iter().fold(setup, |setup, &(key, value)| setup.with(key, toml(value)))
 }
 

@@ -11,8 +11,8 @@ use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::{Lab, Length};
-use crate::setup::Setup;
-use crate::table::{Gauge, Kind, Profile, Row, Subject, Table};
+use crate::setup::ScenarioText;
+use crate::table::{CostProfile, Gauge, Row, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about provisioning (S88).
@@ -73,25 +73,30 @@ pub const MODES: [&str; 12] =
     [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS, STAYS, BOTH];
 
 /// The scenario of X1, X2 and X3: their runs are the same.
-pub fn base(length: Length) -> Setup {
+pub fn base(length: Length) -> ScenarioText {
     up_and_down(paper(), "W-B", 1.0, length)
 }
 
 /// The same with flowlets as published.
-pub fn flowlets(length: Length) -> Setup {
+pub fn flowlets(length: Length) -> ScenarioText {
     in_mode(&base(length), FLOWLET).setup
 }
 
 /// All modes as published, and then those that are tuned for an experiment.
-pub fn subjects(id: &str, length: Length) -> Vec<Subject> {
+pub fn subjects(id: &str, length: Length) -> Vec<RowSubject> {
     let published = in_modes(&base(length), &MODES);
     published.into_iter().chain(tuning::subjects(id, &flowlets(length))).collect()
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = base(lab.length());
-    let mut table =
-        Table::measure(lab, "provision and demand", Profile::Paper, GAUGES, &subjects("X1", lab.length()));
+    let mut table = Table::measure(
+        lab,
+        "provision and demand",
+        CostProfile::Paper,
+        GAUGES,
+        &subjects("X1", lab.length()),
+    );
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
     let charts =
         [FLOWLET, FLOW, SMART_100, SMART_50, FOLLOWS].iter().filter_map(|mode| chart(lab, &setup, mode));
@@ -114,13 +119,13 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 
 /// Returns the row of perfect knowledge for the same demand; `None` if the runs failed from which
 /// the demand is taken.
-pub fn oracle_row(lab: &mut Lab<'_>, setup: &Setup, gauges: &[&Gauge]) -> Option<Row> {
+pub fn oracle_row(lab: &mut Lab<'_>, setup: &ScenarioText, gauges: &[&Gauge]) -> Option<Row> {
     let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
     let reports: Option<Vec<Report>> =
         runs.first()?.iter().map(|run| run.as_ref().ok().map(perfect)).collect();
     let reports = reports?;
     let read = |gauge: &&Gauge| reports.iter().filter_map(gauge.of).collect();
-    Some(Row::of(ORACLE, Kind::Bound, gauges.iter().map(read).collect()))
+    Some(Row::of(ORACLE, RowKind::Bound, gauges.iter().map(read).collect()))
 }
 
 /// The same report with the oracle's intervals.
@@ -133,7 +138,7 @@ fn perfect(report: &std::sync::Arc<Report>) -> Report {
 }
 
 /// Demand and provision of seed 1.
-fn chart(lab: &mut Lab<'_>, setup: &Setup, mode: &str) -> Option<Chart> {
+fn chart(lab: &mut Lab<'_>, setup: &ScenarioText, mode: &str) -> Option<Chart> {
     let runs = lab.run(&[&in_mode(setup, mode).setup]);
     let report = runs.first()?.first()?.as_ref().ok()?;
     let over_time = |of: fn(&protocol::metering::Interval) -> f64| {

@@ -11,7 +11,7 @@ use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::{Lab, Length};
 use crate::statistics::Estimate;
-use crate::table::{Gauge, Profile, Table};
+use crate::table::{CostProfile, Gauge, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about latency (S90, S91, S104, S105).
@@ -180,27 +180,28 @@ fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
     let setup = base(aside(length));
-    let by_mode = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &subjects("X2", length))
-        .with_ratio("p75 x flowlet", "p75", FLOWLET)
-        .paper(FLOWLET, "p50", 5e3)
-        .paper(FLOWLET, "p75", 14e3)
-        .paper(FLOWLET, "p99", 2.8e6)
-        .paper(FLOW, "p75", FLOW_P75_NS)
-        .paper(SMART_100, "p75", 64.5e6)
-        .paper(SMART_50, "p75", 41.1e6)
-        .paper(FLOW, "p75 x flowlet", 19.6e3)
-        .paper(SMART_100, "p75 x flowlet", 4.6e3)
-        .paper(SMART_50, "p75 x flowlet", 2.9e3);
+    let by_mode =
+        Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects("X2", length))
+            .with_ratio("p75 x flowlet", "p75", FLOWLET)
+            .paper(FLOWLET, "p50", 5e3)
+            .paper(FLOWLET, "p75", 14e3)
+            .paper(FLOWLET, "p99", 2.8e6)
+            .paper(FLOW, "p75", FLOW_P75_NS)
+            .paper(SMART_100, "p75", 64.5e6)
+            .paper(SMART_50, "p75", 41.1e6)
+            .paper(FLOW, "p75 x flowlet", 19.6e3)
+            .paper(SMART_100, "p75 x flowlet", 4.6e3)
+            .paper(SMART_50, "p75 x flowlet", 2.9e3);
     let loads: &[f64] = length.pick(&LOADS_QUICK[..], &LOADS_FULL[..]);
     let at_loads: Vec<_> = loads
         .iter()
         .flat_map(|&load| at(load, in_modes(&up_and_down(paper(), "W-B", load, aside(length)), &SWEEP_MODES)))
         .collect();
-    let sweep = Table::measure(lab, "the same, by load", Profile::Paper, SWEEP_GAUGES, &at_loads);
+    let sweep = Table::measure(lab, "the same, by load", CostProfile::Paper, SWEEP_GAUGES, &at_loads);
     let servers = Table::measure(
         lab,
         "sensitivity: strict servers of 1 Gbit/s in place of quotas",
-        Profile::Paper,
+        CostProfile::Paper,
         GAUGES,
         &in_modes(&strict(setup.clone()), &SERVER_MODES),
     )
@@ -208,7 +209,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let measured_here = Table::measure(
         lab,
         "a NAT's packet as measured here, links and quotas as published",
-        Profile::Here,
+        CostProfile::Here,
         GAUGES,
         &in_modes(&here(setup), length.pick(&SWEEP_MODES[..2], &SWEEP_MODES[..])),
     )

@@ -8,8 +8,8 @@ use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::setup::Setup;
-use crate::table::{Gauge, Profile, Table};
+use crate::setup::ScenarioText;
+use crate::table::{CostProfile, Gauge, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about utilisation (S92).
@@ -55,7 +55,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut table = Table::measure(
         lab,
         "units' intervals of 100 ms",
-        Profile::Paper,
+        CostProfile::Paper,
         GAUGES,
         &subjects("X3", lab.length()),
     );
@@ -75,7 +75,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 /// Share of units' intervals with at most a load.
-fn chart(lab: &mut Lab<'_>, setup: &Setup) -> Chart {
+fn chart(lab: &mut Lab<'_>, setup: &ScenarioText) -> Chart {
     let subjects = in_modes(setup, &MODES);
     let series = subjects.iter().map(|subject| {
         let runs = lab.run(&[&in_mode(setup, &subject.name).setup]);

@@ -5,8 +5,8 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::setup::Setup;
-use crate::table::{Kind, Profile, Subject, Table};
+use crate::setup::ScenarioText;
+use crate::table::{CostProfile, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about flowlets per flow (S89, S99).
@@ -52,18 +52,19 @@ fn row(trace: &str, gap: &str) -> String {
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
-    let setup = |trace, gap: &str| -> Setup {
+    let setup = |trace, gap: &str| -> ScenarioText {
         let flowlets = in_mode(&up_and_down(paper(), trace, 1.0, length), FLOWLET).setup;
         // What is the default is left out: so X1 and this have the same run.
         if gap == "500us" { flowlets } else { flowlets.with("dispatcher.gap", gap) }
     };
     let pairs = TRACES.iter().flat_map(|trace| GAPS.iter().map(move |gap| (*trace, *gap)));
-    let subjects: Vec<Subject> =
-        pairs.map(|(trace, gap)| Subject::new(row(trace, gap), Kind::Faithful, setup(trace, gap))).collect();
+    let subjects: Vec<RowSubject> = pairs
+        .map(|(trace, gap)| RowSubject::new(row(trace, gap), RowKind::Faithful, setup(trace, gap)))
+        .collect();
     let table = Table::measure(
         lab,
         "flowlets per flow",
-        Profile::Paper,
+        CostProfile::Paper,
         &[&gauges::FLOWLETS, &gauges::FLOWS],
         &subjects,
     )

@@ -1,15 +1,17 @@
 //! X5: where states are kept, and how they get to where they are wanted.
 
+mod real;
+
 use super::common::{
     BOTH, FEW_COPIES, FLOWLET, PERCENTILES, PREDICTED, PUSHED, STAYS, as_fast_as, at_least, at_most_of,
     drops_no_more, flat, in_mode, paper, percentile_chart, series_of_rows, show,
 };
-use super::{Experiment, Measured, tuning, x05_real};
+use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::{Lab, Length};
-use crate::setup::Setup;
-use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::setup::ScenarioText;
+use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about the place of states (S93, S94, S95).
@@ -69,7 +71,7 @@ pub const X5: Experiment = Experiment {
             },
         },
     ],
-    real: x05_real::CLAIMS,
+    real: real::CLAIMS,
     measure,
 };
 
@@ -138,12 +140,12 @@ pub(super) fn times_as_long(
 }
 
 /// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
-fn in_store(base: &Setup, manner: &str) -> Setup {
+fn in_store(base: &ScenarioText, manner: &str) -> ScenarioText {
     base.clone().with("state.where", manner).with("state.store_time", "100ns")
 }
 
 /// Flowlets as published, with states of no function yet.
-fn flowlets(length: Length) -> Setup {
+fn flowlets(length: Length) -> ScenarioText {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 500, 2_000), FLOWLET).setup
 }
 
@@ -173,11 +175,15 @@ fn by_rate(lab: &mut Lab<'_>, rates: &[u32]) -> Table {
         let base = of_function(in_mode(&base, FLOWLET).setup, FUNCTIONS[0]);
         let on_demand = base.clone().with("state.where", "reactive");
         let both = in_mode(&base, BOTH).setup;
-        [(ON_DEMAND, Kind::Baseline, on_demand), (AHEAD, Kind::Faithful, base), (BOTH, Kind::Plus, both)]
-            .map(|(manner, kind, setup)| Subject::new(at_rate(manner, gbps), kind, setup))
+        [
+            (ON_DEMAND, RowKind::Baseline, on_demand),
+            (AHEAD, RowKind::Faithful, base),
+            (BOTH, RowKind::Plus, both),
+        ]
+        .map(|(manner, kind, setup)| RowSubject::new(at_rate(manner, gbps), kind, setup))
     };
-    let subjects: Vec<Subject> = rates.iter().flat_map(at).collect();
-    Table::measure(lab, "a NAT, by rate", Profile::Paper, SWEEP_GAUGES, &subjects)
+    let subjects: Vec<RowSubject> = rates.iter().flat_map(at).collect();
+    Table::measure(lab, "a NAT, by rate", CostProfile::Paper, SWEEP_GAUGES, &subjects)
 }
 
 fn rate_chart(table: &Table, rates: &[u32]) -> Chart {
@@ -196,39 +202,41 @@ fn rate_chart(table: &Table, rates: &[u32]) -> Chart {
 }
 
 /// The same scenario with a function's states and costs.
-fn of_function(setup: Setup, (_, bytes, cost): (&str, u32, &str)) -> Setup {
+fn of_function(setup: ScenarioText, (_, bytes, cost): (&str, u32, &str)) -> ScenarioText {
     setup.with("units.state", format!("{bytes}B")).with("units.packet_cost", cost)
 }
 
 /// Flowlets as published, through a NAT.
-pub(super) fn nat(length: Length) -> Setup {
+pub(super) fn nat(length: Length) -> ScenarioText {
     of_function(flowlets(length), FUNCTIONS[0])
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let base = flowlets(lab.length());
     let ours = [PREDICTED, STAYS, FEW_COPIES, BOTH, PUSHED]
-        .map(|mode| (mode.to_owned(), Kind::Plus, in_mode(&base, mode).setup));
-    let tuned = tuning::tuned("X5").map(|chosen| (chosen.row(), Kind::Baseline, chosen.setup(base.clone())));
-    let tuned: Vec<(String, Kind, Setup)> = tuned.collect();
+        .map(|mode| (mode.to_owned(), RowKind::Plus, in_mode(&base, mode).setup));
+    let tuned =
+        tuning::tuned("X5").map(|chosen| (chosen.row(), RowKind::Baseline, chosen.setup(base.clone())));
+    let tuned: Vec<(String, RowKind, ScenarioText)> = tuned.collect();
     let published = [
-        (NAIVE, Kind::Baseline, in_store(&base, "store-naive")),
-        (STORE, Kind::Baseline, in_store(&base, "store")),
-        (ON_DEMAND, Kind::Baseline, base.clone().with("state.where", "reactive")),
-        (AHEAD, Kind::Faithful, base),
+        (NAIVE, RowKind::Baseline, in_store(&base, "store-naive")),
+        (STORE, RowKind::Baseline, in_store(&base, "store")),
+        (ON_DEMAND, RowKind::Baseline, base.clone().with("state.where", "reactive")),
+        (AHEAD, RowKind::Faithful, base),
     ];
     let published = published.map(|(manner, kind, setup)| (manner.to_owned(), kind, setup));
-    let manners: Vec<(String, Kind, Setup)> = published.into_iter().chain(tuned).chain(ours).collect();
-    let subjects: Vec<Subject> = FUNCTIONS
+    let manners: Vec<(String, RowKind, ScenarioText)> =
+        published.into_iter().chain(tuned).chain(ours).collect();
+    let subjects: Vec<RowSubject> = FUNCTIONS
         .iter()
         .flat_map(|function| manners.iter().map(move |manner| (function, manner)))
         .filter(|(function, manner)| **function == FUNCTIONS[0] || !OF_THE_FIRST.contains(&manner.0.as_str()))
         .map(|(&function, (manner, kind, setup))| {
-            Subject::new(row(function.0, manner), *kind, of_function(setup.clone(), function))
+            RowSubject::new(row(function.0, manner), *kind, of_function(setup.clone(), function))
         })
         .collect();
     let published = [(STORE, 670.0, 168.18e3), (ON_DEMAND, 610.0, 132.74e3), (AHEAD, 440.0, 11.01e3)];
-    let table = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &subjects);
+    let table = Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects);
     let table = published.iter().fold(table, |table, &(manner, p50, p99)| {
         let row = row("NAT", manner);
         table.paper(&row, "p50", p50).paper(&row, "p99", p99)
@@ -244,7 +252,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     };
     let rates = lab.length().pick(&RATES_QUICK[..], &RATES_FULL[..]);
     let by_rate = by_rate(lab, rates);
-    let real = x05_real::measure(lab.length());
+    let real = real::measure(lab.length());
     let real_chart = real.as_ref().map(|table| Chart {
         title: "NAT, measured: time of a packet at the unit".to_owned(),
         ..percentile_chart(table)
@@ -255,7 +263,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "external store: states are read when a flowlet begins and written when the flow falls silent; naive: before and after every \
              packet. Simulated, over a link as between units, 100 ns for a request"
                 .to_owned(),
-            x05_real::note(real.is_some()),
+            real::note(real.is_some()),
             "costs of a packet are published for a NAT only: the other functions that look at headers count as much, the IDS five \
              times that"
                 .to_owned(),

@@ -8,8 +8,8 @@ use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::{Lab, Length};
-use crate::setup::{Setup, toml};
-use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::setup::{ScenarioText, toml};
+use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about adversaries (S96).
@@ -95,25 +95,25 @@ fn cuts(f: &Figures<'_>, from: &str, metric: &str, least: [(&str, f64); 3]) -> R
 }
 
 /// Flowlets as published, without an adversary.
-fn flowlets(length: Length) -> Setup {
+fn flowlets(length: Length) -> ScenarioText {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 400, 2_000), FLOWLET).setup
 }
 
 /// Returns the setup with every n-th flow an adversary.
-fn attacked(setup: Setup, every: u32) -> Setup {
+fn attacked(setup: ScenarioText, every: u32) -> ScenarioText {
     setup.with("workload.trace.adversary", toml(format!("{{ every = {every} }}")))
 }
 
 /// Flowlets as published, where every tenth flow is an adversary.
-pub(super) fn at_worst(length: Length) -> Setup {
+pub(super) fn at_worst(length: Length) -> ScenarioText {
     attacked(flowlets(length), 10)
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let base = flowlets(lab.length());
     let tuned = tuning::subjects("X6", &base).into_iter().flat_map(|tuned| attacks(&tuned));
-    let all: Vec<Subject> = subjects(&base).into_iter().chain(tuned).collect();
-    let by_quota = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &all);
+    let all: Vec<RowSubject> = subjects(&base).into_iter().chain(tuned).collect();
+    let by_quota = Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &all);
     let by_quota =
         [("1/100", [101e3, 677.9e3], [87e3, 504.4e3]), ("1/50", [201.2e3, 1.5e6], [93e3, 702.4e3])]
             .into_iter()
@@ -121,7 +121,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             .flat_map(|(every, timeout, size)| [(row(TIMEOUT, every), timeout), (row(SIZE, every), size)])
             .fold(by_quota, |table, (row, [p50, p99])| table.paper(&row, "p50", p50).paper(&row, "p99", p99));
     let title = "sensitivity: strict servers of 1 Gbit/s in place of quotas";
-    let servers = Table::measure(lab, title, Profile::Paper, GAUGES, &subjects(&strict(base)));
+    let servers = Table::measure(lab, title, CostProfile::Paper, GAUGES, &subjects(&strict(base)));
     Measured {
         charts: vec![chart(&by_quota), chart(&servers)],
         tables: vec![by_quota, servers],
@@ -137,22 +137,24 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-fn subjects(base: &Setup) -> Vec<Subject> {
+fn subjects(base: &ScenarioText) -> Vec<RowSubject> {
     let published = [
-        (TIMEOUT, Kind::Baseline, base.clone().with("dispatcher.size_max", "none")),
-        (SIZE, Kind::Faithful, base.clone()),
+        (TIMEOUT, RowKind::Baseline, base.clone().with("dispatcher.size_max", "none")),
+        (SIZE, RowKind::Faithful, base.clone()),
     ];
-    let ours = OURS.map(|mode| (mode, Kind::Plus, in_mode(base, mode).setup));
+    let ours = OURS.map(|mode| (mode, RowKind::Plus, in_mode(base, mode).setup));
     let manners = published.into_iter().chain(ours);
-    manners.flat_map(|(manner, kind, setup)| attacks(&Subject::new(manner, kind, setup))).collect()
+    manners.flat_map(|(manner, kind, setup)| attacks(&RowSubject::new(manner, kind, setup))).collect()
 }
 
 /// A manner without an adversary, and with some.
-fn attacks(manner: &Subject) -> [Subject; 4] {
-    let Subject { name, kind, setup } = manner;
+fn attacks(manner: &RowSubject) -> [RowSubject; 4] {
+    let RowSubject { name, kind, setup } = manner;
     EVERY.map(|every| match every {
-        None => Subject::new(row(name, "none"), *kind, setup.clone()),
-        Some(every) => Subject::new(row(name, &format!("1/{every}")), *kind, attacked(setup.clone(), every)),
+        None => RowSubject::new(row(name, "none"), *kind, setup.clone()),
+        Some(every) => {
+            RowSubject::new(row(name, &format!("1/{every}")), *kind, attacked(setup.clone(), every))
+        }
     })
 }
 

@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about B (S100).
@@ -64,7 +64,7 @@ fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let base = base(lab.length());
     let flowlets = in_mode(&base, "flowlet").setup;
-    let mut subjects: Vec<Subject> = SIZES_KB
+    let mut subjects: Vec<RowSubject> = SIZES_KB
         .into_iter()
         .map(|size| {
             let setup = flowlets.clone();
@@ -73,11 +73,11 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             } else {
                 setup.with("dispatcher.size_max", format!("{size}KB"))
             };
-            Subject::new(format!("B = {size}KB"), Kind::Faithful, setup)
+            RowSubject::new(format!("B = {size}KB"), RowKind::Faithful, setup)
         })
         .collect();
     subjects.extend([PREDICTED, BOTH].map(|mode| in_mode(&base, mode)));
-    let table = Table::measure(lab, "by B", Profile::Paper, GAUGES, &subjects);
+    let table = Table::measure(lab, "by B", CostProfile::Paper, GAUGES, &subjects);
     let line = |name: &str, metric: &'static str, per: f64| {
         let points = SIZES_KB.into_iter().filter_map(|size| {
             let found = table.get(&format!("B = {size}KB"), metric)?;

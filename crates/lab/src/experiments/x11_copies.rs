@@ -8,7 +8,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about K and lambda (S101).
@@ -104,32 +104,37 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     for &k in ks {
         subjects.extend(lambdas.iter().map(|&lambda| {
             let setup = setup.clone().with("dispatcher.targets_count", k).with("dispatcher.lambda", lambda);
-            Subject::new(row(k, lambda), Kind::Faithful, setup)
+            RowSubject::new(row(k, lambda), RowKind::Faithful, setup)
         }));
     }
     subjects.extend([DEFAULT, HIGH].map(|lambda| {
-        Subject::new(
+        RowSubject::new(
             predicted_at(lambda),
-            Kind::Plus,
+            RowKind::Plus,
             predicted(setup.clone()).with("dispatcher.lambda", lambda),
         )
     }));
     // With the published lambda, and K unless there are few copies.
     subjects.extend([STAYS, FEW_COPIES, PUSHED, BOTH].map(|mode| in_mode(&setup, mode)));
-    let table = Table::measure(lab, "by K and lambda", Profile::Paper, GAUGES, &subjects)
+    let table = Table::measure(lab, "by K and lambda", CostProfile::Paper, GAUGES, &subjects)
         .paper(&row(3, 0.0), "p99", 107e3)
         .paper(&row(3, HIGH), "p99", 6.8e3)
         .paper(&row(9, HIGH), "p99", 15.2e3);
-    let costly: Vec<Subject> = ks
+    let costly: Vec<RowSubject> = ks
         .iter()
         .filter(|&&k| k > 1)
         .flat_map(|&k| [0.0, HIGH].map(|lambda| (k, lambda)))
         .map(|(k, lambda)| {
             let setup = setup.clone().with("dispatcher.targets_count", k).with("dispatcher.lambda", lambda);
-            Subject::new(costly(k, lambda), Kind::Faithful, setup.with("units.message_cost", MESSAGE_COST))
+            RowSubject::new(
+                costly(k, lambda),
+                RowKind::Faithful,
+                setup.with("units.message_cost", MESSAGE_COST),
+            )
         })
         .collect();
-    let with_cost = Table::measure(lab, "units that spend time on messages", Profile::Paper, GAUGES, &costly);
+    let with_cost =
+        Table::measure(lab, "units that spend time on messages", CostProfile::Paper, GAUGES, &costly);
     let charts = [("p99", "p99 of latency at the unit, us", 1e3), ("units", "units in the mean", 1.0)]
         .into_iter()
         .chain([("seamless", "changes without waiting, %", 0.01)])

@@ -10,7 +10,7 @@ use super::common::{at_most, show};
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
+use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about the cost of a choice (S102).
@@ -43,10 +43,10 @@ pub const X12: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 4] = [
-    Metric { name: "later packet", unit: Unit::Ns },
-    Metric { name: "first packet", unit: Unit::Ns },
-    Metric { name: "choice", unit: Unit::Ns },
-    Metric { name: "units with room", unit: Unit::Share },
+    Metric { name: "later packet", unit: MetricUnit::Ns },
+    Metric { name: "first packet", unit: MetricUnit::Ns },
+    Metric { name: "choice", unit: MetricUnit::Ns },
+    Metric { name: "units with room", unit: MetricUnit::Share },
 ];
 
 const UNITS: [u16; 3] = [16, 100, 1_000];
@@ -96,15 +96,15 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         let choice = first.iter().zip(&later).map(|(first, later)| first - later).collect();
         rows.push(Row::of(
             format!("router, {units} units"),
-            Kind::Faithful,
+            RowKind::Faithful,
             vec![later, first, choice, with_room],
         ));
         let scan = vec![Vec::new(), Vec::new(), scans, Vec::new()];
-        rows.push(Row::of(format!("linear scan, {units} units"), Kind::Baseline, scan));
+        rows.push(Row::of(format!("linear scan, {units} units"), RowKind::Baseline, scan));
     }
     let table = Table {
         title: format!("time of a packet in the dispatcher; intervals over {ROUNDS} rounds in turn"),
-        profile: Profile::Real,
+        profile: CostProfile::Real,
         metrics: METRICS.to_vec(),
         rows,
     };

@@ -5,8 +5,8 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::setup::{Setup, toml};
-use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::setup::{ScenarioText, toml};
+use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about the bandwidth of states (S103, S57).
@@ -94,17 +94,17 @@ fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let flowlets = in_mode(&flat(paper(), "W-B", "10Gbps", lab.length(), 400, 2_000), FLOWLET).setup;
-    let deltas = |setup: Setup| setup.with("units.deltas", toml("true"));
-    let manners: [(&str, Kind, Setup); 9] = [
-        (WEIGHTED, Kind::Faithful, flowlets.clone()),
-        ("first", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "first")),
-        ("least loaded", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "least-loaded")),
-        ("all", Kind::Baseline, flowlets.clone().with("dispatcher.targets", "all")),
-        (PREDICTED, Kind::Plus, predicted(flowlets.clone())),
-        (DELTAS, Kind::Plus, deltas(flowlets.clone())),
-        (BOTH, Kind::Plus, deltas(predicted(flowlets.clone()))),
-        (FEW, Kind::Plus, few_copies(flowlets.clone())),
-        (FEW_DELTAS, Kind::Plus, deltas(few_copies(flowlets))),
+    let deltas = |setup: ScenarioText| setup.with("units.deltas", toml("true"));
+    let manners: [(&str, RowKind, ScenarioText); 9] = [
+        (WEIGHTED, RowKind::Faithful, flowlets.clone()),
+        ("first", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "first")),
+        ("least loaded", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "least-loaded")),
+        ("all", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "all")),
+        (PREDICTED, RowKind::Plus, predicted(flowlets.clone())),
+        (DELTAS, RowKind::Plus, deltas(flowlets.clone())),
+        (BOTH, RowKind::Plus, deltas(predicted(flowlets.clone()))),
+        (FEW, RowKind::Plus, few_copies(flowlets.clone())),
+        (FEW_DELTAS, RowKind::Plus, deltas(few_copies(flowlets))),
     ];
     // How flowlets go does not depend on what their states are: the first function in all manners,
     // the others in these two.
@@ -116,10 +116,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
                 .clone()
                 .with("units.state", format!("{state}B"))
                 .with("units.changes", format!("{changes}B"));
-            subjects.push(Subject::new(row(name, manner), *kind, setup));
+            subjects.push(RowSubject::new(row(name, manner), *kind, setup));
         }
     }
-    let mut table = Table::measure(lab, "states on links", Profile::Paper, GAUGES, &subjects);
+    let mut table = Table::measure(lab, "states on links", CostProfile::Paper, GAUGES, &subjects);
     for Function { name, published_bps, .. } in FUNCTIONS {
         table = table.paper(&row(name, WEIGHTED), "states", published_bps);
     }

@@ -13,7 +13,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{Cell, Kind, Metric, Profile, Row, Table, Unit};
+use crate::table::{Cell, CostProfile, Metric, MetricUnit, Row, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Claims about bills (S83, S84).
@@ -44,10 +44,10 @@ pub const X14: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 4] = [
-    Metric { name: "paid x work", unit: Unit::Ratio },
-    Metric { name: "paid x packets' work", unit: Unit::Ratio },
-    Metric { name: "not paid", unit: Unit::Share },
-    Metric { name: "intervals covered", unit: Unit::Share },
+    Metric { name: "paid x work", unit: MetricUnit::Ratio },
+    Metric { name: "paid x packets' work", unit: MetricUnit::Ratio },
+    Metric { name: "not paid", unit: MetricUnit::Share },
+    Metric { name: "intervals covered", unit: MetricUnit::Share },
 ];
 
 const PER_PACKET: &str = "per packet";
@@ -164,18 +164,20 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let flow_seconds: Vec<f64> = reports.iter().map(|report| flow_seconds(&text, report.seed)).collect();
 
     let rows = [
-        tariff(PER_PACKET, Kind::Faithful, &accounts, |a, _| a.figures(a.revenue(packet), a.covered(packet))),
-        tariff(DEARER, Kind::Baseline, &accounts, |a, _| a.figures(a.revenue(dearer), a.covered(dearer))),
-        tariff(MIXED, Kind::Plus, &accounts, |a, _| a.figures(a.revenue(mixed), a.covered(mixed))),
-        tariff("machines, by the second", Kind::Baseline, &accounts, |a, _| no_intervals(a, a.packed)),
-        tariff("machines, by the hour", Kind::Baseline, &accounts, |a, _| no_intervals(a, a.peak)),
-        tariff("functions, per flow", Kind::Baseline, &accounts, |a, i| {
+        tariff(PER_PACKET, RowKind::Faithful, &accounts, |a, _| {
+            a.figures(a.revenue(packet), a.covered(packet))
+        }),
+        tariff(DEARER, RowKind::Baseline, &accounts, |a, _| a.figures(a.revenue(dearer), a.covered(dearer))),
+        tariff(MIXED, RowKind::Plus, &accounts, |a, _| a.figures(a.revenue(mixed), a.covered(mixed))),
+        tariff("machines, by the second", RowKind::Baseline, &accounts, |a, _| no_intervals(a, a.packed)),
+        tariff("machines, by the hour", RowKind::Baseline, &accounts, |a, _| no_intervals(a, a.peak)),
+        tariff("functions, per flow", RowKind::Baseline, &accounts, |a, i| {
             no_intervals(a, flow_seconds.get(i).map_or(f64::NAN, |s| s * SMALLEST_INSTANCE))
         }),
     ];
     let mut table = Table {
         title: "what a tenant pays".to_owned(),
-        profile: Profile::Paper,
+        profile: CostProfile::Paper,
         metrics: METRICS.to_vec(),
         rows: rows.into(),
     };
@@ -248,7 +250,7 @@ fn no_intervals(account: &Account, paid: f64) -> [f64; 4] {
 
 fn tariff(
     name: &str,
-    kind: Kind,
+    kind: RowKind,
     accounts: &[Account],
     figures: impl Fn(&Account, usize) -> [f64; 4],
 ) -> Row {

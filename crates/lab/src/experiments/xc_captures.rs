@@ -9,8 +9,8 @@ use super::common::{
 use super::{Experiment, Measured};
 use crate::gauges;
 use crate::runs::{Lab, Length};
-use crate::setup::Setup;
-use crate::table::{Gauge, Profile, Table};
+use crate::setup::ScenarioText;
+use crate::table::{CostProfile, Gauge, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Synthetic traces against captures (R5).
@@ -112,7 +112,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             Ok((setup, how)) => {
                 notes.push(format!("{name}: {how}"));
                 let subjects = in_modes(&setup, &MODES);
-                tables.push(Table::measure(lab, name, Profile::Paper, GAUGES, &subjects));
+                tables.push(Table::measure(lab, name, CostProfile::Paper, GAUGES, &subjects));
             }
             Err(why) => notes.push(format!("left out: {why}")),
         }
@@ -121,7 +121,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 /// The scenario of a capture, and what was made of it, in words.
-fn setup(lab: &Lab<'_>, file: &Path) -> Result<(Setup, String), String> {
+fn setup(lab: &Lab<'_>, file: &Path) -> Result<(ScenarioText, String), String> {
     let (round_ms, time_ms, interval_ms) = match lab.length() {
         Length::Smoke => (1_000, 40, 10),
         Length::Quick => (1_000, 1_000, 100),

@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Fused, Player, Shortcut, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about chains of header actions (B30).
@@ -54,13 +54,13 @@ pub const Y1: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 7] = [
-    Metric { name: "first", unit: Unit::Ns },
-    Metric { name: "second", unit: Unit::Ns },
-    Metric { name: "third", unit: Unit::Ns },
-    Metric { name: "fourth", unit: Unit::Ns },
-    Metric { name: "later", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "x apart", unit: Unit::Ratio },
+    Metric { name: "first", unit: MetricUnit::Ns },
+    Metric { name: "second", unit: MetricUnit::Ns },
+    Metric { name: "third", unit: MetricUnit::Ns },
+    Metric { name: "fourth", unit: MetricUnit::Ns },
+    Metric { name: "later", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "x apart", unit: MetricUnit::Ratio },
 ];
 
 const APART: &str = "apart";
@@ -113,13 +113,13 @@ fn balancer(number: u8) -> String {
 fn contenders(what: &str, count: u8) -> Result<Vec<Contender>, String> {
     let functions = functions(what, count);
     let synthesis = match what {
-        REWRITERS => Contender::new(STATIC, Kind::Baseline, Fused::new(count)),
-        _ => Contender::new(STATIC, Kind::Baseline, Shortcut::synthesis(functions.graph(false)?)),
+        REWRITERS => Contender::new(STATIC, RowKind::Baseline, Fused::new(count)),
+        _ => Contender::new(STATIC, RowKind::Baseline, Shortcut::synthesis(functions.graph(false)?)),
     };
     Ok(vec![
-        Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
-        Contender::new(APART, Kind::Baseline, functions.apart()?),
-        Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
+        Contender::new(PLAIN, RowKind::Baseline, functions.graph(false)?),
+        Contender::new(APART, RowKind::Baseline, functions.apart()?),
+        Contender::new(CONSOLIDATED, RowKind::Faithful, functions.graph(true)?),
         synthesis,
     ])
 }
@@ -127,7 +127,7 @@ fn contenders(what: &str, count: u8) -> Result<Vec<Contender>, String> {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let (mut measured, length) = (Rounds::default(), lab.length());
     if let Err(why) = measure_all(&mut measured, length) {
-        measured.fail(&row(PLAIN, 1, REWRITERS), Kind::Baseline, why);
+        measured.fail(&row(PLAIN, 1, REWRITERS), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, by its number in its flow", &METRICS);
     let table = [(2, 0.591), (3, 0.423)].into_iter().fold(table, |table, (count, share)| {

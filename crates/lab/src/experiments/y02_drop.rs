@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about dropped packets (B31).
@@ -50,11 +50,11 @@ pub const Y2: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "dropped", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "followed rules", unit: Unit::Share },
-    Metric { name: "never let in", unit: Unit::Ns },
-    Metric { name: "never x plain", unit: Unit::Ratio },
+    Metric { name: "dropped", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "followed rules", unit: MetricUnit::Share },
+    Metric { name: "never let in", unit: MetricUnit::Ns },
+    Metric { name: "never x plain", unit: MetricUnit::Ratio },
 ];
 
 const PLAIN: &str = "plain";
@@ -93,7 +93,7 @@ fn functions(place: u8, others: &str) -> Functions {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let (mut measured, length) = (Rounds::default(), lab.length());
     if let Err(why) = measure_all(&mut measured, length) {
-        measured.fail(&row(PLAIN, 1, REWRITERS), Kind::Baseline, why);
+        measured.fail(&row(PLAIN, 1, REWRITERS), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet that is dropped", &METRICS);
     let charts = vec![chart(&table)];
@@ -108,8 +108,8 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
         for place in PLACES {
             let functions = functions(place, others);
             let contenders = [
-                Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
-                Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
+                Contender::new(PLAIN, RowKind::Baseline, functions.graph(false)?),
+                Contender::new(CONSOLIDATED, RowKind::Faithful, functions.graph(true)?),
             ];
             chains.push((place, others, contenders));
         }
@@ -213,7 +213,7 @@ mod tests {
         for others in OTHERS {
             for place in PLACES {
                 let graph = functions(place, others).graph(true).unwrap();
-                let mut contender = Contender::new(CONSOLIDATED, Kind::Faithful, graph);
+                let mut contender = Contender::new(CONSOLIDATED, RowKind::Faithful, graph);
                 let (dropped, _) = drop_all(&mut player, &mut contender, &tape, place).unwrap();
                 assert_eq!(dropped.followed, 1.0, "{}", row(CONSOLIDATED, place, others));
             }

@@ -11,13 +11,13 @@ use graph::Beside;
 
 use super::rounds::Rounds;
 use crate::paths::{Functions, Path, Player, Tape};
-use crate::table::{Kind, Metric, Unit};
+use crate::table::{Metric, MetricUnit, RowKind};
 
 /// Its metrics.
 pub const METRICS: [Metric; 3] = [
-    Metric { name: "each time", unit: Unit::Ns },
-    Metric { name: "packet", unit: Unit::Ns },
-    Metric { name: "on two cores", unit: Unit::Share },
+    Metric { name: "each time", unit: MetricUnit::Ns },
+    Metric { name: "packet", unit: MetricUnit::Ns },
+    Metric { name: "on two cores", unit: MetricUnit::Share },
 ];
 
 /// Two pieces of work with nothing in them.
@@ -103,7 +103,7 @@ impl Trials {
         let pays_ns = pays_from(&trials);
         let handed_over = (part.len().div_ceil(self.batch_len) * self.chains.len()) as f64;
         let values = [pays_ns * self.batch_len as f64, pays_ns, taken as f64 / handed_over];
-        measured.add(self.row, Kind::Faithful, &values);
+        measured.add(self.row, RowKind::Faithful, &values);
     }
 }
 

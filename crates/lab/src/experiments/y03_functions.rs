@@ -11,7 +11,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about parallel state functions (B32).
@@ -60,11 +60,11 @@ pub const Y3: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "x in order", unit: Unit::Ratio },
-    Metric { name: "on two cores", unit: Unit::Share },
-    Metric { name: "differ", unit: Unit::Count },
+    Metric { name: "packet", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "x in order", unit: MetricUnit::Ratio },
+    Metric { name: "on two cores", unit: MetricUnit::Share },
+    Metric { name: "differ", unit: MetricUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -109,7 +109,7 @@ fn functions(steps: u32, count: u8) -> Functions {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let (mut measured, mut pays, length) = (Rounds::default(), Rounds::default(), lab.length());
     if let Err(why) = measure_all(&mut measured, &mut pays, length) {
-        measured.fail(&row(PLAIN, 1, STEPS[0]), Kind::Baseline, why);
+        measured.fail(&row(PLAIN, 1, STEPS[0]), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions", &METRICS);
     let table = table.paper(&row(MODEL, 3, STEPS[1]), "x plain", 0.41);
@@ -149,7 +149,7 @@ fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: Length) -> Resu
     }
     for _ in 0..rounds(length).div_ceil(2) {
         let nothing_ns = break_even::nothing_ns(&mut cores);
-        pays.add(NOTHING, Kind::Bound, &[nothing_ns]);
+        pays.add(NOTHING, RowKind::Bound, &[nothing_ns]);
         for trials in &mut trials {
             trials.round(pays, &mut cores, (&tape, part.clone()));
         }
@@ -165,7 +165,7 @@ fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: Length) -> Resu
                 // over.
                 let ns = one_ns + 2.0 * nothing_ns / BATCH as f64;
                 let values = [ns, ns / plain_ns, ns / in_order_ns];
-                measured.add(&row(MODEL, chains.count, chains.steps), Kind::Bound, &values);
+                measured.add(&row(MODEL, chains.count, chains.steps), RowKind::Bound, &values);
             }
         }
     }
@@ -176,12 +176,16 @@ impl Chains {
     fn new(steps: u32, count: u8, cores: &TwoCores, tape: &Tape) -> Result<Chains, String> {
         let functions = functions(steps, count);
         let mut contenders = vec![
-            Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
-            Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
+            Contender::new(PLAIN, RowKind::Baseline, functions.graph(false)?),
+            Contender::new(CONSOLIDATED, RowKind::Faithful, functions.graph(true)?),
         ];
         let mut differ = f64::NAN;
         if count > 1 {
-            contenders.push(Contender::new(BESIDE, Kind::Faithful, functions.side_by_side(cores.always())?));
+            contenders.push(Contender::new(
+                BESIDE,
+                RowKind::Faithful,
+                functions.side_by_side(cores.always())?,
+            ));
             // Batches in which flows are once, and in which they are twice.
             let batches: Vec<TrialStep> =
                 (0..tape.len()).map(|at| TrialStep::Batch(BATCH << (at % 3))).collect();

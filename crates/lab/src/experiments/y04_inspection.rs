@@ -12,7 +12,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Path, Player, Tape, differing};
 use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{Kind, Metric, Unit};
+use crate::table::{Metric, MetricUnit, RowKind};
 use crate::verdict::Claim;
 
 /// Published claims about inspection with a monitor (B33).
@@ -32,18 +32,19 @@ pub const Y4: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 6] = [
-    Metric { name: "packet", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "detection", unit: Unit::Ns },
-    Metric { name: "monitor", unit: Unit::Ns },
-    Metric { name: "all else", unit: Unit::Ns },
-    Metric { name: "followed", unit: Unit::Share },
+    Metric { name: "packet", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "detection", unit: MetricUnit::Ns },
+    Metric { name: "monitor", unit: MetricUnit::Ns },
+    Metric { name: "all else", unit: MetricUnit::Ns },
+    Metric { name: "followed", unit: MetricUnit::Share },
 ];
 
 const PLAIN: &str = "plain";
 const CONSOLIDATED: &str = "consolidated";
 
-const WAYS: [(&str, Kind, bool); 2] = [(PLAIN, Kind::Baseline, false), (CONSOLIDATED, Kind::Faithful, true)];
+const WAYS: [(&str, RowKind, bool); 2] =
+    [(PLAIN, RowKind::Baseline, false), (CONSOLIDATED, RowKind::Faithful, true)];
 
 const FLOWS_MAX: u32 = 4_096;
 
@@ -56,7 +57,7 @@ fn functions(rules: &RuleFiles) -> Functions {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab) {
-        measured.fail(PLAIN, Kind::Baseline, why);
+        measured.fail(PLAIN, RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, and where it goes", &METRICS);
     let series = |metric: &str| {
@@ -88,7 +89,7 @@ fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     if let [Ok(plain), Ok(consolidated)] = &mut sent
         && differing(consolidated, plain) > 0
     {
-        measured.fail(CONSOLIDATED, Kind::Faithful, "packets differ from those of the plain chain");
+        measured.fail(CONSOLIDATED, RowKind::Faithful, "packets differ from those of the plain chain");
     }
     sent.into_iter().collect::<Result<Vec<_>, String>>()?;
     for _ in 0..rounds(length) {

@@ -10,7 +10,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series as Drawn};
 use crate::paths::{Functions, Path, Player, Series, Shortcut, Tape, differing};
 use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about real chains (B34), and their baselines (B35).
@@ -39,15 +39,15 @@ pub const Y5: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 9] = [
-    Metric { name: "packet", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "packets/s", unit: Unit::Count },
-    Metric { name: "p50", unit: Unit::Ns },
-    Metric { name: "p99", unit: Unit::Ns },
-    Metric { name: "p50 x plain", unit: Unit::Ratio },
-    Metric { name: "p99 x plain", unit: Unit::Ratio },
-    Metric { name: "followed", unit: Unit::Share },
-    Metric { name: "packets that differ", unit: Unit::Count },
+    Metric { name: "packet", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "packets/s", unit: MetricUnit::Count },
+    Metric { name: "p50", unit: MetricUnit::Ns },
+    Metric { name: "p99", unit: MetricUnit::Ns },
+    Metric { name: "p50 x plain", unit: MetricUnit::Ratio },
+    Metric { name: "p99 x plain", unit: MetricUnit::Ratio },
+    Metric { name: "followed", unit: MetricUnit::Share },
+    Metric { name: "packets that differ", unit: MetricUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -149,16 +149,16 @@ fn chain(chain: &str, rules: &RuleFiles) -> Functions {
 }
 
 /// The ways that there are for a chain. What looks into streams can be in no table of headers.
-const WAYS: [(&str, &str, Kind); 9] = [
-    (FIRST, PLAIN, Kind::Baseline),
-    (FIRST, APART, Kind::Baseline),
-    (FIRST, CONSOLIDATED, Kind::Faithful),
-    (FIRST, STATIC, Kind::Baseline),
-    (FIRST, CACHE, Kind::Baseline),
-    (SECOND, PLAIN, Kind::Baseline),
-    (SECOND, APART, Kind::Baseline),
-    (SECOND, CONSOLIDATED, Kind::Faithful),
-    (SECOND, CACHE, Kind::Baseline),
+const WAYS: [(&str, &str, RowKind); 9] = [
+    (FIRST, PLAIN, RowKind::Baseline),
+    (FIRST, APART, RowKind::Baseline),
+    (FIRST, CONSOLIDATED, RowKind::Faithful),
+    (FIRST, STATIC, RowKind::Baseline),
+    (FIRST, CACHE, RowKind::Baseline),
+    (SECOND, PLAIN, RowKind::Baseline),
+    (SECOND, APART, RowKind::Baseline),
+    (SECOND, CONSOLIDATED, RowKind::Faithful),
+    (SECOND, CACHE, RowKind::Baseline),
 ];
 
 /// A way, as new; one that is made in advance has seen the tape.
@@ -215,7 +215,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     for name in [FIRST, SECOND] {
         if let Err(why) = measure_chain(&mut measured, name, lab) {
-            measured.fail(&row(PLAIN, name, LONG), Kind::Baseline, why);
+            measured.fail(&row(PLAIN, name, LONG), RowKind::Baseline, why);
         }
     }
     let table = measured.table("time of packets in the functions", &METRICS);
@@ -237,7 +237,7 @@ fn measure_chain(measured: &mut Rounds, name: &str, lab: &Lab<'_>) -> Result<(),
                 of_plain = sent.clone();
             }
             differ.push(differing(&sent, &of_plain));
-            if kind == Kind::Faithful && differ.last().is_some_and(|&differ| differ > 0) {
+            if kind == RowKind::Faithful && differ.last().is_some_and(|&differ| differ > 0) {
                 measured.fail(
                     &row(way, name, &traffic),
                     kind,

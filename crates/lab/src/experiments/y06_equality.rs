@@ -7,7 +7,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Path, Player, Shortcut, differing};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Unit};
+use crate::table::{Metric, MetricUnit, RowKind};
 use crate::verdict::{Claim, Finding};
 
 /// Claims about consolidation (B4).
@@ -37,11 +37,11 @@ pub const Y6: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "runs", unit: Unit::Count },
-    Metric { name: "packets", unit: Unit::Count },
-    Metric { name: "followed", unit: Unit::Share },
-    Metric { name: "packets that differ", unit: Unit::Count },
-    Metric { name: "runs whose state differs", unit: Unit::Count },
+    Metric { name: "runs", unit: MetricUnit::Count },
+    Metric { name: "packets", unit: MetricUnit::Count },
+    Metric { name: "followed", unit: MetricUnit::Share },
+    Metric { name: "packets that differ", unit: MetricUnit::Count },
+    Metric { name: "runs whose state differs", unit: MetricUnit::Count },
 ];
 
 const OURS: &str = "consolidated";
@@ -57,10 +57,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     for seed in 1..=u64::from(lab.seeds()) {
         match compare(runs, seed) {
             Ok([ours, synthesis]) => {
-                measured.add(OURS, Kind::Faithful, &ours);
-                measured.add(SYNTHESIS, Kind::Baseline, &synthesis);
+                measured.add(OURS, RowKind::Faithful, &ours);
+                measured.add(SYNTHESIS, RowKind::Baseline, &synthesis);
             }
-            Err(why) => measured.fail(OURS, Kind::Faithful, why),
+            Err(why) => measured.fail(OURS, RowKind::Faithful, why),
         }
     }
     let table = measured.table("what is other than with the plain chain", &METRICS);

@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Sent, Shortcut, Tape, differing};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about events (B25).
@@ -46,11 +46,11 @@ pub const Y7: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: Unit::Ns },
-    Metric { name: "x plain", unit: Unit::Ratio },
-    Metric { name: "followed", unit: Unit::Share },
-    Metric { name: "command", unit: Unit::Ns },
-    Metric { name: "stale packets", unit: Unit::Count },
+    Metric { name: "packet", unit: MetricUnit::Ns },
+    Metric { name: "x plain", unit: MetricUnit::Ratio },
+    Metric { name: "followed", unit: MetricUnit::Share },
+    Metric { name: "command", unit: MetricUnit::Ns },
+    Metric { name: "stale packets", unit: MetricUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -95,10 +95,10 @@ fn functions() -> Functions {
 fn contenders() -> Result<[Contender; 4], String> {
     let functions = functions();
     Ok([
-        Contender::new(PLAIN, Kind::Baseline, functions.graph(false)?),
-        Contender::new(CONSOLIDATED, Kind::Faithful, functions.graph(true)?),
-        Contender::new(FLUSH, Kind::Baseline, functions.graph(true)?),
-        Contender::new(CACHE, Kind::Baseline, Shortcut::cache(functions.graph(false)?)),
+        Contender::new(PLAIN, RowKind::Baseline, functions.graph(false)?),
+        Contender::new(CONSOLIDATED, RowKind::Faithful, functions.graph(true)?),
+        Contender::new(FLUSH, RowKind::Baseline, functions.graph(true)?),
+        Contender::new(CACHE, RowKind::Baseline, Shortcut::cache(functions.graph(false)?)),
     ])
 }
 
@@ -165,7 +165,7 @@ const WARM_UP: usize = 4 * FLOWS as usize;
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let (mut measured, length) = (Rounds::default(), lab.length());
     if let Err(why) = measure_all(&mut measured, length) {
-        measured.fail(&row(PLAIN, 0), Kind::Baseline, why);
+        measured.fail(&row(PLAIN, 0), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, and of a command", &METRICS);
     let charts = vec![chart(&table)];
@@ -259,9 +259,9 @@ mod tests {
     fn what_forgets_nothing_is_stale() {
         let tape = Tape::passes(FLOWS, 8, 1_000).unwrap();
         let mut player = Player::new(BATCH);
-        let mut plain = Contender::new(PLAIN, Kind::Baseline, functions().graph(false).unwrap());
+        let mut plain = Contender::new(PLAIN, RowKind::Baseline, functions().graph(false).unwrap());
         let synthesis = Shortcut::synthesis(functions().graph(false).unwrap());
-        let mut synthesis = Contender::new("synthesis", Kind::Baseline, synthesis);
+        let mut synthesis = Contender::new("synthesis", RowKind::Baseline, synthesis);
         let [plain, synthesis] =
             [&mut plain, &mut synthesis].map(|way| play(&mut player, way, &tape, 10_000, true).unwrap().sent);
         assert!(differing(&synthesis, &plain) > 0);

@@ -10,7 +10,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Path};
 use crate::runs::{Lab, Length};
-use crate::table::{Kind, Metric, Table, Unit};
+use crate::table::{Metric, MetricUnit, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about the flow table (B9), and the behaviour of the authors' code when two
@@ -43,8 +43,10 @@ pub const Y8: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 2] =
-    [Metric { name: "slow path", unit: Unit::Share }, Metric { name: "flows live", unit: Unit::Count }];
+const METRICS: [Metric; 2] = [
+    Metric { name: "slow path", unit: MetricUnit::Share },
+    Metric { name: "flows live", unit: MetricUnit::Count },
+];
 
 const OURS: &str = "plus: rules beside records";
 const SLOTS: &str = "overwritten slots";
@@ -80,13 +82,13 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             let (slow, live) = match ours(flows, seed) {
                 Ok(counted) => counted,
                 Err(why) => {
-                    measured.fail(&row(OURS, flows), Kind::Plus, why);
+                    measured.fail(&row(OURS, flows), RowKind::Plus, why);
                     continue;
                 }
             };
-            measured.add(&row(OURS, flows), Kind::Plus, &[slow, live]);
+            measured.add(&row(OURS, flows), RowKind::Plus, &[slow, live]);
             let (slow, live) = slots(flows, seed);
-            measured.add(&row(SLOTS, flows), Kind::Faithful, &[slow, live]);
+            measured.add(&row(SLOTS, flows), RowKind::Faithful, &[slow, live]);
         }
     }
     let table = measured.table("packets that leave the fast path, once every flow has been seen", &METRICS);

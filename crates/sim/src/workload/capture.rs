@@ -2,84 +2,13 @@
 //! several times at once, again and again.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use packet::FlowKey;
-
 use super::Arriving;
+use super::recorded::RecordedPackets;
 use crate::random::Random;
 use crate::scenario::Capture;
-
-/// The most packets of a recording.
-pub const RECORDED_MAX: usize = 1 << 26;
-
-/// The packets of a capture, as far as a simulation needs them.
-#[derive(Debug)]
-pub struct RecordedPackets {
-    /// In order of time, since the first one; flows are numbered as they come.
-    packets: Vec<Arriving>,
-    flows: u32,
-}
-
-/// Why packets are no recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordingError {
-    /// There are none.
-    #[error("no packet of it has an IP header")]
-    Empty,
-    /// There are too many.
-    #[error("it has more than {RECORDED_MAX} packets")]
-    TooMany,
-}
-
-impl RecordedPackets {
-    /// Of packets with their time in ns, their flow and their bytes on the wire, in any order;
-    /// those of one time stay in it.
-    ///
-    /// # Errors
-    /// If there are none, or too many.
-    pub fn new(
-        packets: impl IntoIterator<Item = (u64, FlowKey, u32)>,
-    ) -> Result<RecordedPackets, RecordingError> {
-        let mut found: Vec<(u64, FlowKey, u32)> = packets.into_iter().take(RECORDED_MAX + 1).collect();
-        if found.len() > RECORDED_MAX {
-            return Err(RecordingError::TooMany);
-        }
-        found.sort_by_key(|&(time_ns, ..)| time_ns);
-        let first_ns = found.first().ok_or(RecordingError::Empty)?.0;
-        let mut numbers = HashMap::new();
-        let packets = found.into_iter().map(|(time_ns, key, len)| {
-            let next = numbers.len() as u32; // At most as many as packets.
-            Arriving { time_ns: time_ns - first_ns, flow: *numbers.entry(key).or_insert(next), len }
-        });
-        let packets = packets.collect();
-        Ok(RecordedPackets { packets, flows: numbers.len() as u32 })
-    }
-
-    /// The packets, in order of time since the first one.
-    pub fn packets(&self) -> &[Arriving] {
-        &self.packets
-    }
-
-    /// Returns the number of flows.
-    pub fn flows(&self) -> u32 {
-        self.flows
-    }
-
-    /// From the first packet to the last one, in ns.
-    pub fn length_ns(&self) -> u64 {
-        self.packets.last().map_or(0, |last| last.time_ns)
-    }
-
-    /// From the first packet to the first one of the next round, in ns: one mean gap is between
-    /// them. At least 1 ns for each packet.
-    fn round_ns(&self) -> f64 {
-        let packets = self.packets.len() as f64;
-        let length_ns = self.length_ns() as f64;
-        (length_ns + length_ns / packets).max(packets)
-    }
-}
 
 /// Packets of a capture, in order of time, without end.
 #[derive(Clone, Debug)]
@@ -121,9 +50,9 @@ impl CapturePackets {
         for number in 0..capture.copies.get() as usize {
             let at = match number {
                 0 => 0,
-                _ => random.below(recording.packets.len() as u64) as usize,
+                _ => random.below(recording.packets().len() as u64) as usize,
             };
-            let starts_ns = -(recording.packets[at].time_ns as f64) / packets.speedup;
+            let starts_ns = -(recording.packets()[at].time_ns as f64) / packets.speedup;
             let first_flow = packets.number();
             packets.copies.push(Round { starts_ns, at, first_flow });
             packets.push(number);
@@ -134,14 +63,14 @@ impl CapturePackets {
     /// Returns the base of flow numbers for a round; it wraps after 2^32.
     fn number(&mut self) -> u32 {
         let first = self.flows;
-        self.flows = self.flows.wrapping_add(self.recording.flows);
+        self.flows = self.flows.wrapping_add(self.recording.flows());
         first
     }
 
     /// This copy's next packet is one of those that come next.
     fn push(&mut self, number: usize) {
         let copy = &self.copies[number];
-        let since_ns = self.recording.packets[copy.at].time_ns as f64 / self.speedup;
+        let since_ns = self.recording.packets()[copy.at].time_ns as f64 / self.speedup;
         self.next.push(Reverse(((copy.starts_ns + since_ns).max(0.0) as u64, number)));
     }
 }
@@ -152,14 +81,14 @@ impl Iterator for CapturePackets {
     fn next(&mut self) -> Option<Arriving> {
         let Reverse((time_ns, number)) = self.next.pop()?;
         let copy = &mut self.copies[number];
-        let recorded = self.recording.packets[copy.at];
+        let recorded = self.recording.packets()[copy.at];
         let flow = copy.first_flow.wrapping_add(recorded.flow);
         copy.at += 1;
-        if copy.at == self.recording.packets.len() {
+        if copy.at == self.recording.packets().len() {
             copy.at = 0;
             // A nanosecond for each packet at least: else time would stand still.
             copy.starts_ns +=
-                (self.recording.round_ns() / self.speedup).max(self.recording.packets.len() as f64);
+                (self.recording.round_ns() / self.speedup).max(self.recording.packets().len() as f64);
             let first_flow = self.number();
             self.copies[number].first_flow = first_flow;
         }
@@ -170,9 +99,10 @@ impl Iterator for CapturePackets {
 
 #[cfg(test)]
 mod tests {
-    use packet::{Addr, Endpoint, Scope};
+    use packet::{Addr, Endpoint, FlowKey, Scope};
     use proptest::prelude::*;
 
+    use super::super::recorded::RecordingError;
     use super::*;
     use crate::scenario::Recorded;
     use values::Factor;

@@ -3,8 +3,8 @@
 
 use super::{TUNING_SEEDS, name, sweeps, with};
 use crate::runs::Length;
-use crate::setup::Setup;
-use crate::table::{Kind, Subject};
+use crate::setup::ScenarioText;
+use crate::table::{RowKind, RowSubject};
 
 /// A baseline's settings that are best by an objective of an experiment.
 #[derive(Clone, Copy, Debug)]
@@ -436,7 +436,7 @@ impl Chosen {
     }
 
     /// A scenario of the published algorithm as this baseline.
-    pub fn setup(&self, base: Setup) -> Setup {
+    pub fn setup(&self, base: ScenarioText) -> ScenarioText {
         let baselines =
             sweeps().iter().filter(|sweep| sweep.id == self.id).flat_map(|sweep| sweep.baselines.iter());
         let fixed =
@@ -456,8 +456,9 @@ pub fn tuned(id: &str) -> impl Iterator<Item = &'static Chosen> {
 }
 
 /// Rows of an experiment's baselines with what was chosen for it.
-pub fn subjects(id: &str, base: &Setup) -> Vec<Subject> {
-    let subject = |chosen: &Chosen| Subject::new(chosen.row(), Kind::Baseline, chosen.setup(base.clone()));
+pub fn subjects(id: &str, base: &ScenarioText) -> Vec<RowSubject> {
+    let subject =
+        |chosen: &Chosen| RowSubject::new(chosen.row(), RowKind::Baseline, chosen.setup(base.clone()));
     tuned(id).map(subject).collect()
 }
 

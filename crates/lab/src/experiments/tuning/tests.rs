@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::chosen::{CHOSEN, Chosen};
 use super::*;
 use crate::experiments::experiments;
-use crate::table::Unit;
+use crate::table::MetricUnit;
 
 fn lab() -> Lab<'static> {
     Lab::new(Length::Smoke, 1, |_| {})
@@ -90,7 +90,7 @@ fn a_sweep_is_the_same_each_time_and_on_seeds_of_its_own() {
     assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
     assert_eq!(first.failures().count(), 0);
     let [best] = &first.best[..] else { panic!("{:?}", first.best) };
-    assert_eq!((best.points, best.objective.unit), (15, Unit::Ns));
+    assert_eq!((best.points, best.objective.unit), (15, MetricUnit::Ns));
     assert!(best.value <= best.published);
 }
 
@@ -99,16 +99,16 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
     let metric = |name, unit| Metric { name, unit };
     let row = |name: &str, [p99, cost, dropped]: [f64; 3]| {
         let twice = |value| vec![value; 2];
-        Row::of(name, Kind::Baseline, vec![twice(p99), twice(cost), twice(dropped)])
+        Row::of(name, RowKind::Baseline, vec![twice(p99), twice(cost), twice(dropped)])
     };
     let best = |rows: Vec<Row>| {
         let table = Table {
             title: String::new(),
-            profile: Profile::Paper,
+            profile: CostProfile::Paper,
             metrics: vec![
-                metric("p99", Unit::Ns),
-                metric("unit-seconds", Unit::Count),
-                metric("dropped", Unit::Count),
+                metric("p99", MetricUnit::Ns),
+                metric("unit-seconds", MetricUnit::Count),
+                metric("dropped", MetricUnit::Count),
             ],
             rows,
         };
@@ -131,14 +131,14 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
 fn whole_runs_are_for_the_published_point_and_those_that_are_good_for_what_they_cost() {
     let metric = |name, unit| Metric { name, unit };
     let row = |name: String, [p99, cost]: [f64; 2]| {
-        Row::of(name, Kind::Baseline, vec![vec![p99; 2], vec![cost; 2]])
+        Row::of(name, RowKind::Baseline, vec![vec![p99; 2], vec![cost; 2]])
     };
     let of = |points: &[[f64; 2]]| {
         let rows = [[0.0, 0.0]].iter().chain(points).zip(0..);
         let table = Table {
             title: String::new(),
-            profile: Profile::Paper,
-            metrics: vec![metric("p99", Unit::Ns), metric("unit-seconds", Unit::Count)],
+            profile: CostProfile::Paper,
+            metrics: vec![metric("p99", MetricUnit::Ns), metric("unit-seconds", MetricUnit::Count)],
             rows: rows.map(|(&point, number): (_, u32)| row(number.to_string(), point)).collect(),
         };
         finalists(&table, vec!["p99"]).into_iter().collect::<Vec<_>>()

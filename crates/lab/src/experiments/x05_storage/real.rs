@@ -13,10 +13,10 @@ use packet::{LinkType, Packet, PacketPool, Side};
 use policy::{Colour, Policy};
 use runtime::{Assembly, Frame, Ingress, Output, Runner};
 
-use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
+use super::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
 use crate::runs::Length;
 use crate::store::{PROGRAM, Server, ServerError};
-use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
+use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind, Table};
 use crate::verdict::Claim;
 
 /// Claims of S93 about measurements, as ratios, because the machine is another one.
@@ -42,10 +42,10 @@ const PERCENTILES: [(&str, f64); 6] =
 
 /// Beside the percentiles.
 const OTHERS: [Metric; 4] = [
-    Metric { name: "mean", unit: Unit::Ns },
-    Metric { name: "seamless", unit: Unit::Share },
-    Metric { name: "requests a packet", unit: Unit::Ratio },
-    Metric { name: "bytes a packet", unit: Unit::Ratio },
+    Metric { name: "mean", unit: MetricUnit::Ns },
+    Metric { name: "seamless", unit: MetricUnit::Share },
+    Metric { name: "requests a packet", unit: MetricUnit::Ratio },
+    Metric { name: "bytes a packet", unit: MetricUnit::Ratio },
 ];
 
 /// Times that each is measured, in turn with the others.
@@ -70,13 +70,13 @@ pub(super) fn measure(length: Length) -> Option<Table> {
     };
     let failed = |why| {
         let row =
-            Row::of(row("NAT", STORE), Kind::Baseline, vec![Vec::new(); PERCENTILES.len() + OTHERS.len()]);
+            Row::of(row("NAT", STORE), RowKind::Baseline, vec![Vec::new(); PERCENTILES.len() + OTHERS.len()]);
         vec![Row { failures: vec![why], ..row }]
     };
-    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: Unit::Ns });
+    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: MetricUnit::Ns });
     Some(Table {
         title: format!("time of a packet at the unit; intervals over {ROUNDS} rounds in turn"),
-        profile: Profile::Real,
+        profile: CostProfile::Real,
         metrics: percentiles.into_iter().chain(OTHERS).collect(),
         rows: rows.unwrap_or_else(failed),
     })
@@ -106,12 +106,12 @@ fn rows(server: &Server, length: Length) -> Result<Vec<Row>, String> {
         Length::Full => 20_000,
     };
     let trace = Trace::new(packets)?;
-    let mut rows: Vec<(&str, Kind, Vec<Vec<f64>>)> = vec![
-        (NAIVE, Kind::Baseline, Vec::new()),
-        (STORE, Kind::Baseline, Vec::new()),
-        (ON_DEMAND, Kind::Baseline, Vec::new()),
-        (AHEAD, Kind::Faithful, Vec::new()),
-        (LOCAL, Kind::Bound, Vec::new()),
+    let mut rows: Vec<(&str, RowKind, Vec<Vec<f64>>)> = vec![
+        (NAIVE, RowKind::Baseline, Vec::new()),
+        (STORE, RowKind::Baseline, Vec::new()),
+        (ON_DEMAND, RowKind::Baseline, Vec::new()),
+        (AHEAD, RowKind::Faithful, Vec::new()),
+        (LOCAL, RowKind::Bound, Vec::new()),
     ];
     for _ in 0..ROUNDS {
         for (manner, _, values) in &mut rows {

@@ -1,0 +1,77 @@
+//! The packets of a capture, in memory.
+
+use std::collections::HashMap;
+
+use packet::FlowKey;
+
+use super::Arriving;
+
+/// The most packets of a recording.
+pub const RECORDED_MAX: usize = 1 << 26;
+
+/// The packets of a capture, as far as a simulation needs them.
+#[derive(Debug)]
+pub struct RecordedPackets {
+    /// In order of time, since the first one; flows are numbered as they come.
+    packets: Vec<Arriving>,
+    flows: u32,
+}
+
+/// Packets cannot be a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingError {
+    /// There are none.
+    #[error("no packet of it has an IP header")]
+    Empty,
+    /// There are too many.
+    #[error("it has more than {RECORDED_MAX} packets")]
+    TooMany,
+}
+
+impl RecordedPackets {
+    /// Records packets: time in nanoseconds, flow, and bytes on the wire, in any order. Packets of
+    /// the same time keep their order.
+    ///
+    /// # Errors
+    /// If there are none, or too many.
+    pub fn new(
+        packets: impl IntoIterator<Item = (u64, FlowKey, u32)>,
+    ) -> Result<RecordedPackets, RecordingError> {
+        let mut found: Vec<(u64, FlowKey, u32)> = packets.into_iter().take(RECORDED_MAX + 1).collect();
+        if found.len() > RECORDED_MAX {
+            return Err(RecordingError::TooMany);
+        }
+        found.sort_by_key(|&(time_ns, ..)| time_ns);
+        let first_ns = found.first().ok_or(RecordingError::Empty)?.0;
+        let mut numbers = HashMap::new();
+        let packets = found.into_iter().map(|(time_ns, key, len)| {
+            let next = numbers.len() as u32; // At most as many as packets.
+            Arriving { time_ns: time_ns - first_ns, flow: *numbers.entry(key).or_insert(next), len }
+        });
+        let packets = packets.collect();
+        Ok(RecordedPackets { packets, flows: numbers.len() as u32 })
+    }
+
+    /// The packets, in order of time since the first one.
+    pub fn packets(&self) -> &[Arriving] {
+        &self.packets
+    }
+
+    /// Returns the number of flows.
+    pub fn flows(&self) -> u32 {
+        self.flows
+    }
+
+    /// From the first packet to the last one, in ns.
+    pub fn length_ns(&self) -> u64 {
+        self.packets.last().map_or(0, |last| last.time_ns)
+    }
+
+    /// From the first packet to the first one of the next round, in ns: one mean gap is between
+    /// them. At least 1 ns for each packet.
+    pub(super) fn round_ns(&self) -> f64 {
+        let packets = self.packets.len() as f64;
+        let length_ns = self.length_ns() as f64;
+        (length_ns + length_ns / packets).max(packets)
+    }
+}
