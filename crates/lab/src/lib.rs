@@ -41,5 +41,5 @@ pub use recording::read as read_recording;
 pub use runs::{Lab, Length, RuleFiles, RunProgress, RunResult};
 pub use setup::{ScenarioText, ScenarioValue, toml};
 pub use statistics::{Estimate, interval, median};
-pub use table::{Cell, CostProfile, Gauge, Metric, MetricUnit, Row, RowKind, RowSubject, Table};
+pub use table::{Cell, CostProfile, FigureUnit, Gauge, Metric, Row, RowKind, RowSubject, Table};
 pub use verdict::{Answer, Claim, ClaimsVerdict, Figures, Finding, Judged, Missing};

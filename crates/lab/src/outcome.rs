@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::chart::Chart;
 use crate::draw::{DrawError, svg};
 use crate::statistics::Estimate;
-use crate::table::{Cell, CostProfile, MetricUnit, Row, RowKind, Table};
+use crate::table::{Cell, CostProfile, FigureUnit, Row, RowKind, Table};
 use crate::verdict::{Answer, ClaimsVerdict, Judged};
 
 /// The result of an experiment.
@@ -161,7 +161,7 @@ pub struct JsonRow<'a> {
 
 #[derive(Serialize)]
 struct JsonFigure<'a> {
-    unit: MetricUnit,
+    unit: FigureUnit,
     #[serde(skip_serializing_if = "Option::is_none")]
     paper: Option<f64>,
     #[serde(flatten)]

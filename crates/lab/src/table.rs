@@ -54,12 +54,12 @@ pub struct Metric {
     /// Its name.
     pub name: &'static str,
     /// The unit of its numbers.
-    pub unit: MetricUnit,
+    pub unit: FigureUnit,
 }
 
 /// The unit of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum MetricUnit {
+pub enum FigureUnit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
@@ -80,16 +80,16 @@ pub enum MetricUnit {
     Ratio,
 }
 
-impl MetricUnit {
+impl FigureUnit {
     /// As files write it.
     pub fn name(self) -> &'static str {
         match self {
-            MetricUnit::Ns => "ns",
-            MetricUnit::Share => "share",
-            MetricUnit::BitsPerSecond => "bit/s",
-            MetricUnit::Bits => "bit",
-            MetricUnit::Count => "count",
-            MetricUnit::Ratio => "ratio",
+            FigureUnit::Ns => "ns",
+            FigureUnit::Share => "share",
+            FigureUnit::BitsPerSecond => "bit/s",
+            FigureUnit::Bits => "bit",
+            FigureUnit::Count => "count",
+            FigureUnit::Ratio => "ratio",
         }
     }
 }
@@ -226,7 +226,7 @@ impl Table {
             .map(|measured| Cell { measured, paper: None })
             .collect();
         self.rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.cells.push(ratio));
-        self.metrics.push(Metric { name, unit: MetricUnit::Ratio });
+        self.metrics.push(Metric { name, unit: FigureUnit::Ratio });
         self
     }
 

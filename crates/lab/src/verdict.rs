@@ -152,10 +152,10 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind};
+    use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind};
 
     fn table() -> Table {
-        let metric = Metric { name: "p99", unit: MetricUnit::Ns };
+        let metric = Metric { name: "p99", unit: FigureUnit::Ns };
         let row = |name: &str, values: [f64; 3]| Row::of(name, RowKind::Baseline, vec![values.to_vec()]);
         Table {
             title: String::new(),

@@ -1,7 +1,7 @@
 //! Outcome of an experiment as text.
 
 use ::lab::{
-    Answer, Best, ClaimsVerdict, CostProfile, Estimate, ExperimentOutcome, Judged, Metric, MetricUnit, Table,
+    Answer, Best, ClaimsVerdict, CostProfile, Estimate, ExperimentOutcome, FigureUnit, Judged, Metric, Table,
     Tuning,
 };
 
@@ -123,18 +123,18 @@ fn one(metric: &Metric, value: f64) -> String {
 }
 
 /// Returns the divisor that makes a number readable, and its unit.
-fn scale(unit: MetricUnit, value: f64) -> (f64, &'static str) {
+fn scale(unit: FigureUnit, value: f64) -> (f64, &'static str) {
     let pick = |scales: &[(f64, &'static str)]| {
         scales.iter().find(|(factor, _)| value >= *factor).or(scales.last()).copied().unwrap_or((1.0, ""))
     };
     match unit {
-        MetricUnit::Ns => pick(&[(1e9, " s"), (1e6, " ms"), (1e3, " us"), (1.0, " ns")]),
-        MetricUnit::Share => (0.01, "%"),
-        MetricUnit::BitsPerSecond => {
+        FigureUnit::Ns => pick(&[(1e9, " s"), (1e6, " ms"), (1e3, " us"), (1.0, " ns")]),
+        FigureUnit::Share => (0.01, "%"),
+        FigureUnit::BitsPerSecond => {
             pick(&[(1e9, " Gbit/s"), (1e6, " Mbit/s"), (1e3, " kbit/s"), (1.0, " bit/s")])
         }
-        MetricUnit::Bits => pick(&[(1e9, " Gbit"), (1e6, " Mbit"), (1e3, " kbit"), (1.0, " bit")]),
-        MetricUnit::Count | MetricUnit::Ratio => pick(&[(1e6, " M"), (1e3, " k"), (1.0, "")]),
+        FigureUnit::Bits => pick(&[(1e9, " Gbit"), (1e6, " Mbit"), (1e3, " kbit"), (1.0, " bit")]),
+        FigureUnit::Count | FigureUnit::Ratio => pick(&[(1e6, " M"), (1e3, " k"), (1.0, "")]),
     }
 }
 
@@ -157,15 +157,15 @@ mod tests {
     fn figures_have_one_unit_and_three_digits() {
         let metric = |unit| Metric { name: "", unit };
         let estimate = |values: [f64; 3]| Estimate::of(values.to_vec()).unwrap();
-        let shown = figure(&metric(MetricUnit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
+        let shown = figure(&metric(FigureUnit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
         assert_eq!(shown, "1.23 [0.95, 22.0] ms");
         assert_eq!(
-            figure(&metric(MetricUnit::Ns), &estimate([440.0, 670.0, 27e6])),
+            figure(&metric(FigureUnit::Ns), &estimate([440.0, 670.0, 27e6])),
             "670 ns [440 ns, 27.0 ms]"
         );
-        assert_eq!(figure(&metric(MetricUnit::Share), &estimate([0.5, 0.25, 1.0])), "50.0 [25.0, 100]%");
-        assert_eq!(one(&metric(MetricUnit::BitsPerSecond), 3.62e6), "3.62 Mbit/s");
-        assert_eq!(one(&metric(MetricUnit::Count), 0.0), "0");
-        assert_eq!(one(&metric(MetricUnit::Ratio), 19.6e3), "19.6 k");
+        assert_eq!(figure(&metric(FigureUnit::Share), &estimate([0.5, 0.25, 1.0])), "50.0 [25.0, 100]%");
+        assert_eq!(one(&metric(FigureUnit::BitsPerSecond), 3.62e6), "3.62 Mbit/s");
+        assert_eq!(one(&metric(FigureUnit::Count), 0.0), "0");
+        assert_eq!(one(&metric(FigureUnit::Ratio), 19.6e3), "19.6 k");
     }
 }

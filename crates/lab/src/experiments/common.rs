@@ -356,11 +356,11 @@ pub fn percentile_chart(table: &Table) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{CostProfile, Metric, MetricUnit, Row};
+    use crate::table::{CostProfile, FigureUnit, Metric, Row};
 
     #[test]
     fn a_claim_has_to_be_shown() {
-        let metric = |name| Metric { name, unit: MetricUnit::Count };
+        let metric = |name| Metric { name, unit: FigureUnit::Count };
         let row = |name: &str, cost: [f64; 3], dropped: [f64; 3]| {
             Row::of(name, RowKind::Plus, vec![cost.to_vec(), dropped.to_vec()])
         };

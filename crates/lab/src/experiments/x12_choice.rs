@@ -10,7 +10,7 @@ use super::common::{at_most, show};
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::runs::{Lab, Length};
-use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind, Table};
+use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about the cost of a choice (S102).
@@ -43,10 +43,10 @@ pub const X12: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 4] = [
-    Metric { name: "later packet", unit: MetricUnit::Ns },
-    Metric { name: "first packet", unit: MetricUnit::Ns },
-    Metric { name: "choice", unit: MetricUnit::Ns },
-    Metric { name: "units with room", unit: MetricUnit::Share },
+    Metric { name: "later packet", unit: FigureUnit::Ns },
+    Metric { name: "first packet", unit: FigureUnit::Ns },
+    Metric { name: "choice", unit: FigureUnit::Ns },
+    Metric { name: "units with room", unit: FigureUnit::Share },
 ];
 
 const UNITS: [u16; 3] = [16, 100, 1_000];

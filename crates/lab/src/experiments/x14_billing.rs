@@ -13,7 +13,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{Cell, CostProfile, Metric, MetricUnit, Row, RowKind, Table};
+use crate::table::{Cell, CostProfile, FigureUnit, Metric, Row, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Claims about bills (S83, S84).
@@ -44,10 +44,10 @@ pub const X14: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 4] = [
-    Metric { name: "paid x work", unit: MetricUnit::Ratio },
-    Metric { name: "paid x packets' work", unit: MetricUnit::Ratio },
-    Metric { name: "not paid", unit: MetricUnit::Share },
-    Metric { name: "intervals covered", unit: MetricUnit::Share },
+    Metric { name: "paid x work", unit: FigureUnit::Ratio },
+    Metric { name: "paid x packets' work", unit: FigureUnit::Ratio },
+    Metric { name: "not paid", unit: FigureUnit::Share },
+    Metric { name: "intervals covered", unit: FigureUnit::Share },
 ];
 
 const PER_PACKET: &str = "per packet";

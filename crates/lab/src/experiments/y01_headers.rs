@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Fused, Player, Shortcut, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about chains of header actions (B30).
@@ -54,13 +54,13 @@ pub const Y1: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 7] = [
-    Metric { name: "first", unit: MetricUnit::Ns },
-    Metric { name: "second", unit: MetricUnit::Ns },
-    Metric { name: "third", unit: MetricUnit::Ns },
-    Metric { name: "fourth", unit: MetricUnit::Ns },
-    Metric { name: "later", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "x apart", unit: MetricUnit::Ratio },
+    Metric { name: "first", unit: FigureUnit::Ns },
+    Metric { name: "second", unit: FigureUnit::Ns },
+    Metric { name: "third", unit: FigureUnit::Ns },
+    Metric { name: "fourth", unit: FigureUnit::Ns },
+    Metric { name: "later", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "x apart", unit: FigureUnit::Ratio },
 ];
 
 const APART: &str = "apart";

@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about dropped packets (B31).
@@ -50,11 +50,11 @@ pub const Y2: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "dropped", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "followed rules", unit: MetricUnit::Share },
-    Metric { name: "never let in", unit: MetricUnit::Ns },
-    Metric { name: "never x plain", unit: MetricUnit::Ratio },
+    Metric { name: "dropped", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "followed rules", unit: FigureUnit::Share },
+    Metric { name: "never let in", unit: FigureUnit::Ns },
+    Metric { name: "never x plain", unit: FigureUnit::Ratio },
 ];
 
 const PLAIN: &str = "plain";

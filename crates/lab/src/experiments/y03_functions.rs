@@ -11,7 +11,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about parallel state functions (B32).
@@ -60,11 +60,11 @@ pub const Y3: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "x in order", unit: MetricUnit::Ratio },
-    Metric { name: "on two cores", unit: MetricUnit::Share },
-    Metric { name: "differ", unit: MetricUnit::Count },
+    Metric { name: "packet", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "x in order", unit: FigureUnit::Ratio },
+    Metric { name: "on two cores", unit: FigureUnit::Share },
+    Metric { name: "differ", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";

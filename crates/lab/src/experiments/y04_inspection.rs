@@ -12,7 +12,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Path, Player, Tape, differing};
 use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{Metric, MetricUnit, RowKind};
+use crate::table::{FigureUnit, Metric, RowKind};
 use crate::verdict::Claim;
 
 /// Published claims about inspection with a monitor (B33).
@@ -32,12 +32,12 @@ pub const Y4: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 6] = [
-    Metric { name: "packet", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "detection", unit: MetricUnit::Ns },
-    Metric { name: "monitor", unit: MetricUnit::Ns },
-    Metric { name: "all else", unit: MetricUnit::Ns },
-    Metric { name: "followed", unit: MetricUnit::Share },
+    Metric { name: "packet", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "detection", unit: FigureUnit::Ns },
+    Metric { name: "monitor", unit: FigureUnit::Ns },
+    Metric { name: "all else", unit: FigureUnit::Ns },
+    Metric { name: "followed", unit: FigureUnit::Share },
 ];
 
 const PLAIN: &str = "plain";

@@ -10,7 +10,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series as Drawn};
 use crate::paths::{Functions, Path, Player, Series, Shortcut, Tape, differing};
 use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
 /// Published claims about real chains (B34), and their baselines (B35).
@@ -39,15 +39,15 @@ pub const Y5: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 9] = [
-    Metric { name: "packet", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "packets/s", unit: MetricUnit::Count },
-    Metric { name: "p50", unit: MetricUnit::Ns },
-    Metric { name: "p99", unit: MetricUnit::Ns },
-    Metric { name: "p50 x plain", unit: MetricUnit::Ratio },
-    Metric { name: "p99 x plain", unit: MetricUnit::Ratio },
-    Metric { name: "followed", unit: MetricUnit::Share },
-    Metric { name: "packets that differ", unit: MetricUnit::Count },
+    Metric { name: "packet", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "packets/s", unit: FigureUnit::Count },
+    Metric { name: "p50", unit: FigureUnit::Ns },
+    Metric { name: "p99", unit: FigureUnit::Ns },
+    Metric { name: "p50 x plain", unit: FigureUnit::Ratio },
+    Metric { name: "p99 x plain", unit: FigureUnit::Ratio },
+    Metric { name: "followed", unit: FigureUnit::Share },
+    Metric { name: "packets that differ", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";

@@ -7,7 +7,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Path, Player, Shortcut, differing};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind};
+use crate::table::{FigureUnit, Metric, RowKind};
 use crate::verdict::{Claim, Finding};
 
 /// Claims about consolidation (B4).
@@ -37,11 +37,11 @@ pub const Y6: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "runs", unit: MetricUnit::Count },
-    Metric { name: "packets", unit: MetricUnit::Count },
-    Metric { name: "followed", unit: MetricUnit::Share },
-    Metric { name: "packets that differ", unit: MetricUnit::Count },
-    Metric { name: "runs whose state differs", unit: MetricUnit::Count },
+    Metric { name: "runs", unit: FigureUnit::Count },
+    Metric { name: "packets", unit: FigureUnit::Count },
+    Metric { name: "followed", unit: FigureUnit::Share },
+    Metric { name: "packets that differ", unit: FigureUnit::Count },
+    Metric { name: "runs whose state differs", unit: FigureUnit::Count },
 ];
 
 const OURS: &str = "consolidated";

@@ -6,7 +6,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Player, Sent, Shortcut, Tape, differing};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about events (B25).
@@ -46,11 +46,11 @@ pub const Y7: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: MetricUnit::Ns },
-    Metric { name: "x plain", unit: MetricUnit::Ratio },
-    Metric { name: "followed", unit: MetricUnit::Share },
-    Metric { name: "command", unit: MetricUnit::Ns },
-    Metric { name: "stale packets", unit: MetricUnit::Count },
+    Metric { name: "packet", unit: FigureUnit::Ns },
+    Metric { name: "x plain", unit: FigureUnit::Ratio },
+    Metric { name: "followed", unit: FigureUnit::Share },
+    Metric { name: "command", unit: FigureUnit::Ns },
+    Metric { name: "stale packets", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";

@@ -10,7 +10,7 @@ use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Path};
 use crate::runs::{Lab, Length};
-use crate::table::{Metric, MetricUnit, RowKind, Table};
+use crate::table::{FigureUnit, Metric, RowKind, Table};
 use crate::verdict::{Claim, Finding};
 
 /// Published claims about the flow table (B9), and the behaviour of the authors' code when two
@@ -44,8 +44,8 @@ pub const Y8: Experiment = Experiment {
 };
 
 const METRICS: [Metric; 2] = [
-    Metric { name: "slow path", unit: MetricUnit::Share },
-    Metric { name: "flows live", unit: MetricUnit::Count },
+    Metric { name: "slow path", unit: FigureUnit::Share },
+    Metric { name: "flows live", unit: FigureUnit::Count },
 ];
 
 const OURS: &str = "plus: rules beside records";

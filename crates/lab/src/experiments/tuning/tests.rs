@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::chosen::{CHOSEN, Chosen};
 use super::*;
 use crate::experiments::experiments;
-use crate::table::MetricUnit;
+use crate::table::FigureUnit;
 
 fn lab() -> Lab<'static> {
     Lab::new(Length::Smoke, 1, |_| {})
@@ -90,7 +90,7 @@ fn a_sweep_is_the_same_each_time_and_on_seeds_of_its_own() {
     assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
     assert_eq!(first.failures().count(), 0);
     let [best] = &first.best[..] else { panic!("{:?}", first.best) };
-    assert_eq!((best.points, best.objective.unit), (15, MetricUnit::Ns));
+    assert_eq!((best.points, best.objective.unit), (15, FigureUnit::Ns));
     assert!(best.value <= best.published);
 }
 
@@ -106,9 +106,9 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
             title: String::new(),
             profile: CostProfile::Paper,
             metrics: vec![
-                metric("p99", MetricUnit::Ns),
-                metric("unit-seconds", MetricUnit::Count),
-                metric("dropped", MetricUnit::Count),
+                metric("p99", FigureUnit::Ns),
+                metric("unit-seconds", FigureUnit::Count),
+                metric("dropped", FigureUnit::Count),
             ],
             rows,
         };
@@ -138,7 +138,7 @@ fn whole_runs_are_for_the_published_point_and_those_that_are_good_for_what_they_
         let table = Table {
             title: String::new(),
             profile: CostProfile::Paper,
-            metrics: vec![metric("p99", MetricUnit::Ns), metric("unit-seconds", MetricUnit::Count)],
+            metrics: vec![metric("p99", FigureUnit::Ns), metric("unit-seconds", FigureUnit::Count)],
             rows: rows.map(|(&point, number): (_, u32)| row(number.to_string(), point)).collect(),
         };
         finalists(&table, vec!["p99"]).into_iter().collect::<Vec<_>>()

@@ -16,7 +16,7 @@ use runtime::{Assembly, Frame, Ingress, Output, Runner};
 use super::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
 use crate::runs::Length;
 use crate::store::{PROGRAM, Server, ServerError};
-use crate::table::{CostProfile, Metric, MetricUnit, Row, RowKind, Table};
+use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind, Table};
 use crate::verdict::Claim;
 
 /// Claims of S93 about measurements, as ratios, because the machine is another one.
@@ -42,10 +42,10 @@ const PERCENTILES: [(&str, f64); 6] =
 
 /// Beside the percentiles.
 const OTHERS: [Metric; 4] = [
-    Metric { name: "mean", unit: MetricUnit::Ns },
-    Metric { name: "seamless", unit: MetricUnit::Share },
-    Metric { name: "requests a packet", unit: MetricUnit::Ratio },
-    Metric { name: "bytes a packet", unit: MetricUnit::Ratio },
+    Metric { name: "mean", unit: FigureUnit::Ns },
+    Metric { name: "seamless", unit: FigureUnit::Share },
+    Metric { name: "requests a packet", unit: FigureUnit::Ratio },
+    Metric { name: "bytes a packet", unit: FigureUnit::Ratio },
 ];
 
 /// Times that each is measured, in turn with the others.
@@ -73,7 +73,7 @@ pub(super) fn measure(length: Length) -> Option<Table> {
             Row::of(row("NAT", STORE), RowKind::Baseline, vec![Vec::new(); PERCENTILES.len() + OTHERS.len()]);
         vec![Row { failures: vec![why], ..row }]
     };
-    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: MetricUnit::Ns });
+    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: FigureUnit::Ns });
     Some(Table {
         title: format!("time of a packet at the unit; intervals over {ROUNDS} rounds in turn"),
         profile: CostProfile::Real,
