@@ -28,25 +28,15 @@ struct Seen(u32);
 impl NetworkFunction for Forgetful {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "forgetful",
-        aliases: &[],
         summary: "Counts packets only where it sees them.",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
-        writes: &[],
         payload: Access::Ignore,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
-        shared: &[],
-        map: None,
-        buffers: None,
-        stream: false,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
         consolidates: true,
         cycles_per_packet: 10,
+        ..Descriptor::DEFAULT
     };
     type Config = Config;
     type State = Seen;

@@ -88,11 +88,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Blocks flows that exceed a rate or a number of packets or SYNs, and limits new flows per source",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
     reads: &[Field::SourceAddress, Field::Protocol, Field::TcpFlags, Field::Vlan],
-    writes: &[],
     payload: Access::Ignore,
-    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
@@ -105,13 +102,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Meters("sources"),
         Shared::Meters("alerts"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
     recomputes: true,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 20,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Dos {

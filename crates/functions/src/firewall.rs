@@ -136,7 +136,6 @@ impl NetworkFunction for Firewall {
             Field::Protocol,
             Field::TcpFlags,
         ],
-        writes: &[],
         payload: Access::Ignore,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
@@ -151,14 +150,10 @@ impl NetworkFunction for Firewall {
             Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
-        map: None,
-        buffers: None,
-        stream: false,
-        keeps_flows: false,
         recomputes: true,
-        changes_flows: false,
         consolidates: true,
         cycles_per_packet: 20,
+        ..Descriptor::DEFAULT
     };
 
     type Config = Config;

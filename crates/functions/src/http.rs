@@ -158,8 +158,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
             meaning: "implementations may disagree about where its messages end",
         },
     ],
-    reads: &[],
-    writes: &[],
     payload: Access::Read,
     stream: true,
     affinity: Affinity::Flow,
@@ -180,13 +178,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counters("statuses"),
         Shared::Counters("anomalies"),
     ],
-    map: None,
     buffers: Some(BufferSpec { count: buffer::COUNT, len_max: BUFFER_MAX, memory: BUFFER_MEMORY }),
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 400,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Http {

@@ -98,7 +98,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Inspects packets, streams and messages with Suricata rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
     state_version: 2,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -109,7 +108,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Field::TimeToLive,
         Field::Dscp,
     ],
-    writes: &[],
     payload: Access::Read,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
@@ -136,14 +134,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("rule_steps"),
         Shared::Meters("trackers"),
     ],
-    map: None,
     buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
     stream: true,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 3000,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Ids {

@@ -80,7 +80,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Spreads connections to virtual services over servers by Maglev hashing",
     maturity: Maturity::Production,
     state_version: 1,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -109,14 +108,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counters("servers"),
         Shared::Meters("quic_connections"),
     ],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
     recomputes: true,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 50,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for LoadBalancer {

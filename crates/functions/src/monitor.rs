@@ -94,7 +94,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Counts packets and bytes, and reports flows to IPFIX collectors.",
     maturity: Maturity::Production,
     state_version: 1,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -105,7 +104,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Field::Dscp,
         Field::Vlan,
     ],
-    writes: &[],
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
@@ -123,14 +121,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("bytes_icmp"),
         Shared::Counter("bytes_other"),
     ],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
     recomputes: true,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 25,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Monitor {

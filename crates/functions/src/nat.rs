@@ -101,7 +101,6 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     summary: "Translates addresses and ports: NAPT for IPv4 (RFC 4787, 5382, 5508), NPTv6 (RFC 6296).",
     maturity: Maturity::Production,
     state_version: 1,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -134,14 +133,10 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("permissions"),
         Shared::Set { name: "limit_events", capacity: 1 },
     ],
-    map: None,
-    buffers: None,
-    stream: false,
     keeps_flows: true,
-    recomputes: false,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 40,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Nat {

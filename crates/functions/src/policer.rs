@@ -93,7 +93,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Dscp, Field::Vlan],
     writes: &[Field::Dscp],
     payload: Access::Ignore,
-    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
@@ -107,13 +106,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("packets_unmetered"),
         Shared::Meters("meters"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
     recomputes: true,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 30,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Policer {

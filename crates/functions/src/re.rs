@@ -88,11 +88,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "One end of a link between two sites: replaces repeated bytes by references, restored at the other end",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
     reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Protocol, Field::TcpFlags],
     writes: &[Field::Encapsulation, Field::Protocol],
     payload: Access::Write,
-    stream: false,
     affinity: Affinity::Flow,
     // Both ends must cache the same payloads in the same order, so there is one instance.
     scaling: Scaling::Single,
@@ -115,13 +113,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::PayloadCache("sent"),
         Shared::PayloadCache("received"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
-    recomputes: false,
     changes_flows: true,
-    consolidates: false,
     cycles_per_packet: 12_000,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Re {

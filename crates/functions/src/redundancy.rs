@@ -56,9 +56,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Measures the redundancy of TCP streams: the bytes that redundancy elimination would save",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
     payload: Access::Read,
     stream: true,
     affinity: Affinity::Flow,
@@ -76,13 +73,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Set { name: "outbound", capacity: CHUNKS_MAX as usize },
         Shared::Set { name: "inbound", capacity: CHUNKS_MAX as usize },
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 6_000,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Redundancy {

@@ -65,15 +65,12 @@ const COUNT_IN: StateFunction = StateFunction { id: 2, access: Access::Ignore, r
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "tunnel",
-    aliases: &[],
     summary: "A tunnel to another site: GRE, IP in IP, VXLAN or Geneve, over IPv4 and IPv6",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
     reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Protocol, Field::Dscp],
     writes: &[Field::Encapsulation],
     payload: Access::Ignore,
-    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
@@ -85,13 +82,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("packets_others"),
         Shared::Counter("errors_sent"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 150,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Tunnel {

@@ -80,7 +80,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "A site-to-site gateway: tunnels of AH, ESP without encryption or ESP with AES-GCM, with keys from the policy",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -90,7 +89,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     ],
     writes: &[Field::Encapsulation, Field::TimeToLive],
     payload: Access::Write,
-    stream: false,
     affinity: Affinity::Flow,
     // A security association has one sender: see decision 21.
     scaling: Scaling::Cores,
@@ -100,13 +98,9 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counters("tunnels"),
         Shared::Meters("associations"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
-    recomputes: false,
     changes_flows: true,
-    consolidates: false,
     cycles_per_packet: 2_500,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Vpn {

@@ -86,7 +86,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Stops UDP floods: UDP passes only in answer to a request, or to a service",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -95,9 +94,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Field::Protocol,
         Field::Vlan,
     ],
-    writes: &[],
     payload: Access::Ignore,
-    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
@@ -113,13 +110,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Set { name: "clients", capacity: MEMBERS },
         Shared::Meters("unsolicited"),
     ],
-    map: None,
-    buffers: None,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 60,
+    ..Descriptor::DEFAULT
 };
 
 /// Default capacity of each set.

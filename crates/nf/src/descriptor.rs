@@ -68,6 +68,31 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// A descriptor without a name: no attributes, headers, shared state or promises. Descriptors
+    /// name what differs and take the rest from it.
+    pub const DEFAULT: Descriptor = Descriptor {
+        name: "",
+        aliases: &[],
+        summary: "",
+        maturity: Maturity::Experimental,
+        state_version: 1,
+        attributes: &[],
+        reads: &[],
+        writes: &[],
+        payload: Access::Write,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Single,
+        shared: &[],
+        map: None,
+        buffers: None,
+        stream: false,
+        keeps_flows: false,
+        recomputes: false,
+        changes_flows: false,
+        consolidates: false,
+        cycles_per_packet: 100,
+    };
+
     /// Checks if the NF may change the length of packets.
     pub(crate) const fn resizes(&self) -> bool {
         let mut i = 0;

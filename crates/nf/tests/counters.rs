@@ -9,25 +9,15 @@ use values::ConfigError;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "grouped",
-    aliases: &[],
     summary: "Counts in groups",
     maturity: Maturity::Experimental,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
     payload: Access::Ignore,
     affinity: Affinity::None,
     scaling: Scaling::Servers,
     shared: &[Shared::Counters("first"), Shared::Counter("single"), Shared::Counters("second")],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 1,
+    ..Descriptor::DEFAULT
 };
 
 struct Grouped;

@@ -34,21 +34,12 @@ impl NetworkFunction for Fragile {
         summary: "Panics at random.",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
-        writes: &[],
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
         shared: &[Shared::Counter("panicked"), Shared::Set { name: "sources", capacity: 1024 }],
-        map: None,
-        buffers: None,
-        stream: false,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
-        consolidates: false,
         cycles_per_packet: 10,
+        ..Descriptor::DEFAULT
     };
     type Config = NoConfig;
     /// Packets of the flow.

@@ -175,21 +175,12 @@ impl NetworkFunction for Counting {
         summary: "Counts packets.",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
-        writes: &[],
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
         shared: &[Shared::Counter("packets")],
-        map: None,
-        buffers: None,
-        stream: false,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
-        consolidates: false,
         cycles_per_packet: 10,
+        ..Descriptor::DEFAULT
     };
     type Config = NoConfig;
     type State = u64;

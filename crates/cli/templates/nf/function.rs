@@ -52,25 +52,16 @@ mod counter {
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "{{name}}",
-    aliases: &[],
     summary: "Passes a limited number of packets of each flow, and may mark them.",
     maturity: Maturity::Experimental,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
     writes: &[Field::Dscp],
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[Shared::Counter("passed"), Shared::Counter("over-limit")],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 20,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for {{Type}} {

@@ -57,25 +57,15 @@ struct Recorder;
 impl NetworkFunction for Recorder {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "recorder",
-        aliases: &[],
         summary: "A function of a test.",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
-        writes: &[],
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Single,
-        shared: &[],
-        map: None,
-        buffers: None,
         stream: true,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
-        consolidates: false,
         cycles_per_packet: 10,
+        ..Descriptor::DEFAULT
     };
     type Config = ();
     type State = [u8; 8];

@@ -101,25 +101,14 @@ struct Lossy;
 
 static LOSSY: Descriptor = Descriptor {
     name: "lossy",
-    aliases: &[],
     summary: "Drops packets that end in `lost`",
     maturity: nf::Maturity::Experimental,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
     payload: nf::Access::Read,
     affinity: nf::Affinity::None,
     scaling: nf::Scaling::Servers,
-    shared: &[],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 1,
+    ..Descriptor::DEFAULT
 };
 
 impl NetworkFunction for Lossy {

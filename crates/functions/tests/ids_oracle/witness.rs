@@ -148,25 +148,15 @@ pub fn pass(graph: &mut Graph, frames: &[Frame]) {
 impl NetworkFunction for Witness {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "witness",
-        aliases: &[],
         summary: "A function of a test.",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
-        writes: &[],
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Single,
-        shared: &[],
-        map: None,
-        buffers: None,
         stream: true,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
-        consolidates: false,
         cycles_per_packet: 10,
+        ..Descriptor::DEFAULT
     };
     type Config = ();
     type State = Numbered;

@@ -29,25 +29,14 @@ pub const KEEPS_MS: [u64; 4] = [1_000, 0, 5, 100_000];
 /// The common part of test functions' descriptors.
 pub const BASE: Descriptor = Descriptor {
     name: "base",
-    aliases: &[],
     summary: "A function of a test.",
     maturity: Maturity::Experimental,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
     payload: Access::Read,
     affinity: Affinity::Flow,
     scaling: Scaling::Single,
-    shared: &[],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
     cycles_per_packet: 10,
+    ..Descriptor::DEFAULT
 };
 
 /// A stage of this function, with room for `flows_max` flows in its shared state.

@@ -26,25 +26,15 @@ pub fn registry() -> Registry<Value> {
 /// The common part of the descriptors.
 const DESCRIPTOR: Descriptor = Descriptor {
     name: "",
-    aliases: &[],
     summary: "",
     maturity: Maturity::Experimental,
     state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 10,
+    ..Descriptor::DEFAULT
 };
 
 /// A header action and nothing else: packets from the inside get a new destination, by the
