@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// `when_full`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum WhenFullSetting {
     /// The least useful flow goes, see [`ShareSettings`].
     EvictOldest,
@@ -64,7 +64,7 @@ pub enum WhenFullSetting {
 
 /// `vlan`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum VlanSetting {
     /// Each VLAN is a network of its own.
     Key,
@@ -74,7 +74,7 @@ pub enum VlanSetting {
 
 /// `on_panic`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum OnPanicSetting {
     /// It is dropped, and its flow ends.
     Drop,
@@ -84,7 +84,7 @@ pub enum OnPanicSetting {
 
 /// `key`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum KeySetting {
     /// The outermost IP header.
     Outer,
@@ -94,7 +94,7 @@ pub enum KeySetting {
 
 /// `not_ip`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum NotIpSetting {
     /// They pass untouched, unless a firewall denies what its rules do not allow; what a link needs
     /// passes anyhow.
@@ -107,7 +107,7 @@ pub enum NotIpSetting {
 
 /// `link_control`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum LinkControlSetting {
     /// They pass filters, whose rules do not matter to them.
     Pass,
@@ -133,7 +133,7 @@ pub struct SanitySettings {
 
 /// A key of `sanity`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum SanitySetting {
     /// They are dropped if a firewall denies what its rules do not allow.
     #[default]
@@ -274,7 +274,7 @@ pub struct StreamSettings {
 
 /// `streams.low_ttl`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum LowTtlSetting {
     /// They are dropped.
     Drop,
@@ -284,7 +284,7 @@ pub enum LowTtlSetting {
 
 /// `streams.differing`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum DifferingSetting {
     /// They are dropped.
     Drop,
@@ -294,7 +294,7 @@ pub enum DifferingSetting {
 
 /// `streams.when_full`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum StreamWhenFull {
     /// They pass.
     Pass,
@@ -304,7 +304,7 @@ pub enum StreamWhenFull {
 
 /// `streams.urgent`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum UrgentSetting {
     /// Beside the stream.
     OutOfBand,
@@ -317,7 +317,7 @@ pub const STREAM_MEMORY_MAX: u64 = 16 << 30;
 
 /// `streams.policy`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum HostPolicySetting {
     /// Those that came first.
     First,

@@ -150,7 +150,7 @@ fn all_functions_in_one_graph() {
 #[test]
 fn flow_limit_holds_for_all_units_together() {
     let refuse = policy(
-        "settings { flows: 40, when_full: refuse-new } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }",
+        "settings { flows: 40, when_full: refuse_new } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }",
     );
     let evict =
         policy("settings { flows: 40 } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }");
@@ -177,7 +177,7 @@ fn flow_limit_holds_for_all_units_together() {
 #[test]
 fn a_wire_has_no_flows() {
     let wire =
-        policy("settings { flows: 10, when_full: refuse-new } Port<0> a; Port<1> b; pipelet { a <-> b; }");
+        policy("settings { flows: 10, when_full: refuse_new } Port<0> a; Port<1> b; pipelet { a <-> b; }");
     let frames = conversation("monitor.rvl", &profile(Payload::Random, 1_000, 20_000.0, SEED));
     let report = check("wire", &wire, &frames, config(Granularity::Flowlet, 2, 0));
     assert_eq!(report.packets_in, report.packets_out);

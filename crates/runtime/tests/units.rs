@@ -254,10 +254,10 @@ fn a_full_table_is_full_for_all_units_together() {
     let frames = conversation("monitor.rvl", &profile(Payload::Random, 4_000, 20_000.0, SEED));
     for mode in MODES {
         let config = config(mode, 6, 20_000_000, 0);
-        let refuse = || assembly_of("full.rvl", &policy("refuse-new"));
+        let refuse = || assembly_of("full.rvl", &policy("refuse_new"));
         let report = check_assembled("full.rvl", refuse, &frames, config);
         assert!(report.drops["flow-table-full"] > 0, "the table was never full");
-        let evict = assembly_of("full.rvl", &policy("evict-oldest"));
+        let evict = assembly_of("full.rvl", &policy("evict_oldest"));
         let (_, report) = play(Runner::on_units(evict, "full.rvl", config).unwrap(), &frames);
         assert!(!report.drops.contains_key("flow-table-full"), "{mode:?}: {:?}", report.drops);
         assert!(report.adds_up() && report.flows.ended["evicted"] > 0);

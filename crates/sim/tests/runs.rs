@@ -288,10 +288,10 @@ fn packets_wait_for_the_store() {
     let about = |us: u64| us * 999..us * 1_001;
     assert!(about(8).contains(&p50_ns("where = \"unit\"")));
     assert!(about(8).contains(&p50_ns("where = \"reactive\"")));
-    assert!(about(81 + 8 + 81).contains(&p50_ns("where = \"store-naive\"")));
+    assert!(about(81 + 8 + 81).contains(&p50_ns("where = \"store_naive\"")));
     assert!(about(81 + 8).contains(&p50_ns("where = \"store\"")));
     assert!(about(8).contains(&p50_ns("where = \"store\"\nreread = false")));
-    let naive = sparse("where = \"store-naive\"").state;
+    let naive = sparse("where = \"store_naive\"").state;
     // The flow's first packet has nothing to read; after the last the flow falls silent, and
     // nothing is left to write.
     assert_eq!((naive.store_reads, naive.store_writes), (249, 250));
@@ -342,7 +342,7 @@ fn states_go_by_way_of_the_store() {
         )
     };
     let [unit, reactive, store, naive] =
-        ["unit", "reactive", "store", "store-naive"].map(|state| run(&scenario(state), 1));
+        ["unit", "reactive", "store", "store_naive"].map(|state| run(&scenario(state), 1));
     assert!(unit.state.seamless > 0 && unit.state.store_writes == 0);
     assert!(reactive.state.pulls > 0 && (reactive.state.seamless, reactive.state.replicas) == (0, 0));
     assert!(store.state.store_reads > store.state.pulls && store.state.store_writes > 0);
@@ -395,7 +395,7 @@ fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
         curve = [["0s", "500Mbps"], ["15ms", "4Gbps"], ["30ms", "100Mbps"]]
         [dispatcher]
         mode = "rss:32:3ms"
-        choice = "lowest-id"
+        choice = "lowest_id"
         targets = "predicted"
         bucket = "100us"
         buckets = 20
@@ -429,15 +429,15 @@ proptest! {
         mode in prop::sample::select(vec![
             "flowlet", "flow", "smart-flow:5ms", "packet", "rss:16", "rss:32:3ms",
         ]),
-        choice in prop::sample::select(vec!["most-utilised", "lowest-id", "least-loaded"]),
-        targets in prop::sample::select(vec!["weighted", "first", "least-loaded", "all", "none", "predicted"]),
+        choice in prop::sample::select(vec!["most_utilised", "lowest_id", "least_loaded"]),
+        targets in prop::sample::select(vec!["weighted", "first", "least_loaded", "all", "none", "predicted"]),
         staying in prop::sample::select(vec!["", "stay_below = 0.9", "stay_below = 0.8\ncopy_from = 0.5"]),
         workload in prop::sample::select(vec![
             "[workload.trace]\ncurve = [[\"0s\", \"500Mbps\"], [\"15ms\", \"4Gbps\"], [\"30ms\", \"100Mbps\"]]",
             "[workload.trace]\nprofile = \"W-A\"\nadversary = { every = 5 }",
             "[workload.steady]\nflows = 7\nrate = \"1500Mbps\"\nspacing = \"poisson\"",
         ]),
-        state in prop::sample::select(vec!["unit", "unit", "reactive", "store", "store-naive"]),
+        state in prop::sample::select(vec!["unit", "unit", "reactive", "store", "store_naive"]),
         (loss, reorder, jitter) in (0..3u32, 0..3u32, 0..3u64),
         (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
         (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),

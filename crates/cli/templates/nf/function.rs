@@ -59,7 +59,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[Shared::Counter("passed"), Shared::Counter("over-limit")],
+    shared: &[Shared::Counter("passed"), Shared::Counter("over_limit")],
     cycles_per_packet: 20,
     ..Descriptor::DEFAULT
 };

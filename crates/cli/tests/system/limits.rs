@@ -50,7 +50,7 @@ fn spaced(packets: impl Iterator<Item = Vec<u8>>) -> Vec<Recorded> {
 #[test]
 fn a_full_flow_table_refuses_new_flows_and_serves_the_others() {
     let records = spaced((0..250).chain(0..100).map(of_flow));
-    let outcome = outcome(&policy("Monitor x", "flows: 100, when_full: refuse-new"), &records);
+    let outcome = outcome(&policy("Monitor x", "flows: 100, when_full: refuse_new"), &records);
     assert_eq!(outcome.dropped("flow-table-full"), 150);
     assert_eq!((outcome.report.packets_out, outcome.report.flows.peak), (200, 100));
     assert_eq!(outcome.flows.len(), 100);
@@ -59,7 +59,7 @@ fn a_full_flow_table_refuses_new_flows_and_serves_the_others() {
 #[test]
 fn a_full_flow_table_evicts_the_oldest() {
     let records = spaced((0..250).map(of_flow));
-    let outcome = outcome(&policy("Monitor x", "flows: 100, when_full: evict-oldest"), &records);
+    let outcome = outcome(&policy("Monitor x", "flows: 100, when_full: evict_oldest"), &records);
     assert_eq!((outcome.report.dropped(), outcome.report.flows.peak), (0, 100));
     assert_eq!(outcome.report.flows.ended["evicted"], 150);
     // Lack of resources (IPFIX flowEndReason 5).

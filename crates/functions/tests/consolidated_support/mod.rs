@@ -32,25 +32,16 @@ pub fn registry() -> Registry<serde_json::Value> {
 const fn descriptor(name: &'static str) -> Descriptor {
     Descriptor {
         name,
-        aliases: &[],
         summary: "",
         maturity: Maturity::Experimental,
         state_version: 1,
-        attributes: &[],
-        reads: &[],
         writes: &[Field::Dscp],
         payload: Access::Ignore,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
-        shared: &[],
-        map: None,
-        buffers: None,
-        stream: false,
-        keeps_flows: false,
-        recomputes: false,
-        changes_flows: false,
         consolidates: true,
         cycles_per_packet: 20,
+        ..Descriptor::DEFAULT
     }
 }
 

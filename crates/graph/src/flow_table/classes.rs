@@ -47,11 +47,11 @@ impl FlowClass {
     pub const fn name(self) -> &'static str {
         match self {
             FlowClass::Closed => "closed",
-            FlowClass::UdpUnanswered => "udp-unanswered",
-            FlowClass::TcpHalfOpen => "tcp-half-open",
+            FlowClass::UdpUnanswered => "udp_unanswered",
+            FlowClass::TcpHalfOpen => "tcp_half_open",
             FlowClass::Other => "other",
-            FlowClass::UdpAnswered => "udp-answered",
-            FlowClass::TcpEstablished => "tcp-established",
+            FlowClass::UdpAnswered => "udp_answered",
+            FlowClass::TcpEstablished => "tcp_established",
         }
     }
 

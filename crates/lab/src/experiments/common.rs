@@ -51,7 +51,7 @@ pub fn paper() -> ScenarioText {
         .with("units.quota_period", "100ms")
         .with("dispatcher.rate_over", "window")
         .with("dispatcher.idle", "50ms")
-        .with("dispatcher.drain_when", "one-is-below")
+        .with("dispatcher.drain_when", "one_is_below")
         .with("dispatcher.capacity", "980Mbps")
         .with("units.pending_max", HELD_MAX)
         .with("units.pending_per_flow_max", HELD_MAX)
@@ -196,7 +196,7 @@ fn stays(setup: ScenarioText) -> ScenarioText {
 /// loaded least.
 pub fn few_copies(setup: ScenarioText) -> ScenarioText {
     let few = stays(setup).with("dispatcher.copy_from", 0.8);
-    few.with("dispatcher.targets", "least-loaded").with("dispatcher.targets_count", 1)
+    few.with("dispatcher.targets", "least_loaded").with("dispatcher.targets_count", 1)
 }
 
 /// States go to the one unit that would be chosen now.

@@ -219,7 +219,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         tuning::tuned("X5").map(|chosen| (chosen.row(), RowKind::Baseline, chosen.setup(base.clone())));
     let tuned: Vec<(String, RowKind, ScenarioText)> = tuned.collect();
     let published = [
-        (NAIVE, RowKind::Baseline, in_store(&base, "store-naive")),
+        (NAIVE, RowKind::Baseline, in_store(&base, "store_naive")),
         (STORE, RowKind::Baseline, in_store(&base, "store")),
         (ON_DEMAND, RowKind::Baseline, base.clone().with("state.where", "reactive")),
         (AHEAD, RowKind::Faithful, base),

@@ -98,7 +98,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let manners: [(&str, RowKind, ScenarioText); 9] = [
         (WEIGHTED, RowKind::Faithful, flowlets.clone()),
         ("first", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "first")),
-        ("least loaded", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "least-loaded")),
+        ("least loaded", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "least_loaded")),
         ("all", RowKind::Baseline, flowlets.clone().with("dispatcher.targets", "all")),
         (PREDICTED, RowKind::Plus, predicted(flowlets.clone())),
         (DELTAS, RowKind::Plus, deltas(flowlets.clone())),

@@ -19,8 +19,8 @@ record! {
         pub peak: u64,
         /// Capacity of the flow table, of all workers or units together.
         pub size: u64 = gauge("flows_max"),
-        /// Flows in the table by class: `tcp-established`, `tcp-half-open`, `udp-answered`,
-        /// `udp-unanswered`, `closed` (TCP, waiting for stragglers), `other`.
+        /// Flows in the table by class: `tcp_established`, `tcp_half_open`, `udp_answered`,
+        /// `udp_unanswered`, `closed` (TCP, waiting for stragglers), `other`.
         pub live_by_class: BTreeMap<&'static str, u64> = gauge("flows_by_class", class),
         /// Flows ended, by reason: `idle` (expired), `closed` (expired after their connection had
         /// ended), `rejected` (no packet passed), `evicted`, `shutdown` (the run ended).

@@ -101,7 +101,7 @@ pub enum Mode {
 
 /// Condition on the other units' loads for an idle unit to be stopped.
 #[derive(serde::Deserialize)]
-#[serde(remote = "DrainCondition", rename_all = "kebab-case")]
+#[serde(remote = "DrainCondition", rename_all = "snake_case")]
 enum DrainConditionKey {
     /// Below a limit on average.
     MeanIsBelow,
@@ -111,7 +111,7 @@ enum DrainConditionKey {
 
 /// Over which time a flowlet's rate is measured (S34).
 #[derive(serde::Deserialize)]
-#[serde(remote = "RateWindow", rename_all = "kebab-case")]
+#[serde(remote = "RateWindow", rename_all = "snake_case")]
 enum RateWindowKey {
     /// From its first packet to its last one.
     Burst,
@@ -123,7 +123,7 @@ enum RateWindowKey {
 
 /// Choice of a flowlet's unit among those with room (S38).
 #[derive(serde::Deserialize)]
-#[serde(remote = "UnitChoice", rename_all = "kebab-case")]
+#[serde(remote = "UnitChoice", rename_all = "snake_case")]
 enum UnitChoiceKey {
     /// The most utilised one.
     MostUtilised,
@@ -135,7 +135,7 @@ enum UnitChoiceKey {
 
 /// Units that get replicas of a flow's state.
 #[derive(serde::Deserialize)]
-#[serde(remote = "TargetChoice", rename_all = "kebab-case")]
+#[serde(remote = "TargetChoice", rename_all = "snake_case")]
 enum TargetChoiceKey {
     /// At random, those with low numbers more often (S56).
     Weighted,
@@ -153,7 +153,7 @@ enum TargetChoiceKey {
 
 /// Policy for a new flow when the table is full.
 #[derive(serde::Deserialize)]
-#[serde(remote = "WhenFlowsFull", rename_all = "kebab-case")]
+#[serde(remote = "WhenFlowsFull", rename_all = "snake_case")]
 enum WhenFlowsFullKey {
     /// Its packets are dropped.
     RefuseNew,

@@ -20,7 +20,7 @@ pub struct State {
 
 /// The place of flows' states (S93).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum StatePlace {
     /// At the units, and copied ahead to where the dispatcher says.
     Unit,

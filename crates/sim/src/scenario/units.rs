@@ -87,7 +87,7 @@ impl Default for UnitsSettings {
 
 /// Effect of the capacity on a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum ServiceKind {
     /// Each packet takes its bits at the capacity, or its costs if they are given.
     Rate,

@@ -11,7 +11,7 @@ use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 
 /// The packets of a run.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// Made up after one of the traces that the papers used (S86).
     Trace(Trace),
@@ -85,7 +85,7 @@ pub enum TraceProfile {
 
 /// Sizes of bursts of a synthetic trace: the papers publish bursts per flow only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Bursts {
     /// The more the larger they are, without a limit.
     Growing,
@@ -148,7 +148,7 @@ impl Default for Steady {
 
 /// Gaps between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Spacing {
     /// Always the same time, and flows take turns.
     Even,

@@ -28,7 +28,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "off demand",
         settings: &[
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -38,7 +38,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "off demand",
         settings: &[
             ("dispatcher.start_at", "0.9"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -48,7 +48,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "off demand",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -59,7 +59,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:50ms\""),
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -92,7 +92,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "off demand",
         settings: &[
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -103,7 +103,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:10ms\""),
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -125,7 +125,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p75",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -135,7 +135,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p99",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -145,7 +145,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p75",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -155,7 +155,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p99",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -165,7 +165,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p75",
         settings: &[
             ("dispatcher.start_at", "0.9"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -175,7 +175,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p99",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -186,7 +186,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:20ms\""),
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -197,7 +197,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:20ms\""),
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -243,7 +243,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p75",
         settings: &[
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -253,7 +253,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p99",
         settings: &[
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -264,7 +264,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:50ms\""),
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -275,7 +275,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:10ms\""),
             ("dispatcher.follow_at", "0.75"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -309,7 +309,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "above 100 %",
         settings: &[
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -319,7 +319,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "above 100 %",
         settings: &[
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -329,7 +329,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "above 100 %",
         settings: &[
             ("dispatcher.start_at", "0.7"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -340,7 +340,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:100ms\""),
             ("dispatcher.start_at", "0.5"),
-            ("dispatcher.choice", "\"most-utilised\""),
+            ("dispatcher.choice", "\"most_utilised\""),
             ("dispatcher.buckets", "200"),
         ],
     },
@@ -373,7 +373,7 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "above 100 %",
         settings: &[
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "40"),
         ],
     },
@@ -384,7 +384,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("dispatcher.mode", "\"smart-flow:50ms\""),
             ("dispatcher.follow_at", "1.0"),
-            ("dispatcher.choice", "\"least-loaded\""),
+            ("dispatcher.choice", "\"least_loaded\""),
             ("dispatcher.buckets", "40"),
         ],
     },

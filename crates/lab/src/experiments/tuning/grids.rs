@@ -52,7 +52,7 @@ const FOLLOWS: &[Keys] = &[
 
 /// Choice among units with room.
 const CHOICE: &[Keys] =
-    &[&[("dispatcher.choice", "\"most-utilised\"")], &[("dispatcher.choice", "\"least-loaded\"")]];
+    &[&[("dispatcher.choice", "\"most_utilised\"")], &[("dispatcher.choice", "\"least_loaded\"")]];
 
 /// Window of a unit's load: 100 ms or 20 ms.
 const WINDOW: &[Keys] = &[&[("dispatcher.buckets", "200")], &[("dispatcher.buckets", "40")]];
