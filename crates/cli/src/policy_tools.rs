@@ -208,9 +208,7 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
     let facts: Vec<NfFacts> = policy
         .nfs
         .iter()
-        .map(|nf| {
-            registry.find(&nf.type_name).map_or_else(NfFacts::default, |entry| facts(&entry.descriptor))
-        })
+        .map(|nf| registry.find(&nf.type_name).map_or_else(NfFacts::default, |entry| facts(entry.descriptor)))
         .collect();
     let mut found = policy.report.diagnostics.clone();
     found.extend(policy.analyse(&facts).diagnostics);

@@ -183,8 +183,11 @@ impl Live {
         if !self.receives {
             return false;
         }
-        let ports = self.ports.iter_mut();
-        ports.fold(false, |has_received, port| port.receive(now_ns, &mut self.runner, intake) || has_received)
+        let mut has_received = false;
+        for port in &mut self.ports {
+            has_received |= port.receive(now_ns, &mut self.runner, intake);
+        }
+        has_received
     }
 
     /// Processes received packets, and lets time pass. Returns whether packets came from other
