@@ -7,48 +7,47 @@ use packet::{TunnelPorts, VXLAN_PORTS_MAX};
 use serde::{Deserialize, Deserializer};
 use values::{ByteCount, Nanos};
 
-/// Flows that a policy may ask for at most: their records and indices are reserved at the start,
-/// some 20 GB for these.
+/// Limit on flows. Their records and indices are allocated at the start, some 20 GB for this many.
 pub const FLOWS_MAX: u32 = 1 << 26;
 
-/// What `settings { ... }` may say.
+/// The keys of `settings { ... }`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Flows at most (`flows: 1M`), 1 to [`FLOWS_MAX`].
+    /// Limit on flows (`flows: 1M`), 1 to [`FLOWS_MAX`].
     #[serde(deserialize_with = "flows")]
     pub flows: u32,
-    /// What happens to a new flow when the table is full.
+    /// Treatment of a new flow when the table is full.
     pub when_full: WhenFullSetting,
-    /// Which flows give way when the table is full.
+    /// Shares of the table that decide which flow is evicted when it is full.
     pub shares: ShareSettings,
-    /// Which IP header makes the flow: the `outer`most or the `inner`most.
+    /// IP header that the flow key is taken from: the `outer`most or the `inner`most.
     pub key: KeySetting,
-    /// What happens to frames that are not IP.
+    /// Treatment of frames that are not IP.
     pub not_ip: NotIpSetting,
-    /// What happens to packets of a wire that its link needs, at filters.
+    /// Treatment by filters of packets that a wire's link needs.
     pub link_control: LinkControlSetting,
-    /// What happens to well-formed packets that nobody may send.
+    /// Treatment of well-formed packets that no host may send.
     pub sanity: SanitySettings,
-    /// The UDP ports by which tunnels are known.
+    /// UDP ports of tunnels.
     pub tunnels: TunnelSettings,
-    /// Whether packets with a wrong IPv4 header checksum are dropped.
+    /// Drops packets with a wrong IPv4 header checksum.
     pub verify_ipv4_checksum: bool,
-    /// Whether VLANs are part of flows' keys.
+    /// Use of VLANs in flow keys.
     pub vlan: VlanSetting,
-    /// Fragmented datagrams kept track of at most.
+    /// Limit on fragmented datagrams that are tracked.
     pub fragments: u32,
-    /// How long fragments wait for their first one.
+    /// Timeout of fragments that wait for their first one.
     pub fragment_timeout: Nanos,
-    /// How long flows are kept, where no function says it.
+    /// Timeouts of flows, unless an NF sets them.
     pub timeouts: TimeoutSettings,
-    /// How TCP streams are put together, for functions that look into them.
+    /// Reassembly of TCP streams for NFs that inspect them.
     pub streams: StreamSettings,
-    /// Whether packets that are known to be treated as others of their flow take the fast path.
+    /// Lets packets with a cached rule take the fast path.
     pub consolidate: bool,
-    /// What becomes of a packet at which a function panics.
+    /// Treatment of a packet at which an NF panics.
     pub on_panic: OnPanicSetting,
-    /// Seed of all that is random; without it, one is drawn for the run (and shown in its report).
+    /// Seed of everything random; by default random for each run (and shown in its report).
     pub seed: Option<u64>,
 }
 
@@ -56,7 +55,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFullSetting {
-    /// The least useful flow goes, see [`ShareSettings`].
+    /// The least useful flow is evicted, see [`ShareSettings`].
     EvictOldest,
     /// The new flow is refused.
     RefuseNew,
@@ -66,9 +65,9 @@ pub enum WhenFullSetting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum VlanSetting {
-    /// Each VLAN is a network of its own.
+    /// Each VLAN is a separate network.
     Key,
-    /// Flows are the same whatever VLANs their packets come in.
+    /// A flow may use several VLANs.
     Ignore,
 }
 
@@ -78,7 +77,7 @@ pub enum VlanSetting {
 pub enum OnPanicSetting {
     /// It is dropped, and its flow ends.
     Drop,
-    /// It passes the function by, whose state of the flow begins anew.
+    /// It skips the NF, whose state of the flow is reset.
     Bypass,
 }
 
@@ -96,10 +95,10 @@ pub enum KeySetting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum NotIpSetting {
-    /// They pass untouched, unless a firewall denies what its rules do not allow; what a link needs
-    /// passes anyhow.
+    /// They pass unchanged, unless a firewall denies by default. Packets that a link needs always
+    /// pass.
     Auto,
-    /// They pass untouched.
+    /// They pass unchanged.
     Pass,
     /// They are dropped.
     Drop,
@@ -109,9 +108,9 @@ pub enum NotIpSetting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkControlSetting {
-    /// They pass filters, whose rules do not matter to them.
+    /// They pass filters regardless of the rules.
     Pass,
-    /// Filters' rules decide.
+    /// The rules of filters apply.
     Rules,
 }
 
@@ -119,13 +118,13 @@ pub enum LinkControlSetting {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SanitySettings {
-    /// From or to addresses that must not be on a link.
+    /// Packets from or to addresses that must not be on a link.
     pub martians: SanitySetting,
-    /// From an address to itself.
+    /// Packets from an address to itself.
     pub land: SanitySetting,
-    /// With a source route.
+    /// Packets with a source route.
     pub source_routes: SanitySetting,
-    /// With a time to live of 0.
+    /// Packets with a time to live of 0.
     pub ttl_zero: SanitySetting,
     /// IP in MPLS, PPPoE or LLC/SNAP.
     pub encapsulated: SanitySetting,
@@ -135,12 +134,12 @@ pub struct SanitySettings {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum SanitySetting {
-    /// They are dropped if a firewall denies what its rules do not allow.
+    /// They are dropped if a firewall denies by default.
     #[default]
     Auto,
     /// They are dropped.
     Drop,
-    /// They go through the functions like others.
+    /// They are processed like others.
     Pass,
 }
 
@@ -184,11 +183,11 @@ impl TunnelSettings {
 pub struct TimeoutSettings {
     /// TCP connections that are open.
     pub tcp_established: Nanos,
-    /// TCP connections that open or close.
+    /// TCP connections during their handshake or end.
     pub tcp_transitory: Nanos,
-    /// UDP, once both sides have spoken.
+    /// UDP with packets in both directions.
     pub udp: Nanos,
-    /// UDP, while only one side has.
+    /// UDP with packets in one direction.
     pub udp_unreplied: Nanos,
     /// ICMP queries.
     pub icmp: Nanos,
@@ -196,24 +195,24 @@ pub struct TimeoutSettings {
     pub other: Nanos,
 }
 
-/// `shares`: what each class of flows, and each source, may hold of a full table before its flows
-/// give way, in percent.
+/// `shares`: the share of a full table beyond which flows of a class or of a source are evicted
+/// first, in percent.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShareSettings {
-    /// UDP of which only one side was seen.
+    /// UDP with packets in one direction.
     pub udp_unanswered: Percent,
     /// TCP connections before the end of their handshake.
     pub tcp_half_open: Percent,
     /// Anything but TCP and UDP.
     pub other: Percent,
-    /// UDP of which both sides were seen.
+    /// UDP with packets in both directions.
     pub udp_answered: Percent,
     /// Flows of one source, whatever their class.
     pub per_source: Percent,
 }
 
-/// A part of a hundred, 1 to 100.
+/// A percentage from 1 to 100.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "u64")]
 pub struct Percent(u8);
@@ -246,29 +245,28 @@ impl Default for ShareSettings {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamSettings {
-    /// Which bytes count where segments overlap, as hosts of this kind have it.
+    /// Host whose choice of overlapping bytes is followed.
     pub policy: HostPolicySetting,
-    /// Memory for segments that came too early, all flows together, up to [`STREAM_MEMORY_MAX`].
+    /// Memory of all out-of-order queues together, up to [`STREAM_MEMORY_MAX`].
     #[serde(deserialize_with = "stream_memory")]
     pub memory: ByteCount,
-    /// The same for one direction of a flow.
+    /// Memory of one direction's out-of-order queue.
     #[serde(deserialize_with = "stream_memory")]
     pub memory_per_stream: ByteCount,
-    /// What the flows of one source may hold of it once three quarters are taken, in percent.
+    /// Share of the memory that flows of one source may have once it is three quarters full, in
+    /// percent.
     pub per_source: Percent,
-    /// Where hosts read urgent bytes.
+    /// Position of urgent bytes.
     pub urgent: UrgentSetting,
-    /// Packets with a time to live below this may end before they reach their host.
+    /// Packets with a lower time to live may not reach their host.
     pub ttl_min: Option<u8>,
-    /// Whether packets pass only if hosts take them as they are inspected, where a function
-    /// prevents attacks.
+    /// With an NF that prevents attacks: lets packets pass only if hosts read them as inspected.
     pub normalize: bool,
-    /// What becomes of packets with a lower one, where a function prevents attacks.
+    /// With an NF that prevents attacks: treatment of packets below `ttl_min`.
     pub low_ttl: LowTtlSetting,
-    /// What becomes of segments that differ from what was sent before, where a function prevents
-    /// attacks.
+    /// With an NF that prevents attacks: treatment of segments that differ from earlier bytes.
     pub differing: DifferingSetting,
-    /// What becomes of segments that there is no memory to keep, where a function prevents attacks.
+    /// With an NF that prevents attacks: treatment of segments that find no memory.
     pub when_full: StreamWhenFull,
 }
 
@@ -288,7 +286,7 @@ pub enum LowTtlSetting {
 pub enum DifferingSetting {
     /// They are dropped.
     Drop,
-    /// They get the bytes that were sent first.
+    /// They get the bytes that arrived first.
     Replace,
 }
 
@@ -312,16 +310,16 @@ pub enum UrgentSetting {
     Inline,
 }
 
-/// Memory that a policy may ask for segments that came too early.
+/// Limit on the memory of out-of-order queues.
 pub const STREAM_MEMORY_MAX: u64 = 16 << 30;
 
 /// `streams.policy`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum HostPolicySetting {
-    /// Those that came first.
+    /// The bytes that arrived first.
     First,
-    /// Those that came last.
+    /// The bytes that arrived last.
     Last,
     /// As BSD and Windows hosts.
     Bsd,

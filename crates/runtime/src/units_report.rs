@@ -68,11 +68,11 @@ record! {
         pub deltas_without_base: u64 = counter("deltas_without_base"),
         /// Capacity against demand; see below.
         pub tracking: Tracking,
-        /// Revenue and cost of the units, at the default prices of [`rivulet sim`](commands/sim.md):
-        /// `total`, and `intervals`, the same by interval, each with `per_packet`,
-        /// `per_packet_and_flowlet` and `per_unit_time` (the tenant's price by tariff) and `cost`;
-        /// `intervals_below_cost_per_packet` and `intervals_below_cost_per_packet_and_flowlet`,
-        /// intervals that lost money.
+        /// Revenue and cost of the units, at the default prices of [`rivulet
+        /// sim`](commands/sim.md): `total`, and `intervals`, the same by interval, each with
+        /// `per_packet`, `per_packet_and_flowlet` and `per_unit_time` (the tenant's price by
+        /// tariff) and `cost`; `intervals_below_cost_per_packet` and
+        /// `intervals_below_cost_per_packet_and_flowlet`, intervals that lost money.
         pub bill: Bill,
         /// A list, from the first packet on; see below.
         pub intervals: Vec<Interval>,

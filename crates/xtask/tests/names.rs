@@ -14,9 +14,7 @@ const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr",
 
 /// Crates whose names have not been sorted out yet.
 #[rustfmt::skip]
-const PENDING: &[&str] = &[
-    "runtime",
-];
+const PENDING: &[&str] = &[];
 
 /// Names that are in scope everywhere, or as good as.
 const PRELUDE: &[&str] = &[

@@ -53,9 +53,7 @@ const BAD_WORDS: &[(&str, &str)] = &[
 
 /// Parts of the workspace that have not been rewritten yet.
 #[rustfmt::skip]
-const PENDING: &[&str] = &[
-    "crates/runtime/",
-];
+const PENDING: &[&str] = &[];
 
 fn is_pending(path: &Path) -> bool {
     PENDING.iter().any(|prefix| path.starts_with(prefix) || path.to_string_lossy().starts_with(prefix))

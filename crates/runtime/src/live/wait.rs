@@ -58,8 +58,8 @@ impl Sleeper {
         self.slept
     }
 
-    /// Sleeps until one of these descriptors is readable, or the time has passed. `is_polled`: frames
-    /// may arrive that no descriptor reports.
+    /// Sleeps until one of these descriptors is readable, or the time has passed. `is_polled`:
+    /// frames may arrive that no descriptor reports.
     pub fn sleep<'a>(
         &mut self,
         sockets: impl Iterator<Item = BorrowedFd<'a>>,

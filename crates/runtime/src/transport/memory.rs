@@ -25,7 +25,7 @@ use crate::units_config::UnitsConfig;
 pub struct Memory {
     units: Vec<Unit<SharedEngine>>,
     table: Rc<RefCell<SharedTable>>,
-    /// Packets that were processed without their units' being notified.
+    /// Packets that were processed without notifying their units.
     unheard: Unheard,
     outbox: Outbox<Packet>,
     /// In flight between units.
@@ -63,11 +63,11 @@ impl Memory {
         })
     }
 
-    /// Notifies the unit of the flow's packets that it has not heard of, if it has the state. To be
+    /// Notifies the unit of the flow's packets that it does not know, if it has the state. Must be
     /// called before anything else happens to the flow there.
     fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
         let unit = &mut self.units[unit.index()];
-        self.unheard.tell(flow.index, |clock| unit.catch_up(flow, clock));
+        self.unheard.notify(flow.index, |clock| unit.catch_up(flow, clock));
     }
 
     /// Delivers a packet that does not just continue its flow at its unit.
@@ -123,14 +123,14 @@ impl Memory {
         }
     }
 
-    /// Reports what became of flows in the table.
+    /// Reports changes of flows in the table.
     fn take_changes(&mut self) {
         if self.table.borrow().local.graph.changes().is_empty() {
             return;
         }
         let mut changes = std::mem::take(self.table.borrow_mut().local.graph.changes_mut());
         for change in changes.drain(..) {
-            // There is one table, which knows its fragments.
+            // The one table tracks its fragments itself.
             if matches!(change, FlowChange::FirstFragment { .. }) {
                 continue;
             }
@@ -143,7 +143,7 @@ impl Memory {
         self.deliver_mails();
     }
 
-    /// Proposes the end of a flow of which the table has nothing left, unless it has begun again.
+    /// Proposes the end of a flow without state in the table, unless it has begun again.
     fn propose_end(&mut self, home: u32) {
         let table = self.table.borrow();
         let Some((owner, flow)) = table.owner(home).filter(|_| !table.has(home)) else { return };
@@ -191,7 +191,7 @@ impl Transport for Memory {
         self.table.borrow_mut().add_all(guesses, packets);
     }
 
-    /// The second packet of a flowlet, or any if the unit has a deadline once the flow is silent.
+    /// Delivers the second packet of a flowlet, or any if the unit has a deadline for idle flows.
     #[inline(never)]
     fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
         self.now_ns = now_ns;

@@ -11,40 +11,40 @@ use protocol::unit::{Done, Engine, FlowAlias};
 use super::FirstFragment;
 use crate::saved::{Source, release, restore, save};
 
-/// Flows whose slots others have, before those that are not here are forgotten.
+/// Flows with a handle beyond the slots, before those without state here are forgotten.
 const OLDER_KEPT: usize = 64;
 
-/// A unit's graph. Packets that the unit lets it process wait until a batch is full: then they
-/// cross the graph together.
+/// A unit's graph. Packets that the unit has accepted are pending until their batch crosses the
+/// graph.
 pub(super) struct OwnEngine {
     pub graph: Box<Graph>,
     pub pool: PacketPool,
-    waiting: Vec<Packet>,
-    /// The homes of the flows of these.
-    homes: Vec<u32>,
+    pending: Vec<Packet>,
+    /// Handles of the flows of these.
+    handles: Vec<u32>,
     /// The same packets, as they are accounted for.
     accepted: Vec<Accepted>,
     /// Packets that have left the graph.
     out: Vec<Packet>,
-    /// Outcomes that nobody has taken.
+    /// Outcomes that were not taken yet.
     done: Vec<Outcome>,
-    /// Ends of flows of which the output has not been attributed.
+    /// Ends of flows whose output has not been attributed.
     marks: Vec<EffectsMark>,
-    /// By slot: the flow whose home has the slot's number.
+    /// By slot: the flow whose handle is the slot's number.
     current: Vec<Current>,
-    /// Homes of flows whose slots others have by now.
+    /// Handles of flows whose slots other flows have now.
     older: HashMap<FlowId, u32>,
-    /// Homes from here on are those of such flows.
+    /// Number of slots; higher handles are those of such flows.
     slots: u32,
-    /// Homes of packets that left no flow in the graph: it had no room, or begins none.
+    /// Handles of packets that left no flow in the graph: it had no room, or they begin none.
     pub without_flow: Vec<u32>,
-    /// Homes of flows that have ended.
+    /// Handles of flows that have ended.
     pub ended: Vec<u32>,
     /// First fragments that the dispatcher must know of.
     pub fragments: Vec<FirstFragment>,
-    /// Packets that went through the graph, or were dropped in front of it.
+    /// Packets that have crossed the graph, or were dropped before it.
     pub through: u64,
-    /// Whether the state at hand has come from a unit that has released it.
+    /// The state being restored comes from a unit that has released it.
     pub is_handed: bool,
     /// Nothing is lost between units: a state is released as soon as it is sent.
     pub is_reliable: bool,
@@ -53,7 +53,7 @@ pub(super) struct OwnEngine {
 /// The outcome of a packet.
 pub(super) type Outcome = Done<Packet, Box<Effects>>;
 
-/// A packet that the unit lets the graph process.
+/// A packet that the unit has accepted.
 struct Accepted {
     flow: FlowId,
     seq: u64,
@@ -61,7 +61,7 @@ struct Accepted {
     sequence: u64,
 }
 
-/// The flow whose home has its slot's number.
+/// The flow whose handle is its slot's number.
 #[derive(Clone, Copy, Default)]
 struct Current {
     generation: u32,
@@ -70,13 +70,13 @@ struct Current {
 }
 
 impl OwnEngine {
-    /// One with this graph, of flows that have up to so many slots.
+    /// Creates an engine for this graph and this number of slots.
     pub fn new(graph: Box<Graph>, slots: u32, is_reliable: bool) -> OwnEngine {
         OwnEngine {
             graph,
             pool: PacketPool::new(0),
-            waiting: Vec::new(),
-            homes: Vec::new(),
+            pending: Vec::new(),
+            handles: Vec::new(),
             accepted: Vec::new(),
             out: Vec::new(),
             done: Vec::new(),
@@ -93,19 +93,19 @@ impl OwnEngine {
         }
     }
 
-    /// Takes what waits through the graph.
+    /// Sends pending packets through the graph.
     pub fn run(&mut self) {
-        if !self.waiting.is_empty() {
-            self.through += self.waiting.len() as u64;
-            self.graph.process_batch(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
+        if !self.pending.is_empty() {
+            self.through += self.pending.len() as u64;
+            self.graph.process_batch(&mut self.pending, &self.handles, &mut self.out, &mut self.pool);
             let graph = &self.graph;
-            let has_none = |&home: &u32| graph.flows_of(home).next().is_none();
-            self.without_flow.extend(self.homes.drain(..).filter(has_none));
+            let has_none = |&handle: &u32| graph.flows_of(handle).next().is_none();
+            self.without_flow.extend(self.handles.drain(..).filter(has_none));
             self.settle();
         }
     }
 
-    /// Attributes what the graph has brought about to packets and to ends of flows.
+    /// Attributes the graph's output to packets and to ends of flows.
     pub fn settle(&mut self) {
         let first = self.done.len();
         self.done.extend(self.accepted.iter().map(|packet| Done::new(packet.flow, packet.seq)));
@@ -120,8 +120,8 @@ impl OwnEngine {
         self.accepted.clear();
     }
 
-    /// Each packet leaves with the one that caused it. One that a later packet set free leaves with
-    /// the next that leaves anyway.
+    /// Attributes each departing packet to the one that caused it. A packet that was held leaves
+    /// with the next one.
     fn settle_outputs(&mut self, first: usize) {
         let (mut at, mut freed) = (0, Vec::new());
         for packet in self.out.drain(..) {
@@ -147,7 +147,7 @@ impl OwnEngine {
                 FlowChange::Alias { handle, key, hash } => {
                     let Some(flow) = self.flow_at(handle) else { continue };
                     let alias = Some(FlowAlias { key, hash });
-                    // Before any packet of the flow that may have it leaves.
+                    // Before any packet of the flow that may carry it.
                     match self.done[first..].iter_mut().find(|done| done.flow == flow) {
                         Some(done) => done.alias = alias,
                         None => self.done.push(Done { alias, ..Done::new(flow, self.last_seq(flow)) }),
@@ -173,7 +173,7 @@ impl OwnEngine {
             let flow = self.flow_at(self.ended[at]).unwrap_or_default();
             self.done.push(Done::new(flow, self.last_seq(flow)));
         }
-        let Some(last) = (self.done.len() - first).checked_sub(1) else { return }; // They stay.
+        let Some(last) = (self.done.len() - first).checked_sub(1) else { return }; // Effects stay for the next call.
         let part = |cause| match cause {
             EffectCause::Packet(sequence) => {
                 let packet = self.accepted.iter().position(|packet| packet.sequence == sequence);
@@ -185,7 +185,7 @@ impl OwnEngine {
         self.graph.effects_mut().distribute(&self.marks, parts, part, |done| &mut done.effects);
     }
 
-    /// Returns the seq of the flow's last packet here; 0 if that is not known.
+    /// Returns the seq of the flow's last packet here; 0 if it is unknown.
     fn last_seq(&self, flow: FlowId) -> u64 {
         let current = self.current.get(flow.index as usize);
         current.filter(|current| current.generation == flow.generation).map_or(0, |current| current.seq)
@@ -200,15 +200,15 @@ impl OwnEngine {
         }
     }
 
-    /// What waits is through, and time has passed: whoever takes over a copy of a flow's state from
-    /// then on knows which of its fragments were dropped here.
-    fn pass_time(&mut self, now_ns: u64) {
+    /// Sends pending packets through the graph and lets time pass: the receiver of a replica of a
+    /// flow's state then knows which of its fragments were dropped here.
+    fn handle_timeout(&mut self, now_ns: u64) {
         self.run();
         self.graph.handle_timeout(now_ns, &mut self.pool);
         self.settle();
     }
 
-    /// Ends flows at the end of the run, as far as there is room for what that brings about.
+    /// Ends flows at the end of the run, as far as there is room for their effects.
     /// Returns true if all have ended.
     pub fn finish(&mut self) -> bool {
         let is_done = self.graph.finish(&mut self.pool);
@@ -217,11 +217,11 @@ impl OwnEngine {
         is_done
     }
 
-    /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not
-    /// come to the graph.
+    /// Ends all flows and discards pending packets. `lost` is the number of packets that were lost
+    /// before the graph.
     pub fn start_over(&mut self, lost: u64) {
-        self.waiting.clear();
-        self.homes.clear();
+        self.pending.clear();
+        self.handles.clear();
         self.graph.start_anew(lost, &mut self.pool);
         self.settle();
         self.current.clear();
@@ -231,42 +231,42 @@ impl OwnEngine {
         self.is_handed = false;
     }
 
-    /// The flow that has this home.
-    pub fn flow_at(&self, home: u32) -> Option<FlowId> {
-        if home < self.slots {
-            let current = self.current.get(home as usize)?;
-            return Some(FlowId { index: home, generation: current.generation });
+    /// Returns the flow with this handle.
+    pub fn flow_at(&self, handle: u32) -> Option<FlowId> {
+        if handle < self.slots {
+            let current = self.current.get(handle as usize)?;
+            return Some(FlowId { index: handle, generation: current.generation });
         }
-        self.older.iter().find(|&(_, &other)| other == home).map(|(&flow, _)| flow)
+        self.older.iter().find(|&(_, &other)| other == handle).map(|(&flow, _)| flow)
     }
 
-    /// Whether the graph has anything of this home.
-    pub fn has(&self, home: u32) -> bool {
-        self.graph.flows_of(home).next().is_some()
+    /// Returns whether the graph has a flow with this handle.
+    pub fn has(&self, handle: u32) -> bool {
+        self.graph.flows_of(handle).next().is_some()
     }
 
-    /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the
-    /// way: so it is not kept until it is there, when its time might run out here.
+    /// Notes that the flow's state was sent to another unit. A reliable transport does not lose it,
+    /// so it is released here at once, before it could expire.
     pub fn sent(&mut self, flow: FlowId) {
         if !self.is_reliable {
             return;
         }
         self.run();
-        let home = self.home(flow);
-        release(&mut self.graph, home);
+        let handle = self.handle(flow);
+        release(&mut self.graph, handle);
     }
 
-    /// Which home a flow has: its slot, if no later flow has that.
+    /// Returns the flow's handle: its slot, unless a later flow has that.
     #[inline]
-    fn home(&mut self, flow: FlowId) -> u32 {
+    fn handle(&mut self, flow: FlowId) -> u32 {
         match self.current.get(flow.index as usize) {
             Some(current) if current.generation == flow.generation => flow.index,
-            _ => self.home_of_another(flow),
+            _ => self.other_handle(flow),
         }
     }
 
     #[cold]
-    fn home_of_another(&mut self, flow: FlowId) -> u32 {
+    fn other_handle(&mut self, flow: FlowId) -> u32 {
         let slot = flow.index as usize;
         if self.current.len() <= slot {
             self.current.resize(slot + 1, Current::default());
@@ -275,29 +275,29 @@ impl OwnEngine {
         if flow.generation > known {
             self.run();
             if self.has(flow.index) {
-                let home = self.new_home(FlowId { index: flow.index, generation: known });
-                self.graph.change_handle(flow.index, home);
+                let handle = self.new_handle(FlowId { index: flow.index, generation: known });
+                self.graph.change_handle(flow.index, handle);
             }
             self.current[slot] = Current { generation: flow.generation, seq: 0 };
             return flow.index;
         }
         match self.older.get(&flow) {
-            Some(&home) => home,
+            Some(&handle) => handle,
             None if flow.generation == known => flow.index,
-            None => self.new_home(flow),
+            None => self.new_handle(flow),
         }
     }
 
-    /// A home for a flow whose slot another has.
-    fn new_home(&mut self, flow: FlowId) -> u32 {
+    /// Assigns a handle to a flow whose slot another flow has.
+    fn new_handle(&mut self, flow: FlowId) -> u32 {
         if self.older.len() >= OLDER_KEPT {
             let graph = &self.graph;
-            self.older.retain(|_, home| graph.flows_of(*home).next().is_some());
+            self.older.retain(|_, handle| graph.flows_of(*handle).next().is_some());
         }
         let taken: Vec<u32> = self.older.values().copied().collect();
-        let home = (self.slots..).find(|home| !taken.contains(home)).unwrap_or(self.slots);
-        self.older.insert(flow, home);
-        home
+        let handle = (self.slots..).find(|handle| !taken.contains(handle)).unwrap_or(self.slots);
+        self.older.insert(flow, handle);
+        handle
     }
 }
 
@@ -307,15 +307,15 @@ impl Engine for OwnEngine {
 
     #[inline]
     fn process(&mut self, _now_ns: u64, flow: FlowId, seq: u64, packet: Packet) {
-        let home = self.home(flow);
-        if home == flow.index
-            && let Some(current) = self.current.get_mut(home as usize)
+        let handle = self.handle(flow);
+        if handle == flow.index
+            && let Some(current) = self.current.get_mut(handle as usize)
         {
             current.seq = seq;
         }
         self.accepted.push(Accepted { flow, seq, sequence: packet.meta().transit.sequence });
-        self.waiting.push(packet);
-        self.homes.push(home);
+        self.pending.push(packet);
+        self.handles.push(handle);
     }
 
     fn flush(&mut self, done: impl FnMut(Outcome)) {
@@ -325,25 +325,25 @@ impl Engine for OwnEngine {
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         self.run();
-        let home = self.home(flow);
-        save(&mut self.graph, home, out);
+        let handle = self.handle(flow);
+        save(&mut self.graph, handle, out);
     }
 
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
-        self.pass_time(now_ns);
-        let home = self.home(flow);
+        self.handle_timeout(now_ns);
+        let handle = self.handle(flow);
         let source = if self.is_handed { Source::Handed } else { Source::Copied };
-        let restored = restore(&mut self.graph, home, (state, source), &mut self.pool);
+        let restored = restore(&mut self.graph, handle, (state, source), &mut self.pool);
         self.settle();
         restored
     }
 
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {
-        self.pass_time(now_ns);
-        let home = self.home(flow);
+        self.handle_timeout(now_ns);
+        let handle = self.handle(flow);
         match ended {
-            true => self.graph.end_flows_of(home, &mut self.pool),
-            false => release(&mut self.graph, home),
+            true => self.graph.end_flows_of(handle, &mut self.pool),
+            false => release(&mut self.graph, handle),
         }
         self.settle();
     }

@@ -1,9 +1,9 @@
 //! Units on threads of their own, with rings in between.
 //!
-//! Each unit has a graph and a flow table of its own; what functions share beside counters, their
-//! graphs have in common (see [`nf::SharedHandle`]), so that a NAT's port is given once and a rate
-//! is that of all units together. Packets of a flow leave in the order of their arrival; those of
-//! different flows may not.
+//! Each unit has a graph and a flow table of its own. NFs of all graphs share their state beside
+//! counters (see [`nf::SharedHandle`]), so a NAT assigns a port once, and a rate is that of all
+//! units together. Packets of a flow leave in the order of arrival; those of different flows may
+//! not.
 //!
 //! ```text
 //!            ring of packets and messages            one queue of reports
@@ -46,21 +46,22 @@ use crate::units_config::UnitsConfig;
 use crate::units_report::UnitsReport;
 use worker::Worker;
 
-/// The most units that run on threads of their own.
+/// Limit on units with threads of their own.
 pub const THREADS_MAX: u16 = 64;
 
-/// The most packets in flight to units. Then the dispatcher waits.
+/// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
 
-/// Time of the run after which units that get packets are notified of the time, in nanoseconds.
+/// Period in which units that get packets are notified of the run's time, in nanoseconds.
 const TIME_NS: u64 = 100_000;
 
-/// Time of the run after which units handle deadlines while nothing is in flight, in nanoseconds.
+/// Period of the run's time in which units handle deadlines while nothing is in flight, in
+/// nanoseconds.
 /// A capture that is played as fast as possible may skip minutes while a state is in flight; the
 /// flow would expire before the state arrives.
 const STEP_NS: u64 = 1_000_000;
 
-/// Makes a graph of the policy's functions: one for each unit.
+/// Creates a unit's graph of the policy.
 pub type Maker = Arc<dyn Fn() -> Result<Box<Graph>, String> + Send + Sync>;
 
 /// Units on threads of their own.
@@ -73,21 +74,21 @@ pub struct Rings {
     commons: Vec<SharedHandle>,
     lanes: Vec<Option<Lane>>,
     mailboxes: Vec<Mailbox>,
-    /// The other ends of these, of units that were not started yet.
+    /// The receiving ends, for units that were not started yet.
     mails: Vec<Option<Receiver<Mail>>>,
     returned: Receiver<Box<Return>>,
     returns: SyncSender<Box<Return>>,
     left: Vec<Left>,
-    /// Time of which units were notified last.
+    /// The time of the last notification.
     notified_ns: u64,
     /// Time at which units handled deadlines last.
     stepped_ns: u64,
-    /// Packets that were sent to units, and those of them that are through.
+    /// Packets that were sent to units, and those that units have finished.
     sent: u64,
     through: u64,
     /// Arrival of batches, by the sequence of their first packets.
     batches: VecDeque<(u64, Instant)>,
-    /// How long units took to start.
+    /// Times to start units, in nanoseconds.
     starts_ns: Vec<u64>,
     /// Messages between units that have not been handled.
     mails_in_flight: Arc<AtomicU64>,
@@ -153,7 +154,7 @@ impl Rings {
                 Some(graph) => graph,
                 None => {
                     let _processing = Processing::begin();
-                    // A function that panics when it is made is one that cannot be made.
+                    // An NF that panics at its creation cannot be created.
                     catch_unwind(AssertUnwindSafe(|| make().ok())).ok().flatten()?
                 }
             };
@@ -205,7 +206,7 @@ impl Rings {
     fn take(&mut self, report: &mut Return) {
         self.has_failed |= report.has_failed;
         self.local.pool.replace_lost(report.lost as usize);
-        // The unit's core has them still.
+        // They are still in the cache of the unit's core.
         report.out.iter().for_each(Packet::prefetch);
         self.local.out.append(&mut report.out);
         report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
@@ -222,7 +223,8 @@ impl Rings {
         }
     }
 
-    /// Takes what units whose threads have ended leave. Returns a unit that could not be started.
+    /// Takes the remains of units whose threads have ended. Returns a unit that could not be
+    /// started.
     fn take_ended(&mut self) -> Option<UnitId> {
         let mut failed = None;
         for (unit, lane) in (0..).map(UnitId).zip(&mut self.lanes) {
@@ -237,7 +239,7 @@ impl Rings {
                 }
             }
         }
-        // The others go on without it.
+        // The others continue without it.
         failed.inspect(|unit| self.lanes[unit.index()] = None)
     }
 }
@@ -277,8 +279,8 @@ impl Transport for Rings {
         }
     }
 
-    /// A unit that was stopped before still has its thread, which sleeps. Without a thread the
-    /// others go on.
+    /// A unit that was stopped before still has its thread, which is parked. If a thread cannot be
+    /// started, the others continue.
     fn start(&mut self, unit: UnitId) -> Started {
         match &self.lanes[unit.index()] {
             Some(lane) if lane.is_ready => return Started::Ready,
@@ -319,7 +321,7 @@ impl Transport for Rings {
         let report = self.returned.try_recv().ok().or_else(|| {
             let failed = self.take_ended();
             let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
-            // What a thread sent right before it ended comes first.
+            // A thread's last messages come first.
             self.returned.try_recv().ok().or(failed.map(left))
         });
         report.map(|mut report| {

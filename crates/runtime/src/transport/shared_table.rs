@@ -21,9 +21,9 @@ pub(super) struct SharedTable {
     homes: Vec<u32>,
     /// By index: the unit that has the flow's state, and the flow.
     owners: Vec<(UnitId, FlowId)>,
-    /// Room for a state.
+    /// Scratch space for a state.
     saved: Vec<u8>,
-    /// Packets have crossed the graph, and nobody has looked at the result.
+    /// Packets have crossed the graph, and the result was not taken yet.
     has_news: bool,
 }
 

@@ -1,58 +1,58 @@
-//! Packets of which their units have not heard.
+//! Packets that their units were not notified of.
 //!
-//! In the midst of a flowlet, with the state at its unit and nothing under way, what the router
-//! says of a packet is all there is to say: the engine gets it, and the unit need not look at the
-//! flow. It hears of all such packets at once, when something else is about to happen to the flow.
+//! Within a flowlet, with the state at its unit and no handover, the engine processes a packet
+//! without its unit looking at the flow. The unit is notified of all such packets at once, before
+//! anything else happens to the flow.
 
 use packet::memory::prefetch;
 use protocol::dispatcher::NumberedPacket;
 
-/// Flows of which units have not heard all.
+/// Flows with packets that their units were not notified of.
 #[derive(Default)]
 pub(super) struct Unheard {
-    /// By the flow's slot: the clock of its last packet; 0: its unit hears of the next one.
-    clocks: Vec<u64>,
+    /// By the flow's slot: the seq of its last packet; 0: its unit is notified of the next one.
+    seqs: Vec<u64>,
 }
 
 impl Unheard {
-    /// What is known of the flow in this slot is on its way to the cache.
+    /// Prefetches the entry of the flow in this slot.
     #[inline(always)]
     pub fn prefetch(&self, slot: u32) {
-        prefetch(self.clocks.as_ptr().wrapping_add(slot as usize));
+        prefetch(self.seqs.as_ptr().wrapping_add(slot as usize));
     }
 
-    /// From this packet on, of which its unit has heard, it need not hear of those of the same
-    /// flowlet.
+    /// Begins after this packet, which its unit knows: the unit need not be notified of the rest of
+    /// the flowlet.
     #[cold]
     pub fn begin(&mut self, packet: &NumberedPacket) {
         let slot = packet.flow.index as usize;
-        if slot >= self.clocks.len() {
-            self.clocks.resize(slot + 1, 0); // Not more than the router has slots.
+        if slot >= self.seqs.len() {
+            self.seqs.resize(slot + 1, 0); // Not more than the dispatcher has slots.
         }
-        self.clocks[slot] = packet.seq;
+        self.seqs[slot] = packet.seq;
     }
 
-    /// Adds a packet in the midst of a flowlet; false, and nothing has changed, if its unit is to
-    /// hear of it.
+    /// Adds a packet within a flowlet. Returns false, and changes nothing, if its unit must be
+    /// notified.
     #[inline(always)]
     pub fn add(&mut self, packet: &NumberedPacket) -> bool {
-        match self.clocks.get_mut(packet.flow.index as usize) {
-            Some(clock) if *clock > 0 => {
-                *clock = packet.seq;
+        match self.seqs.get_mut(packet.flow.index as usize) {
+            Some(seq) if *seq > 0 => {
+                *seq = packet.seq;
                 true
             }
             _ => false,
         }
     }
 
-    /// The unit that has the flow's state hears of its packets, up to this clock, says `tell`; then
-    /// it hears of the next one, too.
+    /// Notifies the unit of the flow's packets: `notify` gets the last seq and returns whether the
+    /// unit has the state. Then the unit is notified of the next packet, too.
     #[inline]
-    pub fn tell(&mut self, slot: u32, tell: impl FnOnce(u64) -> bool) {
-        if let Some(clock) = self.clocks.get_mut(slot as usize).filter(|clock| **clock > 0)
-            && tell(*clock)
+    pub fn notify(&mut self, slot: u32, notify: impl FnOnce(u64) -> bool) {
+        if let Some(seq) = self.seqs.get_mut(slot as usize).filter(|seq| **seq > 0)
+            && notify(*seq)
         {
-            *clock = 0;
+            *seq = 0;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A unit's end of a transport: the unit, the graph that it runs, and what it wants sent. It has no
-//! thread and no queue to others: its driver hands it what arrives and takes what it sends.
+//! A unit's end of a transport: the unit, its graph, and its outgoing messages. It has no thread
+//! and no queue to others: its driver hands over what arrives and takes what is sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ pub enum Sending {
     Mail(UnitId, Mail),
 }
 
-/// What a unit leaves behind.
+/// The remains of a unit after the run.
 pub struct Left {
     /// Its graph.
     pub graph: Box<Graph>,
@@ -67,7 +67,7 @@ pub struct Left {
     pub counters: Counters,
     /// Flows that it had at the end of the run.
     pub flows_live: u64,
-    /// How long it took to fetch states from other units.
+    /// Time to pull states from other units.
     pub pulls: Histogram<u64>,
     /// Panics of its thread.
     pub restarts: u64,
@@ -89,24 +89,24 @@ pub(super) fn lock(board: &FiguresBoard) -> MutexGuard<'_, Option<Box<Figures>>>
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A unit, the graph that it runs, and what it wants sent.
+/// A unit, its graph, and its outgoing messages.
 pub struct UnitEnd {
     id: UnitId,
     unit: Unit<OwnEngine>,
     outbox: Outbox<Packet>,
     now_ns: u64,
-    /// A clock for how long states take to arrive.
+    /// A clock to measure how long states take to arrive.
     clock_ns: fn() -> u64,
     next: Box<Return>,
     /// Packets and deadline that were reported last.
     reported: (u64, u64),
-    /// Sent, in order: a state leaves only after everything that its packets brought about.
+    /// Outgoing messages in order: a state leaves after all output of its packets.
     sending: VecDeque<Sending>,
     /// Messages of others that were handled since the last report.
     handled: u64,
     /// Messages to others that were sent since the last report.
     sent: u64,
-    /// States that were asked for, and when.
+    /// Pulled states, with the time of the pull.
     pulled: HashMap<FlowId, u64>,
     pulls: Histogram<u64>,
     received: u64,
@@ -115,7 +115,7 @@ pub struct UnitEnd {
     dropped: Vec<(u64, DropCause)>,
     /// Packets that were lost to a panic.
     lost: u64,
-    /// A question of the dispatcher is not answered yet.
+    /// A request of the dispatcher is not answered yet.
     is_asked: bool,
     is_resetting: bool,
     is_finished: bool,
@@ -248,7 +248,7 @@ impl UnitEnd {
             Mail::Packet(..) if self.is_resetting => self.discard(),
             Mail::Message(..) if self.is_resetting => {}
             Mail::Message(from, message) => {
-                // What was asked for: it comes, or there is none.
+                // The answer to a pull: the state, or that there is none.
                 let asked_ns = match &message {
                     FromPeer::State { flow, .. } | FromPeer::End { flow } => self.pulled.remove(flow),
                     _ => None,
@@ -294,7 +294,8 @@ impl UnitEnd {
         }
     }
 
-    /// A panic has interrupted the unit: the dispatcher learns that state is lost.
+    /// Notes that a panic has interrupted the unit, and reports to the dispatcher that state is
+    /// lost.
     pub fn fail(&mut self) {
         self.next.has_failed = true;
         self.next.has_answered |= std::mem::take(&mut self.is_asked);
@@ -310,18 +311,18 @@ impl UnitEnd {
         self.sending.push_front(sending);
     }
 
-    /// Returns whether something waits to be sent.
+    /// Returns whether there is something to send.
     pub fn is_blocked(&self) -> bool {
         !self.sending.is_empty()
     }
 
-    /// Returns how many messages of others were handled since the last call; everything that they
-    /// brought about has been polled.
+    /// Returns the number of messages of others that were handled since the last call. All their
+    /// results have been polled.
     pub(super) fn take_handled(&mut self) -> u64 {
         std::mem::take(&mut self.handled)
     }
 
-    /// Returns how many messages to others were added since the last call.
+    /// Returns the number of messages to others that were added since the last call.
     pub(super) fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent)
     }
@@ -332,7 +333,7 @@ impl UnitEnd {
         self.is_asked = false;
     }
 
-    /// Gives up all flows and everything in flight.
+    /// Drops all flows and everything in flight.
     fn reset(&mut self) {
         self.is_resetting = true;
         self.outbox = Outbox::default();
@@ -362,7 +363,7 @@ impl UnitEnd {
         Box::new(Figures { report, counters, pulls: self.pulls.clone() })
     }
 
-    /// Takes what the unit wants sent.
+    /// Takes the unit's outgoing messages.
     fn collect(&mut self) {
         if self.outbox.is_empty() {
             return;
@@ -377,7 +378,7 @@ impl UnitEnd {
                     _ => {}
                 }
             }
-            // What packets brought about here leaves first.
+            // The output of earlier packets leaves first.
             self.report();
             self.sent += (self.outbox.to_units.len() + self.outbox.forwarded.len()) as u64;
         }
@@ -396,7 +397,7 @@ impl UnitEnd {
             if !*is_reliable {
                 self.dropped.push((packet.meta().transit.sequence, why));
             }
-            // On a reliable transport no packet comes twice, and fewer are in flight than may wait.
+            // A reliable transport repeats no packet, and fewer are in flight than may be pending.
             let reason = match why {
                 DropCause::FlowEnded => DropReason::FlowEnded,
                 DropCause::Stale | DropCause::PendingFull | DropCause::Refused => DropReason::Internal,
@@ -405,7 +406,7 @@ impl UnitEnd {
         }
     }
 
-    /// Reports what became of packets, unless there is nothing new.
+    /// Reports the outcomes of packets, unless there is nothing new.
     pub fn report(&mut self) {
         self.release();
         self.propose_ends();
@@ -423,7 +424,7 @@ impl UnitEnd {
         }
     }
 
-    /// Releases the outcomes of packets and of ends: all that leaves the unit on their account.
+    /// Releases the outcomes of packets and of ends of flows.
     fn release(&mut self) {
         let next = &mut self.next;
         self.unit.flush(|done| {
@@ -439,7 +440,7 @@ impl UnitEnd {
         next.fragments.append(&mut self.unit.engine_mut().fragments);
     }
 
-    /// Proposes the ends of flows of which the graph has nothing any more.
+    /// Proposes the ends of flows without state in the graph.
     fn propose_ends(&mut self) {
         let engine = self.unit.engine_mut();
         let mut ended = std::mem::take(&mut engine.without_flow);
@@ -454,7 +455,7 @@ impl UnitEnd {
         self.unit.engine_mut().without_flow = ended;
     }
 
-    /// Ends flows at the end of the run, as far as there is room for what that brings about.
+    /// Ends flows at the end of the run, as far as there is room for their effects.
     /// Returns whether all have ended.
     pub fn end_flows(&mut self) -> bool {
         let is_done = self.unit.engine_mut().finish();

@@ -17,10 +17,10 @@ use super::super::unit_end::{FiguresBoard, Left, Mail, Sending, ToUnit, UnitEnd,
 use crate::doorbell::{Doorbell, ThreadWaker};
 use crate::panics::{Processing, RESTARTS_MAX};
 
-/// Packets and messages that are taken at a time.
+/// Packets and messages taken per turn.
 const CHUNK: usize = 64;
 
-/// How often a thread looks for work before it yields, and then before it sleeps.
+/// Looks for work before a thread yields, and again before it parks.
 const LOOKS: u32 = 64;
 
 /// The longest sleep.
@@ -36,7 +36,7 @@ pub(super) struct Worker {
     pub in_flight: Arc<AtomicU64>,
     pub returns: SyncSender<Box<Return>>,
     pub doorbell: Arc<Doorbell<ThreadWaker>>,
-    /// Where the unit's counters go.
+    /// Receives the unit's counters.
     pub board: FiguresBoard,
 }
 
@@ -68,14 +68,14 @@ impl Worker {
             let worked = self.step_contained(&mut state);
             idle = if worked { 0 } else { idle + 1 };
             self.rest(idle, &mut state);
-            // Without the dispatcher nothing is left to do.
+            // Without the dispatcher there is no work.
             is_abandoned = !worked && self.inbox.is_abandoned();
         }
         self.finish(state.restarts)
     }
 
-    /// Does what there is to do, and returns whether there was anything. After a panic the thread
-    /// goes on with what comes next: it does not take the others with it.
+    /// Handles pending work, and returns whether there was any. After a panic the thread continues
+    /// with the next work; the others are not affected.
     fn step_contained(&mut self, state: &mut Loop) -> bool {
         match catch_unwind(AssertUnwindSafe(|| self.step(state))) {
             Ok(worked) => worked,
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Does what there is to do, and returns whether there was anything.
+    /// Handles pending work, and returns whether there was any.
     fn step(&mut self, state: &mut Loop) -> bool {
         let mut work = 0;
         if let Some(mail) = state.early.take() {
@@ -126,7 +126,7 @@ impl Worker {
         self.note_sent();
     }
 
-    /// Counts messages before anybody can see that the one that caused them was handled.
+    /// Counts messages before others can see that their cause was handled.
     fn note_sent(&mut self) {
         let sent = self.end.take_sent();
         if sent > 0 {
@@ -153,7 +153,7 @@ impl Worker {
         self.doorbell.unpark();
     }
 
-    /// Sends as far as there is room.
+    /// Sends as much as there is room for.
     fn send_all(&mut self) {
         while let Some(sending) = self.end.poll() {
             if let Some(sending) = self.send(sending) {
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Sends; returns what finds no room.
+    /// Sends; returns the message if there is no room.
     fn send(&mut self, sending: Sending) -> Option<Sending> {
         match sending {
             Sending::Return(report) => match self.returns.try_send(report) {
@@ -204,7 +204,7 @@ impl Worker {
     }
 }
 
-/// Prefetches the packets in a part of the ring: the dispatcher's core has them still.
+/// Prefetches the packets in a part of the ring from the cache of the dispatcher's core.
 fn prefetch(given: &ReadChunk<'_, ToUnit>) {
     let (front, behind) = given.as_slices();
     for given in front.iter().chain(behind) {
@@ -214,8 +214,8 @@ fn prefetch(given: &ReadChunk<'_, ToUnit>) {
     }
 }
 
-/// Pins a unit's thread to one core, counted from the second on, if there are more than two. Where
-/// that is not allowed it runs anywhere.
+/// Pins a unit's thread to a core, from the second one on, if there are more than two. Without
+/// permission it runs on any core.
 pub(super) fn pin(unit: UnitId) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 2 {
