@@ -12,10 +12,6 @@ use support::{root, sources};
 /// Names that say what they mean only behind their module's path, and are used so.
 const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr", "State"];
 
-/// Crates whose names have not been sorted out yet.
-#[rustfmt::skip]
-const PENDING: &[&str] = &[];
-
 /// Names that are in scope everywhere, or as good as.
 const PRELUDE: &[&str] = &[
     "AsMut",
@@ -142,15 +138,12 @@ fn public_type_names_are_unique() {
         }
     }
     assert!(found.len() > 300, "the search is broken: {} types", found.len());
-    let is_ours = |place: &&String| {
-        let name = place.split("::").next().unwrap_or("");
-        !PENDING.contains(&name)
-    };
     let twice: Vec<String> = found
         .iter()
-        .map(|(name, places)| (name, places.iter().filter(is_ours).cloned().collect::<Vec<_>>()))
         .filter(|(name, places)| places.len() > 1 && !BEHIND_PATH.contains(&name.as_str()))
-        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .map(|(name, places)| {
+            format!("{name}: {}", Vec::from_iter(places.iter().map(String::as_str)).join(", "))
+        })
         .collect();
     assert!(twice.is_empty(), "public names that are used more than once:\n{}", twice.join("\n"));
 }
