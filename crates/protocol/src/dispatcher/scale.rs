@@ -10,7 +10,7 @@ use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
 
 /// A unit is drained only if the load of the others would then be at most this share of the load
-/// that starts a unit: [on average, or of one of them](DrainWhen).
+/// that starts a unit: [on average, or of one of them](crate::dispatcher::DrainCondition).
 pub const DRAIN_BELOW: f32 = 0.8;
 
 /// Indexes searched per bucket of the load meter for flows of draining units.

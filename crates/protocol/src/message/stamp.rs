@@ -15,7 +15,7 @@ pub struct Stamp {
     pub handover: Handover,
     /// On the first packet of a flowlet: the targets of replicas when the flow falls silent (S54).
     /// `None` on others, for which the earlier targets hold; or the same again, with the mark to
-    /// replicate [at once](Targets::at_once).
+    /// replicate [at once](ReplicaTargets::at_once).
     pub targets: Option<ReplicaTargets>,
 }
 
@@ -39,7 +39,7 @@ pub const TARGETS_MAX: usize = 15;
 /// The units that get replicas of a flow's state: some, or all active ones; and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaTargets {
-    /// The number of units; [`ALL`](Targets::ALL)'s value for all.
+    /// The number of units; [`ALL`](ReplicaTargets::ALL)'s value for all.
     len: u8,
     at_once: bool,
     units: [UnitId; TARGETS_MAX],
@@ -94,7 +94,7 @@ impl ReplicaTargets {
         self.is_all() || self.units().contains(&unit)
     }
 
-    /// Returns true for all active units; then [`units`](Targets::units) names none.
+    /// Returns true for all active units; then [`units`](ReplicaTargets::units) names none.
     #[inline]
     pub fn is_all(&self) -> bool {
         self.len == u8::MAX
