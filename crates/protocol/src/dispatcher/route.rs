@@ -269,10 +269,12 @@ impl Dispatcher {
         flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
         (flow.bytes, flowlet.started_ns) = (0, now_ns);
         let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
-        let refusers = flowlet.refusers;
-        let chosen = match refusers.len() {
+        let chosen = match flowlet.refusers.len() {
             0 => self.choose_again(cut, found, owner, estimate_bps, &targets, outputs),
-            _ => self.choose_another(&refusers, cut, found, (owner, estimate_bps), &targets, outputs),
+            _ => {
+                let refusers = flowlet.refusers;
+                self.choose_another(&refusers, cut, found, (owner, estimate_bps), &targets, outputs)
+            }
         };
         if let Some(chosen) = chosen {
             self.count_assignment(chosen, outputs);
@@ -286,6 +288,7 @@ impl Dispatcher {
     }
 
     /// Chooses the unit for a known flow's next flowlet; `None` if it stays without a choice.
+    #[inline(always)] // One caller is hot; the others are cold.
     fn choose_again(
         &mut self,
         cut: FlowletCut,
