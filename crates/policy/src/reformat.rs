@@ -4,7 +4,7 @@
 use crate::ast::File;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::parser::parse;
-use crate::source::SourceId;
+use crate::source::{SourceId, Span};
 use crate::token::{Token, TokenKind, tokens};
 
 /// Columns of an indentation.
@@ -17,22 +17,13 @@ const INDENT: usize = 2;
 pub fn reformat(name: &str, text: &str) -> Result<String, Box<Diagnostics>> {
     let (id, file, report) = read(name, text)?;
     let formatted = Formatter::new(text).format(&tokens(id, text, &mut Diagnostics::default()));
-    // A fault of the formatter must not change a policy.
-    let again = read(name, &formatted);
-    match again {
+    match read(name, &formatted) {
         Ok((_, same, _)) if same == file && comments(&formatted) == comments(text) => Ok(formatted),
         _ => {
+            // A fault of the formatter must not change a policy.
             let mut report = report;
-            let span = report.sources.span_at(id, 1, 1, 1);
-            report.push(match span {
-                Some(span) => {
-                    Diagnostic::error("the formatter would change this policy; please report it", span)
-                }
-                None => Diagnostic::error(
-                    "the policy has no text",
-                    crate::source::Span { source: id, start: 0, end: 0 },
-                ),
-            });
+            let start = Span { source: id, start: 0, end: 0 };
+            report.push(Diagnostic::error("the formatter would change this policy; please report it", start));
             Err(Box::new(report))
         }
     }
