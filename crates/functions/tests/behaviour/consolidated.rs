@@ -384,7 +384,7 @@ fn conversations_that_come_through_tunnels() {
     assert!(taking_off > 200, "{taking_off} rules take something off: too few to show anything");
 }
 
-/// SpeedyBox's first real graph (B34), and packets that are dropped on the fast path.
+/// SpeedyBox's first real chain (B34), and packets that are dropped on the fast path.
 #[test]
 fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
     let real = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]]
