@@ -110,7 +110,6 @@ struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     map: Option<Map>,
     keeps_flows: bool,
-    recomputes: bool,
     changes_flows: bool,
     consolidates: bool,
     cycles_per_packet: u32,
@@ -174,7 +173,6 @@ impl Shown {
             shared: d.shared.iter().copied().map(shared).collect(),
             map: d.map.map(|map| Map { entries: map.entries, value_bytes: map.value_len }),
             keeps_flows: d.keeps_flows,
-            recomputes: d.recomputes,
             changes_flows: d.changes_flows,
             consolidates: d.consolidates,
             cycles_per_packet: d.cycles_per_packet,
@@ -199,7 +197,6 @@ impl Shown {
             line("map of a flow", format!("{} entries of {} bytes", map.entries, map.value_bytes));
         }
         line("keeps flows", if self.keeps_flows { "yes" } else { "until their timeout" }.to_owned());
-        line("recomputes flows", if self.recomputes { "from headers" } else { "no" }.to_owned());
         line(
             "sees",
             if self.consolidates { "packets without a cached rule" } else { "every packet" }.to_owned(),

@@ -102,7 +102,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Meters("sources"),
         Shared::Meters("alerts"),
     ],
-    recomputes: true,
     consolidates: true,
     cycles_per_packet: 20,
     ..Descriptor::DEFAULT
@@ -197,11 +196,6 @@ impl NetworkFunction for Dos {
 
     fn event_holds(&self, _: EventCondition, state: &State) -> bool {
         self.limit_reached(state, false).is_some()
-    }
-
-    /// The counts of sources and the times of alerts exist only where the packets are processed.
-    fn recomputes(&self) -> bool {
-        self.sources.is_none() && self.alerts.silence_ns == 0
     }
 }
 

@@ -150,7 +150,6 @@ impl NetworkFunction for Firewall {
             Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
-        recomputes: true,
         consolidates: true,
         cycles_per_packet: 20,
         ..Descriptor::DEFAULT
@@ -223,12 +222,6 @@ impl NetworkFunction for Firewall {
     /// are stale (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
         event != self.validity()
-    }
-
-    /// Returns false if rules may reject: flows share the limits on answers.
-    fn recomputes(&self) -> bool {
-        self.default != FilterAction::Reject
-            && self.rules.iter().all(|rule| rule.action != FilterAction::Reject)
     }
 
     /// With `reject` rules: stateless, every packet may get an answer; stateful, every opening

@@ -108,7 +108,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counters("servers"),
         Shared::Meters("quic_connections"),
     ],
-    recomputes: true,
     consolidates: true,
     cycles_per_packet: 50,
     ..Descriptor::DEFAULT
@@ -208,12 +207,6 @@ impl NetworkFunction for LoadBalancer {
         }
         plan.record_state_function(COUNT);
         true
-    }
-
-    /// Flows that are rewritten keep their server. Encapsulation, echo replies and QUIC depend on
-    /// payloads.
-    fn recomputes(&self) -> bool {
-        !self.answer_ping && self.services.all_rewrite() && !self.services.any_quic()
     }
 
     fn event_holds(&self, event: EventCondition, state: &State) -> bool {

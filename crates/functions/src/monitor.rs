@@ -121,7 +121,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("bytes_icmp"),
         Shared::Counter("bytes_other"),
     ],
-    recomputes: true,
     consolidates: true,
     cycles_per_packet: 25,
     ..Descriptor::DEFAULT

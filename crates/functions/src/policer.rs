@@ -106,7 +106,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("packets_unmetered"),
         Shared::Meters("meters"),
     ],
-    recomputes: true,
     cycles_per_packet: 30,
     ..Descriptor::DEFAULT
 };
@@ -158,11 +157,6 @@ impl NetworkFunction for Policer {
         context.count(counter::PACKETS + colour as usize, 1);
         context.count(counter::BYTES + colour as usize, bytes);
         if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
-    }
-
-    /// Returns whether all buckets are in flow states; other meters are shared.
-    fn recomputes(&self) -> bool {
-        self.per == MeterScope::Connection
     }
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens

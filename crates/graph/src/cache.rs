@@ -450,7 +450,7 @@ fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventC
 
 /// Returns the properties that a packet, which has joined the flow with this header, shares with
 /// others that could be treated alike; none if none could.
-pub(crate) fn rule_key(header: &RecordHeader, packet: &Packet) -> Option<RuleKey> {
+fn rule_key(header: &RecordHeader, packet: &Packet) -> Option<RuleKey> {
     let meta = packet.meta();
     let connection = Connection::from_phase(meta.transit.phase);
     let like = RuleKey::new(meta, header.key != meta.key, connection);

@@ -23,7 +23,6 @@
 mod dispatched;
 mod entering;
 mod recovering;
-mod replaying;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -44,7 +43,6 @@ use crate::queue::{GROUP_MAX, Queue};
 use crate::reassembly::Reassembly;
 use crate::stages::{Stages, Walked};
 use crate::{Counters, Options, SideBySide};
-pub use replaying::{NoHistory, history_len};
 
 /// Runs network functions in order over flows, from the inside to the outside and back in reverse
 /// order.

@@ -59,7 +59,7 @@ pub use classifier::{Classifier, FlowLookup};
 pub use flow_table::{FlowClass, Ledger, RestoreError, Shares};
 pub use flows::{FlowChange, SavedLayout};
 pub use fragments::Datagram;
-pub use graph::{Graph, GraphError, NoHistory, history_len};
+pub use graph::{Graph, GraphError};
 pub use observer::Observer;
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};
 pub use queue::GROUP_MAX;

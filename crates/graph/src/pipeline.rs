@@ -13,10 +13,6 @@ mod steps;
 mod turning;
 mod walking;
 
-use std::mem::swap;
-
-use nf::stage::PacketTotals;
-use nf::{Effects, Verdict};
 use packet::{DropReason, Packet, PacketPool, Parser};
 
 use crate::flows::Flows;
@@ -38,10 +34,6 @@ pub(crate) struct Pipeline {
     /// Packets of the group that were turned back, by number and by function, until the others are
     /// through.
     turned: Vec<(usize, usize)>,
-    /// The effects of replayed packets, which are discarded; none if there were none so far.
-    aside: Option<Box<Effects>>,
-    /// True if the packets under way are such.
-    is_replaying: bool,
 }
 
 /// The context of a batch on its way through.
@@ -73,8 +65,6 @@ impl Pipeline {
             counters: Counters::default(),
             answers: Vec::new(),
             turned: Vec::new(),
-            aside: None,
-            is_replaying: false,
         }
     }
 
@@ -109,34 +99,12 @@ impl Pipeline {
         restored
     }
 
-    /// Takes a packet that another unit has through the functions, and throws away what comes of it
-    /// but the verdict.
-    pub fn replay(&mut self, packet: &mut Packet, parser: &Parser, pool: &mut PacketPool) -> Verdict {
-        let mut aside = self.aside.take().unwrap_or_default();
-        swap(&mut self.stages.effects, &mut aside);
-        self.is_replaying = true;
-        let mut verdict = Verdict::Forward;
-        let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
-        let loads = PacketTotals::by_side(packets, verdicts);
-        let (out, run_pool) = (&mut Vec::new(), &mut *pool);
-        self.cross(packets, verdicts, loads, None, &mut BatchRun::new(out, run_pool, parser));
-        self.answers.drain(..).for_each(|answer| pool.give(answer));
-        self.is_replaying = false;
-        swap(&mut self.stages.effects, &mut aside);
-        aside.alerts.clear();
-        aside.events.clear();
-        aside.reports.clear();
-        self.aside = Some(aside);
-        verdict
-    }
-
     /// The pipeline's own code panicked: drops what was under way, and comes to rest.
     #[cold]
     pub fn abort(&mut self, run: &mut BatchRun<'_, '_>) {
         self.counters.restarts += 1;
         run.is_alone = false;
         run.observer = None;
-        self.is_replaying = false;
         for stage in &mut self.stages.all {
             stage.close();
         }

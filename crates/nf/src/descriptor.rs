@@ -39,11 +39,6 @@ pub struct Descriptor {
     /// If set, it controls how long flows live. If no NF of a graph does, the graph's timeouts
     /// apply.
     pub keeps_flows: bool,
-    /// If set, a flow's state follows from the headers, lengths, times and order of its packets
-    /// alone. Payloads, shared state other than counters, and generated packets must not matter.
-    /// Units can then recompute the state from the headers of packets that others process; see
-    /// [`crate::NetworkFunction::recomputes`].
-    pub recomputes: bool,
     /// If set, packets leave it as packets of other flows, as at the end of an opaque tunnel. No
     /// alias is learned from them, and no other NF can be in the same graph: it would get packets
     /// with another flow's record.
@@ -87,7 +82,6 @@ impl Descriptor {
         buffers: None,
         stream: false,
         keeps_flows: false,
-        recomputes: false,
         changes_flows: false,
         consolidates: false,
         cycles_per_packet: 100,

@@ -117,12 +117,6 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Checks if a flow's state [follows from packet headers](Descriptor::recomputes) with this
-    /// configuration, once the flow has begun. Called only if the descriptor says so.
-    fn recomputes(&self) -> bool {
-        true
-    }
-
     /// Returns the packets of accepted flows that this NF may answer ([`Context::answer`]), given
     /// its configuration and commands. Each of them runs through the graph alone, so that its
     /// answer keeps its place. First packets of flows always do. Called again after each command.

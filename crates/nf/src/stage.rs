@@ -4,7 +4,6 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::mem::swap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -183,14 +182,6 @@ pub trait Stage: Send {
 
     /// Processes the packets whose verdict is still to forward.
     fn process(&mut self, group: &mut PacketGroup<'_>);
-
-    /// Same for packets that another unit processes, of which only headers are here: updates the
-    /// flows' states and counts nothing. The caller discards the output.
-    fn replay(&mut self, group: &mut PacketGroup<'_>);
-
-    /// Checks if [`replay`](Stage::replay) changes a flow's state exactly as
-    /// [`process`](Stage::process) does.
-    fn recomputes(&self) -> bool;
 
     /// Runs these state functions, in order, for the packets whose verdict is still to forward, in
     /// place of [`Stage::process`] (B17-B19).
@@ -410,7 +401,6 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
         state: None,
         lines: CacheLines::default(),
         counters: StageCounters::default(),
-        uncounted: Uncounted::default(),
         on_panic: OnPanic::default(),
         panics: Panics::default(),
     }))
@@ -424,7 +414,6 @@ struct Loaded<N: NetworkFunction> {
     /// Cache lines of records that most packets touch here.
     lines: CacheLines,
     counters: StageCounters,
-    uncounted: Uncounted,
     on_panic: OnPanic,
     panics: Panics,
 }
@@ -504,24 +493,6 @@ impl Drop for Progress<'_> {
 }
 
 const NO_MAP: MapSpec = MapSpec { entries: 0, value_len: 0 };
-
-/// Scratch counters for replayed packets, which are not counted.
-#[derive(Default)]
-struct Uncounted {
-    counters: Vec<u64>,
-    groups: Vec<CounterGroup>,
-}
-
-impl Uncounted {
-    /// Exchanges the scratch counters with the real ones, or back.
-    fn swap(&mut self, shared: &mut SharedState) {
-        if self.counters.len() != shared.counters.len() || self.groups.len() != shared.groups.len() {
-            (self.counters, self.groups) = (shared.counters.clone(), shared.groups.clone());
-        }
-        swap(&mut self.counters, &mut shared.counters);
-        swap(&mut self.groups, &mut shared.groups);
-    }
-}
 
 impl<N: NetworkFunction> Loaded<N> {
     const STATE_LEN: usize = size_of::<N::State>().next_multiple_of(8);
@@ -816,21 +787,6 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn last_panic(&self) -> Option<String> {
         self.panics.last.borrow().clone()
-    }
-
-    fn replay(&mut self, group: &mut PacketGroup<'_>) {
-        self.uncounted.swap(&mut self.instance.shared);
-        let drops = self.counters.drops;
-        self.process_contained(group, |stage, group, at| stage.process_all(group, None, at));
-        self.counters.drops = drops;
-        self.instance.close();
-        self.uncounted.swap(&mut self.instance.shared);
-    }
-
-    fn recomputes(&self) -> bool {
-        let Descriptor { recomputes, payload, stream, buffers, .. } = N::DESCRIPTOR;
-        let by_headers = *payload == crate::Access::Ignore && !stream && buffers.is_none();
-        *recomputes && by_headers && self.function.recomputes()
     }
 
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {

@@ -86,12 +86,6 @@ impl Stage for Shaky {
     fn process(&mut self, group: &mut PacketGroup<'_>) {
         self.inside.process(group);
     }
-    fn replay(&mut self, group: &mut PacketGroup<'_>) {
-        self.inside.replay(group);
-    }
-    fn recomputes(&self) -> bool {
-        self.inside.recomputes()
-    }
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.inside.run_functions(group, functions);
     }

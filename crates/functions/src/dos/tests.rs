@@ -69,13 +69,6 @@ fn invalid_configurations_are_refused() {
 }
 
 #[test]
-fn headers_suffice_to_recompute_without_shared_state() {
-    assert!(make(r#"{"alert_every": 0, "flow_rate": "1pps", "packets": 3}"#).unwrap().recomputes());
-    assert!(!make("{}").unwrap().recomputes());
-    assert!(!make(r#"{"alert_every": 0, "connections": 1}"#).unwrap().recomputes());
-}
-
-#[test]
 fn counters_and_tables_stand_where_their_numbers_say() {
     for (limit, name) in [
         (DosLimit::Rate, "blocked_by_rate"),

@@ -89,11 +89,6 @@ impl ServiceTable {
         self.services.iter().any(|service| service.on_down == DownAction::Reset)
     }
 
-    /// Returns whether any service follows QUIC connection IDs.
-    pub fn any_quic(&self) -> bool {
-        quic::is_wanted(self.services.iter().map(|service| service.affinity))
-    }
-
     /// Returns the hash of a QUIC connection by these words.
     pub fn hash_words(&self, &[a, b, c]: &[u64; 3]) -> u64 {
         self.hasher.hash_words(&[a, b, c, 0, 0, 0])

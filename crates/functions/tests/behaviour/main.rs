@@ -35,7 +35,6 @@ mod nat_random;
 mod nat_rfc;
 mod policer;
 mod redundancy;
-mod replayed;
 mod side_by_side;
 mod whitelist;
 

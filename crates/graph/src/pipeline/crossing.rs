@@ -311,10 +311,7 @@ impl Pipeline {
                 .unwrap_or_default(),
             recording: recorded.or(observed.as_mut()),
         };
-        match self.is_replaying {
-            false => self.stages.all[stage].process(&mut group),
-            true => self.stages.all[stage].replay(&mut group),
-        }
+        self.stages.all[stage].process(&mut group);
         let changed = group.changed;
         self.stages.count_walk(stage, load.packets, started);
         if let (Some(before_ms), Some(cache)) = (wishes_ms, &mut self.flows.cache) {
@@ -343,7 +340,7 @@ impl Pipeline {
     /// packet that turned back may be turned back where that was.
     fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
         self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
-        self.counters.packets_generated += u64::from(!self.is_replaying);
+        self.counters.packets_generated += 1;
         let mut packet = made.packet;
         if let Err(reason) = run.parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);

@@ -113,9 +113,7 @@ impl Pipeline {
     }
 
     pub fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut BatchRun<'_, '_>) {
-        if !self.is_replaying {
-            self.counters.drops[reason.index()] += 1;
-        }
+        self.counters.drops[reason.index()] += 1;
         if let Some(observer) = &mut run.observer {
             observer.dropped(&packet, reason);
         }

@@ -250,12 +250,6 @@ impl Stage for Broken {
     fn last_panic(&self) -> Option<String> {
         self.stage.last_panic()
     }
-    fn replay(&mut self, group: &mut PacketGroup<'_>) {
-        self.stage.replay(group);
-    }
-    fn recomputes(&self) -> bool {
-        self.stage.recomputes()
-    }
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.stage.run_functions(group, functions);
     }
