@@ -240,6 +240,8 @@ impl Dispatcher {
         };
         self.counters.flows += 1;
         self.counters.flowlets_of_new_flows += 1;
+        // There may have been nothing to do without flows.
+        self.next_timeout_ns = self.next_timeout_ns.min(self.meter.ends_ns());
         self.count_assignment(chosen, outputs);
         self.units.gains(chosen.unit);
         self.flows.get_mut(found.index).estimate_bps = estimate_bps;

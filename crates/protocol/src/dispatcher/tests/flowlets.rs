@@ -378,6 +378,19 @@ fn a_flow_that_nobody_ends_is_forgotten() {
 }
 
 #[test]
+fn a_flow_of_one_packet_is_forgotten_without_another() {
+    let mut bench = Bench::new(Config { forget_after_ns: Some(DISPLACED_AFTER_NS), ..fixed(1) });
+    bench.handle_timeout(0);
+    assert_eq!(bench.dispatcher.next_timeout_ns(), u64::MAX, "there is nothing to do");
+    bench.feed(1, 1, 100);
+    while bench.dispatcher.flows() > 0 {
+        let now_ns = bench.dispatcher.next_timeout_ns();
+        assert!(now_ns < 2 * DISPLACED_AFTER_NS);
+        bench.handle_timeout(now_ns);
+    }
+}
+
+#[test]
 fn a_table_of_flows_is_forgotten_a_part_at_a_time() {
     let config = Config { forget_after_ns: Some(DISPLACED_AFTER_NS), flows_max: 10_000, ..fixed(1) };
     let mut bench = Bench::new(config);
