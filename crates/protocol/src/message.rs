@@ -19,6 +19,8 @@
 //!   |                    | keeps a tombstone: forwards late packets
 //! ```
 //!
+//! The release repeats what X's own packets name: all of them may be lost.
+//!
 //! Every step is idempotent under (flow, epoch), so it may be repeated and overtaken. Messages
 //! between units may be lost: a `Pull` is retransmitted until the state arrives, a `State` until it
 //! is acknowledged or refused. Messages of the dispatcher must arrive, in order. (design.md 3;

@@ -106,12 +106,17 @@ impl Flow {
     /// if it begins a flowlet.
     #[inline(always)]
     pub fn stamp(&self, index: u32, targets: Option<ReplicaTargets>) -> Stamp {
-        let handover = match self.epoch {
+        let flow = FlowId { index, generation: self.generation };
+        Stamp { flow, seq: self.seq, epoch: self.epoch, handover: self.handover(), targets }
+    }
+
+    /// Returns the place of the state that the owner's epoch begins with.
+    #[inline(always)]
+    pub fn handover(&self) -> Handover {
+        match self.epoch {
             1 => Handover::None,
             _ => Handover::From { previous: self.previous(), last: self.last },
-        };
-        let flow = FlowId { index, generation: self.generation };
-        Stamp { flow, seq: self.seq, epoch: self.epoch, handover, targets }
+        }
     }
 
     /// Makes another unit the owner. Returns false, and nothing has changed, if the epochs are

@@ -433,7 +433,7 @@ impl Dispatcher {
         to: UnitId,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Option<Epoch> {
-        let id = self.flows.id(index);
+        let (id, start) = (self.flows.id(index), self.flows.get(index).handover());
         if !self.flows.hand_to(index, to) {
             self.counters.epochs_exhausted += 1;
             return None;
@@ -441,9 +441,10 @@ impl Dispatcher {
         let flow = self.flows.get(index);
         self.units.loses(flow.previous());
         self.units.gains(to);
-        let message = FromDispatcher::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
+        let (epoch, last) = (flow.epoch, flow.last);
+        let message = FromDispatcher::Release { flow: id, epoch, owner: to, last, start };
         outputs.push(DispatcherOutput::Send { to: flow.previous(), message });
-        Some(flow.epoch)
+        Some(epoch)
     }
 
     /// Numbers and stamps the packet for its flow's owner; `targets` if it begins a flowlet.

@@ -1,7 +1,7 @@
 //! The messages of the protocol, grouped by who sends them, so that no other pair of sender and
 //! receiver can be written.
 
-use crate::message::{Epoch, FlowId, StateDelta, UnitId, Version, Watermark};
+use crate::message::{Epoch, FlowId, Handover, StateDelta, UnitId, Version, Watermark};
 
 /// A flow's serialised state, with the packets that it covers (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,6 +51,9 @@ pub enum FromDispatcher {
         owner: UnitId,
         /// The seq of the last packet of the receiver's epoch.
         last: u64,
+        /// The place of the state that the receiver's epoch begins with: its packets, which name
+        /// it, may all be lost.
+        start: Handover,
     },
     /// Makes the receiver the owner without a packet: it fetches the state.
     Adopt {
@@ -166,10 +169,12 @@ pub enum FromPeer {
         /// The version that the delta leads to.
         version: Version,
     },
-    /// Answers a pull: the flow has ended, and there is no state.
+    /// Answers a pull: the flow has ended or is lost, and no state will come.
     End {
         /// The flow.
         flow: FlowId,
+        /// The receiver's epoch.
+        epoch: Epoch,
     },
     /// Returns a state that the sender cannot take. The receiver goes on as the owner of the
     /// sender's epoch, whose packets the sender forwards.
@@ -245,7 +250,7 @@ impl FromPeer {
             | FromPeer::Replicate { flow, .. }
             | FromPeer::Delta { flow, .. }
             | FromPeer::NeedFull { flow, .. }
-            | FromPeer::End { flow }
+            | FromPeer::End { flow, .. }
             | FromPeer::Refuse { flow, .. }
             | FromPeer::Redirect { flow, .. } => *flow,
         }
@@ -255,7 +260,7 @@ impl FromPeer {
     /// no state, and a state that was sent to it need not be kept. `None`: no answer is awaited.
     pub fn answer_for_lost_unit(&self) -> Option<FromPeer> {
         match *self {
-            FromPeer::Pull { flow, .. } => Some(FromPeer::End { flow }),
+            FromPeer::Pull { flow, epoch, .. } => Some(FromPeer::End { flow, epoch }),
             FromPeer::State { flow, epoch, .. } => Some(FromPeer::StateAck { flow, epoch }),
             _ => None,
         }

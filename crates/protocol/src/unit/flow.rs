@@ -182,14 +182,16 @@ impl Flow {
         self.ended
     }
 
-    /// Returns true if no state is here.
-    pub fn waits_for_state(&self) -> bool {
-        self.state.is_none()
+    /// Returns true if the state that this epoch begins with has not come.
+    pub fn waits_for(&self, epoch: Epoch) -> bool {
+        !self.is_past(epoch) && self.find(epoch).is_some()
     }
 
-    /// The last epoch that this unit is known to own.
-    pub fn last_epoch(&self) -> Option<Epoch> {
-        self.ownerships.back().map(|ownership| ownership.epoch)
+    /// Gives up this epoch and all later ones: no state will come for them. Returns the last one.
+    pub fn lose(&mut self, epoch: Epoch) -> Epoch {
+        let last = self.ownerships.back().map_or(epoch, |last| last.epoch);
+        while self.ownerships.pop_back_if(|ownership| ownership.epoch >= epoch).is_some() {}
+        last
     }
 
     /// Returns true if the state here is that of this epoch or a later one.
@@ -293,16 +295,21 @@ impl Flow {
         Ok(())
     }
 
-    /// Notes the owner of this epoch, another unit; no packet of the previous epoch follows.
+    /// Notes the owner of this epoch, another unit; no packet of the previous epoch follows, whose
+    /// state begins at `start`.
     pub fn release<E: Engine>(
         &mut self,
-        epoch: Epoch,
-        owner: UnitId,
+        start: StateSource,
+        (epoch, owner): (Epoch, UnitId),
         last: u64,
         cx: &mut Context<'_, E>,
     ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
         self.succession(epoch, owner, last, cx)?.released_ns.get_or_insert(now_ns);
+        let own = epoch - 1; // At least 1: see `succession`.
+        if !self.is_past(own) {
+            self.learn(own, start, cx)?;
+        }
         self.pump(cx);
         Ok(())
     }

@@ -27,8 +27,8 @@ pub(crate) struct FlowEntry {
     /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
     /// way.
     has_given_way: bool,
-    /// The state, for which this unit waited, is lost.
-    is_lost: bool,
+    /// The first epoch of this unit whose state is lost; 0 if none is known to be.
+    lost_from: Epoch,
     /// The last epoch whose state was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
@@ -49,7 +49,7 @@ impl Default for FlowEntry {
             generation: 0,
             is_over: false,
             has_given_way: false,
-            is_lost: false,
+            lost_from: 0,
             done: 0,
             gone: None,
             flow: None,
@@ -132,16 +132,23 @@ impl FlowEntry {
         }
     }
 
-    /// Ends the flow after a unit has answered that there is no state: nothing awaited will come.
-    fn end_without_state<E: Engine>(&mut self, index: u32, cx: &mut Context<'_, E>) {
-        self.end(index, cx);
-        if let Some(flow) = self.flow.take_if(|flow| flow.waits_for_state()) {
-            let id = self.id(index);
-            self.is_lost = true;
-            if let Some(epoch) = flow.last_epoch() {
-                cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
-            }
-        }
+    /// Ends the flow because the state that an epoch begins with does not exist. A state of an
+    /// earlier epoch that is here, or comes, goes where it has to, and ends there.
+    fn lose<E: Engine>(&mut self, id: FlowId, epoch: Epoch, cx: &mut Context<'_, E>) {
+        let Some(flow) = self.flow.as_mut().filter(|flow| flow.waits_for(epoch)) else {
+            cx.counters.messages_stale += 1; // It answers a pull that has been answered before.
+            return;
+        };
+        let last = flow.lose(epoch);
+        self.lost_from = epoch;
+        self.end(id.index, cx);
+        cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });
+    }
+
+    /// Returns true if the state that an epoch begins with was to come from an epoch of this unit
+    /// whose state is lost.
+    fn is_lost_before(&self, epoch: Epoch) -> bool {
+        self.lost_from != 0 && epoch > self.lost_from
     }
 
     /// Returns true if the epoch is the present one or finished here.
@@ -186,7 +193,7 @@ impl FlowEntry {
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
-            if self.is_lost {
+            if self.lost_from != 0 {
                 // The dispatcher may not have heard of it.
                 let Stamp { flow, epoch, .. } = stamp;
                 cx.out.to_dispatcher.push(FromUnit::Lost { flow, epoch });
@@ -220,13 +227,15 @@ impl FlowEntry {
             }
             FromDispatcher::Adopt { epoch, .. } if self.is_over || self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
-                if self.is_lost {
+                if self.lost_from != 0 {
                     cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
                 }
                 Ok(())
             }
             FromDispatcher::Release { epoch, .. }
-                if self.is_past(epoch) || self.is_over && self.flow.is_none() =>
+                if self.is_past(epoch)
+                    || self.is_lost_before(epoch)
+                    || self.is_over && self.flow.is_none() =>
             {
                 cx.counters.messages_stale += 1;
                 Ok(())
@@ -236,8 +245,8 @@ impl FlowEntry {
                 cx.out.to_units.push((owner, FromPeer::Redirect { flow: id, epoch, holder, last }));
                 Ok(())
             }
-            FromDispatcher::Release { epoch, owner, last, .. } => {
-                self.flow(id, cx).release(epoch, owner, last, cx)
+            FromDispatcher::Release { epoch, owner, last, start, .. } => {
+                self.flow(id, cx).release(start.into(), (epoch, owner), last, cx)
             }
             FromDispatcher::Adopt { epoch, previous, last, .. } => {
                 self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
@@ -258,8 +267,8 @@ impl FlowEntry {
         cx: &mut Context<'_, E>,
     ) {
         let outcome = match message {
-            FromPeer::End { .. } => {
-                self.end_without_state(id.index, cx);
+            FromPeer::End { epoch, .. } => {
+                self.lose(id, epoch, cx);
                 Ok(())
             }
             FromPeer::Replicate { .. } | FromPeer::Delta { .. } | FromPeer::NeedFull { .. }
@@ -324,8 +333,10 @@ impl FlowEntry {
                 cx.out.to_units.push((from, FromPeer::Redirect { flow: id, epoch, holder, last }));
                 Ok(())
             }
-            FromPeer::Pull { .. } if self.is_over && self.flow.is_none() => {
-                cx.out.to_units.push((from, FromPeer::End { flow: id }));
+            FromPeer::Pull { epoch, .. }
+                if self.is_lost_before(epoch) || self.is_over && self.flow.is_none() =>
+            {
+                cx.out.to_units.push((from, FromPeer::End { flow: id, epoch }));
                 Ok(())
             }
             FromPeer::StateAck { .. } if self.is_over && self.flow.is_none() => {

@@ -24,6 +24,8 @@ struct Course {
     expire_after_ns: Option<u64>,
     /// Units that refuse arriving states, as bits.
     refusing: u16,
+    /// The step at which a unit crashes.
+    crash_at: Option<usize>,
     seed: [u8; 32],
 }
 
@@ -49,7 +51,7 @@ prop_compose! {
     ) -> Course {
         Course {
             mode, targets, units: (units_min, units_min + more_units), flows, steps, faults: LinkFaults { twice, ..NO_FAULTS },
-            reorder_timeout_ns: FOREVER_NS, deltas, expire_after_ns: None, refusing: 0, seed,
+            reorder_timeout_ns: FOREVER_NS, deltas, expire_after_ns: None, refusing: 0, crash_at: None, seed,
         }
     }
 }
@@ -61,6 +63,19 @@ prop_compose! {
         reorder_timeout_ns in 0u64..2_000,
     ) -> Course {
         Course { faults: LinkFaults { loss, mute, queue, ..course.faults }, reorder_timeout_ns, ..course }
+    }
+}
+
+prop_compose! {
+    /// Epochs are short, and often all of their packets are lost.
+    fn crashing_course()(
+        course in bad_course(),
+        mode in prop_oneof![Just(Granularity::Packet), Just(Granularity::Flowlet)],
+        loss in 0u64..600,
+        crash_at in 0usize..250,
+    ) -> Course {
+        let crash_at = Some(crash_at % course.steps);
+        Course { mode, crash_at, faults: LinkFaults { loss, ..course.faults }, ..course }
     }
 }
 
@@ -104,13 +119,16 @@ impl Course {
         for (number, unit) in pair.world.units.iter_mut().enumerate() {
             unit.engine_mut().refuses = self.refusing >> number & 1 == 1;
         }
-        for _ in 0..self.steps {
+        for step in 0..self.steps {
+            if self.crash_at == Some(step) {
+                pair.crash();
+            }
             match pair.link.below(10) {
                 0..4 => {
                     let number = pair.link.below(u64::from(self.flows)) as u32;
                     (0..=pair.link.below(3)).for_each(|_| pair.packet(number, 1_000));
                 }
-                4..8 => pair.arrive(),
+                4..8 => (0..=pair.link.below(3)).for_each(|_| pair.arrive()),
                 _ => {
                     let ns = pair.link.below(400);
                     pair.advance(ns);
@@ -136,6 +154,15 @@ proptest! {
         }
         prop_assert_eq!(pair.given_up(), 0);
         prop_assert!(pair.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
+    }
+
+    /// design.md 3.13: no packet waits forever for a state that is lost.
+    #[test]
+    fn a_crash_leaves_nothing_pending(course in crashing_course()) {
+        let pair = course.run();
+        for unit in &pair.world.units {
+            prop_assert!(unit.pending() == 0 && unit.is_settled());
+        }
     }
 
     /// Every flow ends at both ends: once, and with all that was processed.

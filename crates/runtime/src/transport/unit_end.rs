@@ -250,7 +250,7 @@ impl UnitEnd {
             Mail::Message(from, message) => {
                 // The answer to a pull: the state, or that there is none.
                 let asked_ns = match &message {
-                    FromPeer::State { flow, .. } | FromPeer::End { flow } => self.pulled.remove(flow),
+                    FromPeer::State { flow, .. } | FromPeer::End { flow, .. } => self.pulled.remove(flow),
                     _ => None,
                 };
                 let is_state = matches!(message, FromPeer::State { .. });

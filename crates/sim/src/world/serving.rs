@@ -84,9 +84,9 @@ impl World {
             Some(Parcel::ToUnit(message)) => {
                 self.messages -= 1;
                 let released = match message {
-                    UnitMessage::FromDispatcher(FromDispatcher::Release { flow, epoch, owner, last }) => {
-                        Some((flow, (epoch, owner, last)))
-                    }
+                    UnitMessage::FromDispatcher(FromDispatcher::Release {
+                        flow, epoch, owner, last, ..
+                    }) => Some((flow, (epoch, owner, last))),
                     _ => None,
                 };
                 server.unit.engine_mut().take_messages(now_ns, 1);

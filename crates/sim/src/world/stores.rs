@@ -29,7 +29,7 @@ impl World {
                 UnitMessage::FromDispatcher(
                     FromDispatcher::Release { flow, .. } | FromDispatcher::End { flow },
                 )
-                | UnitMessage::FromPeer(_, FromPeer::Pull { flow, .. } | FromPeer::End { flow }),
+                | UnitMessage::FromPeer(_, FromPeer::Pull { flow, .. } | FromPeer::End { flow, .. }),
             )) => *flow,
             _ => return false,
         };

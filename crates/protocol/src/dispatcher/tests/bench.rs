@@ -1,6 +1,6 @@
 //! A dispatcher and its driver.
 
-use crate::message::{FromDispatcher, FromUnit, Stamp, UnitId};
+use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, Handover, Stamp, UnitId};
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 
 use crate::dispatcher::*;
@@ -45,7 +45,7 @@ impl Bench {
         }
     }
 
-    pub fn alias(&mut self, flow: crate::message::FlowId, alias: &FlowKey) -> Result<(), AliasConflict> {
+    pub fn alias(&mut self, flow: FlowId, alias: &FlowKey) -> Result<(), AliasConflict> {
         self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias))
     }
 
@@ -80,6 +80,12 @@ pub fn fixed(units: u16) -> Config {
 
 pub const fn send(to: u16, message: FromDispatcher) -> DispatcherOutput {
     DispatcherOutput::Send { to: UnitId(to), message }
+}
+
+/// The release of an owner whose epoch began with `start`.
+pub fn release(flow: (FlowId, Epoch), owner: UnitId, last: u64, start: Handover) -> FromDispatcher {
+    let (flow, epoch) = flow;
+    FromDispatcher::Release { flow, epoch, owner, last, start }
 }
 
 pub const MS: u64 = 1_000_000;

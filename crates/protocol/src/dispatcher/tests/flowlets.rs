@@ -2,7 +2,7 @@
 
 use crate::message::{FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, UnitId};
 
-use super::bench::{Bench, MS, fixed, key, send};
+use super::bench::{Bench, MS, fixed, key, release, send};
 use crate::dispatcher::*;
 
 #[test]
@@ -59,7 +59,7 @@ fn an_owner_that_changes_is_told_first() {
     let (unit, stamp) = bench.packet(600_000, 1, 1000);
     assert_eq!((unit, stamp.seq, stamp.epoch), (UnitId(1), 2, 2));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(0), last: 1 });
-    let release = FromDispatcher::Release { flow: stamp.flow, epoch: 2, owner: UnitId(1), last: 1 };
+    let release = release((stamp.flow, 2), UnitId(1), 1, Handover::None);
     assert_eq!(bench.take(), [send(0, release)]);
     let (unit, again) = bench.packet(700_000, 1, 1000);
     assert_eq!((unit, again.seq), (UnitId(1), 3));

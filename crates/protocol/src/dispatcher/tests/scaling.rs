@@ -2,7 +2,7 @@
 
 use crate::message::{FromDispatcher, FromUnit, Handover, RefuseReason, UnitId};
 
-use super::bench::{Bench, MS, fixed, send};
+use super::bench::{Bench, MS, fixed, release, send};
 use crate::dispatcher::*;
 
 /// One to three units; flows stay as long as their units do.
@@ -72,7 +72,7 @@ fn an_idle_unit_is_drained_and_stopped() {
         assert!(now < 300 * MS);
     }
     assert!(now >= packet_ns + 200 * MS && now <= packet_ns + 201 * MS, "{now}");
-    let release = FromDispatcher::Release { flow, epoch: 2, owner: UnitId(0), last: 2 };
+    let release = release((flow, 2), UnitId(0), 2, Handover::None);
     let adopt = FromDispatcher::Adopt { flow, epoch: 2, previous: UnitId(1), last: 2 };
     assert_eq!(bench.take(), [send(1, FromDispatcher::Drain), send(1, release), send(0, adopt)]);
     assert_eq!(bench.dispatcher.counters().flows_moved, 1);
@@ -338,7 +338,8 @@ fn a_flow_whose_state_is_refused_goes_back() {
     bench.handle_message(2, UnitId(1), refuse(1));
     assert_eq!(bench.take(), [], "not the owner, or not its epoch");
     bench.handle_message(2, UnitId(1), refuse(2));
-    let release = FromDispatcher::Release { flow: stamp.flow, epoch: 3, owner: UnitId(0), last: 2 };
+    let start = Handover::From { previous: UnitId(0), last: 1 };
+    let release = release((stamp.flow, 3), UnitId(0), 2, start);
     let adopt = FromDispatcher::Adopt { flow: stamp.flow, epoch: 3, previous: UnitId(1), last: 2 };
     assert_eq!(bench.take(), [send(1, release), send(0, adopt)]);
     bench.handle_message(3, UnitId(1), refuse(2));

@@ -258,11 +258,12 @@ impl Witness {
 
     fn message(&mut self, to: UnitId, message: FromDispatcher) {
         match message {
-            FromDispatcher::Release { flow, epoch, owner, last } => {
+            FromDispatcher::Release { flow, epoch, owner, last, start } => {
                 let is_back = self.refused == Some(flow) && self.states[owner.index()] == UnitState::Draining;
                 assert!(is_back || self.states[owner.index()] == UnitState::Active);
                 let seen = self.flows.get_mut(&flow).unwrap();
                 assert_eq!((to, epoch, last), (seen.owner, seen.epoch + 1, seen.seq));
+                assert_eq!(start, seen.handover);
                 assert_ne!(to, owner);
                 let handover = Handover::From { previous: to, last };
                 *seen = Seen { owner, epoch, seq: last, handover, last_ns: seen.last_ns };

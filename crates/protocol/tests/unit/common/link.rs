@@ -49,13 +49,16 @@ impl LossyLink {
         if world.wire.is_empty() {
             return;
         }
-        let at = self.below(world.wire.len() as u64) as usize;
+        let mut at = self.below(world.wire.len() as u64) as usize;
         let is_between = world.wire[at].from.is_some();
-        let is_packet = matches!(world.wire[at].item, Item::Packet(..));
         let is_fifo = if is_between { self.faults.peers_fifo } else { self.faults.dispatcher_fifo };
-        if is_fifo && !world.is_first(at) || !is_between && self.happens(self.faults.queue) {
+        if !is_between && self.happens(self.faults.queue) {
             return;
         }
+        if is_fifo {
+            at = world.first_of_path(at);
+        }
+        let is_packet = matches!(world.wire[at].item, Item::Packet(..));
         let loss = match (is_between, is_packet) {
             (true, _) => self.faults.mute,
             (false, true) => self.faults.loss,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use protocol::dispatcher::{
-    self, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput, PacketArrival,
+    self, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput, PacketArrival, UnitState,
 };
 use protocol::message::{FlowId, FromDispatcher, Handover, UnitId, UnitMessage};
 use protocol::unit;
@@ -58,6 +58,17 @@ impl Pair {
         let flow = self.flows.entry(stamp.flow).or_insert_with(|| Flow::new(stamp.flow, unit));
         (flow.seq, flow.epoch, flow.owner, flow.handover) = (stamp.seq, stamp.epoch, unit, stamp.handover);
         self.world.post(None, unit, Item::Packet(stamp, stamp.seq));
+    }
+
+    /// One of the running units crashes.
+    pub fn crash(&mut self) {
+        let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
+        let running: Vec<UnitId> =
+            self.dispatcher.units().filter(|unit| runs(unit.state)).map(|unit| unit.unit).collect();
+        let unit = running[self.link.below(running.len() as u64) as usize];
+        self.world.lose(unit);
+        self.dispatcher.lose_unit(self.world.now_ns, unit, &mut self.outputs);
+        self.execute();
     }
 
     /// A parcel arrives, or is lost.
@@ -125,7 +136,7 @@ impl Pair {
                 DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
                 DispatcherOutput::Stop(_) => {}
                 DispatcherOutput::Send { to, message } => {
-                    if let FromDispatcher::Release { flow, epoch, owner, last } = message
+                    if let FromDispatcher::Release { flow, epoch, owner, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)
                     {
                         (flow.epoch, flow.owner) = (epoch, owner);

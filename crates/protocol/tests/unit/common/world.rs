@@ -33,6 +33,8 @@ pub struct Parcel {
 pub struct World {
     pub now_ns: u64,
     pub units: Vec<Unit<Ledger>>,
+    /// Units that have crashed.
+    pub lost: BTreeSet<UnitId>,
     /// In the order of sending.
     pub wire: Vec<Parcel>,
     pub to_dispatcher: Vec<(UnitId, FromUnit)>,
@@ -60,7 +62,8 @@ impl Flow {
             return;
         }
         self.epoch += 1;
-        let release = FromDispatcher::Release { flow: self.id, epoch: self.epoch, owner, last: self.seq };
+        let (flow, epoch, last, start) = (self.id, self.epoch, self.seq, self.handover);
+        let release = FromDispatcher::Release { flow, epoch, owner, last, start };
         world.post(None, self.owner, dispatched(release));
         self.handover = Handover::From { previous: self.owner, last: self.seq };
         self.owner = owner;
@@ -100,7 +103,22 @@ impl Flow {
 impl World {
     pub fn new(units: u16, config: impl Fn(UnitId) -> Config) -> World {
         let units = (0..units).map(|id| Unit::new(config(UnitId(id)), Ledger::default())).collect();
-        World { now_ns: 1, units, wire: Vec::new(), to_dispatcher: Vec::new(), dropped: Vec::new() }
+        World {
+            now_ns: 1,
+            units,
+            lost: BTreeSet::new(),
+            wire: Vec::new(),
+            to_dispatcher: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+
+    /// A unit crashes: of its flows, only the record of what it processed remains.
+    pub fn lose(&mut self, unit: UnitId) {
+        self.lost.insert(unit);
+        let unit = &mut self.units[unit.index()];
+        unit.engine_mut().states.clear();
+        unit.reset();
     }
 
     pub fn post(&mut self, from: Option<UnitId>, to: UnitId, item: Item) {
@@ -109,13 +127,22 @@ impl World {
 
     /// Returns true if nothing was sent before on the same path.
     pub fn is_first(&self, index: usize) -> bool {
-        let parcel = &self.wire[index];
-        !self.wire[..index].iter().any(|other| (other.from, other.to) == (parcel.from, parcel.to))
+        self.first_of_path(index) == index
+    }
+
+    /// Returns what was sent first on the path of this item.
+    pub fn first_of_path(&self, index: usize) -> usize {
+        let path = |parcel: &Parcel| (parcel.from, parcel.to);
+        let of = path(&self.wire[index]);
+        self.wire.iter().position(|other| path(other) == of).unwrap_or(index)
     }
 
     /// Delivers an item, which stays on the wire if it comes twice.
     pub fn deliver(&mut self, index: usize, comes_twice: bool) {
         let parcel = if comes_twice { self.wire[index].clone() } else { self.wire.remove(index) };
+        if self.lost.contains(&parcel.to) {
+            return self.answer_for(parcel.to, parcel.item);
+        }
         let mut out = Outbox::default();
         let unit = &mut self.units[parcel.to.index()];
         match parcel.item {
@@ -123,6 +150,15 @@ impl World {
             Item::Message(message) => unit.handle_message(self.now_ns, message, &mut out),
         }
         self.collect(parcel.to, out);
+    }
+
+    /// The transport handles what arrives for a unit that has crashed.
+    fn answer_for(&mut self, unit: UnitId, item: Item) {
+        if let Item::Message(UnitMessage::FromPeer(from, message)) = item
+            && let Some(answer) = message.answer_for_lost_unit()
+        {
+            self.post(Some(unit), from, Item::Message(UnitMessage::FromPeer(unit, answer)));
+        }
     }
 
     /// Returns the earliest deadline of all units.
@@ -263,8 +299,11 @@ fn print(item: &Item) -> u64 {
     match item {
         Item::Packet(stamp, _) => (stamp.flow, stamp.seq, stamp.epoch).hash(&mut hasher),
         Item::Message(UnitMessage::FromDispatcher(message)) => match message {
-            FromDispatcher::Release { flow, epoch, owner, last } => {
-                (1, flow, epoch, owner, last).hash(&mut hasher)
+            FromDispatcher::Release { flow, epoch, owner, last, start } => {
+                (1, flow, epoch, owner, last).hash(&mut hasher);
+                if let Handover::From { previous, last } = start {
+                    (previous, last).hash(&mut hasher);
+                }
             }
             FromDispatcher::Adopt { flow, epoch, previous, last } => {
                 (2, flow, epoch, previous, last).hash(&mut hasher)
@@ -285,7 +324,7 @@ fn print(item: &Item) -> u64 {
                 (11, flow, epoch, watermark, delta).hash(&mut hasher)
             }
             FromPeer::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
-            FromPeer::End { flow } => (10, flow).hash(&mut hasher),
+            FromPeer::End { flow, epoch } => (10, flow, epoch).hash(&mut hasher),
             FromPeer::Refuse { flow, epoch, record, .. } => {
                 (13, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }

@@ -189,7 +189,7 @@ fn who_took_a_copy_over_knows_that_the_owner_before_has_it() {
     b.wait(SILENCE_NS);
     assert_eq!(b.sent(), [(X, taken(2)), (X, changes(2, Some((1, 3)), 4)), (Y, changes(2, None, 4))]);
     // When the flow comes back, it continues with the state that was sent there last.
-    b.dispatcher(release(3, X, 4));
+    b.dispatcher(release_from(from(X, 3), 3, X, 4));
     b.peer(X, taken(3));
     b.peer(X, changes(3, Some((2, 4)), 5));
     b.packet(4, from(X, 5), 6);

@@ -68,10 +68,10 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     let mut none = Bench::new(config());
     none.dispatcher(END);
     none.peer(Y, pull(3, 2));
-    assert_eq!(none.sent(), [(Y, NO_STATE)]);
+    assert_eq!(none.sent(), [(Y, no_state(3))]);
     let mut asks = Bench::new(config());
     asks.packet(3, from(X, 2), 3);
-    asks.peer(X, NO_STATE);
+    asks.peer(X, no_state(3));
     assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(DropCause::FlowEnded, 3)], 0));
     assert_eq!(asks.unit.next_timeout_ns(), u64::MAX);
 }
@@ -151,7 +151,7 @@ fn a_unit_that_drains_says_when_nothing_is_left() {
     b.peer(X, taken(2));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Drained]);
     b.packet(3, from(X, 1), 2);
-    b.dispatcher(release(4, X, 2));
+    b.dispatcher(release_from(from(X, 1), 4, X, 2));
     b.peer(X, taken(4));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Drained, FromUnit::Drained]);
 }
@@ -161,7 +161,7 @@ fn an_owner_whose_state_is_lost_says_so_until_the_flow_ends() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 1), 2);
     assert_eq!(b.sent(), [(X, pull(2, 1))]);
-    b.peer(X, NO_STATE);
+    b.peer(X, no_state(2));
     let lost = |epoch| FromUnit::Lost { flow: FLOW, epoch };
     assert_eq!(b.out.to_dispatcher, [lost(2)]);
     assert_eq!((b.dropped(), b.unit.flows()), (vec![(DropCause::FlowEnded, 2)], 0));
@@ -169,5 +169,53 @@ fn an_owner_whose_state_is_lost_says_so_until_the_flow_ends() {
     assert_eq!((b.out.to_dispatcher.len(), b.dropped()), (2, vec![(DropCause::FlowEnded, 3)]));
     b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 4, previous: Y, last: 3 });
     assert_eq!(b.out.to_dispatcher[2..], [lost(4)]);
+    assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
+}
+
+#[test]
+fn an_answer_without_state_concerns_its_epoch_only() {
+    // X has answered a pull, and crashed. The transport answers the same pull again.
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 1), 2);
+    b.peer(X, state(2, &[1], 1));
+    b.peer(X, no_state(2));
+    assert_eq!((b.state(), b.unit.flows()), (&[1, 2][..], 1));
+    b.dispatcher(release_from(from(X, 1), 3, Y, 2));
+    b.peer(Y, taken(3));
+    b.peer(X, no_state(2));
+    b.sent();
+    b.packet(4, from(Y, 3), 4);
+    assert_eq!(b.sent(), [(Y, pull(4, 3))]);
+    b.peer(X, no_state(2));
+    assert_eq!((b.dropped(), b.unit.pending()), (vec![], 1));
+    b.peer(Y, state(4, &[1, 2, 3], 3));
+    assert_eq!(b.state(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
+    // here(1) -> Y(2) -> X(3), which has crashed, -> here(4) -> Y(5)
+    let mut b = Bench::new(config());
+    b.first([1]);
+    b.packet(4, from(X, 3), 4);
+    b.peer(Y, FromPeer::Pull { flow: FLOW, epoch: 5, last: 4, again: false });
+    assert_eq!(b.sent(), [(X, pull(4, 3))]);
+    b.peer(X, no_state(4));
+    assert_eq!(b.out.to_dispatcher, [FromUnit::Lost { flow: FLOW, epoch: 4 }]);
+    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
+    b.peer(Y, pull(5, 4));
+    assert_eq!(b.sent(), [(Y, no_state(5))]);
+    assert_eq!(b.unit.engine().ended, [(FLOW, vec![1])]);
+    // The same, if the state is needed elsewhere.
+    let mut b = Bench::new(config());
+    b.first([1]);
+    b.dispatcher(release(2, Y, 1));
+    b.packet(4, from(X, 3), 4);
+    b.peer(X, no_state(4));
+    b.dispatcher(release_from(from(X, 3), 5, Y, 4));
+    b.peer(Y, pull(5, 4));
+    assert_eq!(b.sent(), [(X, pull(4, 3)), (Y, state(2, &[1], 1)), (Y, no_state(5))]);
+    b.peer(Y, taken(2));
+    assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
     assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
 }

@@ -70,8 +70,14 @@ fn replica_up_to(epoch: Epoch, seq: u64) -> FromPeer {
     replica(epoch, &(1..=seq).collect::<Vec<_>>(), seq)
 }
 
+/// The release of the first epoch's owner.
 fn release(epoch: Epoch, owner: UnitId, last: u64) -> FromDispatcher {
-    FromDispatcher::Release { flow: FLOW, epoch, owner, last }
+    release_from(Handover::None, epoch, owner, last)
+}
+
+/// The release of an owner whose epoch began like this.
+fn release_from(start: Handover, epoch: Epoch, owner: UnitId, last: u64) -> FromDispatcher {
+    FromDispatcher::Release { flow: FLOW, epoch, owner, last, start }
 }
 
 fn pull(epoch: Epoch, last: u64) -> FromPeer {
@@ -83,7 +89,10 @@ fn refuse(epoch: Epoch, reason: RefuseReason, record: FlowRecord) -> FromPeer {
 }
 
 const END: FromDispatcher = FromDispatcher::End { flow: FLOW };
-const NO_STATE: FromPeer = FromPeer::End { flow: FLOW };
+
+fn no_state(epoch: Epoch) -> FromPeer {
+    FromPeer::End { flow: FLOW, epoch }
+}
 
 fn taken(epoch: Epoch) -> FromPeer {
     FromPeer::StateAck { flow: FLOW, epoch }

@@ -81,15 +81,33 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
     b.wait(100 * ORDER_NS);
     assert!(b.out.is_empty(), "once");
-    // The other side: everything about the flow to X was lost, except the release to Y, which does
-    // not name the state's holder.
+    // The other side has heard nothing of the flow.
     let mut x = Bench::new(config());
-    x.dispatcher(release(3, Y, 4));
     x.peer(Y, pull(3, 4));
     x.peer(X, state(2, &[1, 2], 2));
     assert_eq!(x.sent(), [(X, taken(2))]);
+    x.dispatcher(release_from(from(X, 2), 3, Y, 4));
     x.wait(ORDER_NS);
     assert_eq!(x.sent(), [(Y, state(3, &[1, 2], 4))]);
+}
+
+#[test]
+fn a_release_names_the_holder_of_a_state_whose_packets_are_all_lost() {
+    // X(1) -> here(2) -> Y(3)
+    let mut b = Bench::new(config());
+    b.dispatcher(release_from(from(X, 2), 3, Y, 4));
+    assert_eq!(b.sent(), [(X, pull(2, 2))]);
+    b.peer(Y, pull(3, 4));
+    b.peer(X, state(2, &[1, 2], 2));
+    b.wait(ORDER_NS);
+    assert_eq!(b.sent(), [(X, taken(2)), (Y, state(3, &[1, 2], 4))]);
+    // X has crashed: Y hears of it.
+    let mut lost = Bench::new(config());
+    lost.dispatcher(release_from(from(X, 2), 3, Y, 4));
+    lost.peer(X, no_state(2));
+    lost.sent();
+    lost.peer(Y, pull(3, 4));
+    assert_eq!((lost.sent(), lost.unit.flows()), (vec![(Y, no_state(3))], 0));
 }
 
 #[test]
@@ -123,7 +141,7 @@ fn a_flow_may_go_on_before_it_has_come() {
     // X(1) -> here(2) -> Y(3), while X's state is in flight.
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
-    b.dispatcher(release(3, Y, 3));
+    b.dispatcher(release_from(from(X, 2), 3, Y, 3));
     b.peer(Y, pull(3, 3));
     b.wait(100 * ORDER_NS);
     assert_eq!(b.sent(), [(X, pull(2, 2))]);
@@ -195,7 +213,7 @@ fn what_is_not_answered_is_said_again_and_again_less_often() {
         assert_eq!(b.sent(), [(X, again.clone())]);
     }
     b.peer(X, state(2, &[1, 2], 2));
-    b.dispatcher(release(3, Y, 3));
+    b.dispatcher(release_from(from(X, 2), 3, Y, 3));
     b.peer(Y, pull(3, 3));
     assert_eq!(b.sent(), [(X, taken(2)), (Y, state(3, &[1, 2, 3], 3))]);
     for wait_ns in [1_000, 2_000] {

@@ -101,7 +101,7 @@ fn a_third_unit_gets_the_state_from_its_holder() {
     y.peer(X, state(2, &[1, 2], 2));
     let redirect = (Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: X, last: 4 });
     assert!(y.sent().contains(&redirect));
-    y.dispatcher(release(3, Y, 4));
+    y.dispatcher(release_from(from(X, 2), 3, Y, 4));
     y.peer(Y, pull(3, 4));
     assert_eq!((y.sent(), y.unit.flows()), (vec![redirect.clone(), redirect], 0));
     // And at X.
