@@ -113,12 +113,15 @@ pub enum FromUnit {
 /// A message from a unit to another unit. It may be lost, repeated or reordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromPeer {
-    /// Asks the previous owner for the state (S49).
+    /// Asks the previous owner for the state (S49). A unit that has refused that state forwards
+    /// the message to its holder.
     Pull {
         /// The flow.
         flow: FlowId,
-        /// The sender's epoch.
+        /// The epoch that the state begins.
         epoch: Epoch,
+        /// The owner of that epoch.
+        owner: UnitId,
         /// The seq that the state must cover.
         last: u64,
         /// Marks a retransmission: it queues after packets, and counts as a
@@ -188,17 +191,6 @@ pub enum FromPeer {
         /// The state as it came: its holder may have let it go with the message.
         record: FlowRecord,
     },
-    /// Names the holder of a state to the owner after a unit that refused it.
-    Redirect {
-        /// The flow.
-        flow: FlowId,
-        /// The receiver's epoch.
-        epoch: Epoch,
-        /// The unit that holds the state.
-        holder: UnitId,
-        /// The seq that the state must cover.
-        last: u64,
-    },
 }
 
 /// A message to a unit, with its sender.
@@ -251,17 +243,17 @@ impl FromPeer {
             | FromPeer::Delta { flow, .. }
             | FromPeer::NeedFull { flow, .. }
             | FromPeer::End { flow, .. }
-            | FromPeer::Refuse { flow, .. }
-            | FromPeer::Redirect { flow, .. } => *flow,
+            | FromPeer::Refuse { flow, .. } => *flow,
         }
     }
 
-    /// Returns the answer that a transport gives in the place of a unit that has crashed: there is
-    /// no state, and a state that was sent to it need not be kept. `None`: no answer is awaited.
-    pub fn answer_for_lost_unit(&self) -> Option<FromPeer> {
+    /// Returns the answer that a transport gives in the place of a unit that has crashed, and its
+    /// receiver: there is no state, and a state that was sent to it need not be kept. `None`: no
+    /// answer is awaited.
+    pub fn answer_for_lost_unit(&self, from: UnitId) -> Option<(UnitId, FromPeer)> {
         match *self {
-            FromPeer::Pull { flow, epoch, .. } => Some(FromPeer::End { flow, epoch }),
-            FromPeer::State { flow, epoch, .. } => Some(FromPeer::StateAck { flow, epoch }),
+            FromPeer::Pull { flow, epoch, owner, .. } => Some((owner, FromPeer::End { flow, epoch })),
+            FromPeer::State { flow, epoch, .. } => Some((from, FromPeer::StateAck { flow, epoch })),
             _ => None,
         }
     }

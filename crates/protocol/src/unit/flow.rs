@@ -317,16 +317,16 @@ impl Flow {
     /// Handles the request of this epoch's owner for the state.
     pub fn pull<E: Engine>(
         &mut self,
-        epoch: Epoch,
-        owner: UnitId,
+        (epoch, owner): (Epoch, UnitId),
         last: u64,
         again: bool,
         cx: &mut Context<'_, E>,
     ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
+        let is_own = owner == cx.id(); // It comes back from a unit that refused, and not again.
         let next = self.succession(epoch, owner, last, cx)?;
         next.asked = true;
-        if again {
+        if again || is_own {
             next.released_ns.get_or_insert(now_ns);
         }
         self.pump(cx);
@@ -372,14 +372,30 @@ impl Flow {
         let last = said.map_or(covered, |next| next.last);
         let gone = Tombstone { epoch, owner, last, refused: None };
         self.is_quiescent = false;
-        self.forget_before(epoch);
+        // This unit may have been taken for the owner of this epoch, too.
+        self.forget_before(epoch.saturating_add(1));
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
         }
         while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
             gone.forward(waiting.stamp, waiting.packet, cx);
         }
+        self.drop_before(epoch.saturating_add(1), cx);
+        self.start_at(owner, cx);
         gone
+    }
+
+    /// Asks another unit for the next state if it was to come from an epoch of this unit that has
+    /// turned out to be the other's.
+    fn start_at<E: Engine>(&mut self, owner: UnitId, cx: &mut Context<'_, E>) {
+        if let Some(first) = self.ownerships.front_mut()
+            && let StateSource::From { previous, last } = first.start
+            && previous == cx.id()
+        {
+            first.start = StateSource::From { previous: owner, last };
+            let epoch = first.epoch;
+            self.ask(owner, epoch, last, cx);
+        }
     }
 
     /// Ends the flow where its state is: here, if this unit is the last owner and has it. An

@@ -240,14 +240,14 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromDispatcher::Release { epoch, owner, last, .. } if self.refused_before(epoch).is_some() => {
-                let holder = self.refused_before(epoch).unwrap_or(owner);
-                cx.out.to_units.push((owner, FromPeer::Redirect { flow: id, epoch, holder, last }));
-                Ok(())
-            }
-            FromDispatcher::Release { epoch, owner, last, start, .. } => {
-                self.flow(id, cx).release(start.into(), (epoch, owner), last, cx)
-            }
+            FromDispatcher::Release { epoch, owner, last, start, .. } => match self.holder_before(epoch) {
+                Some(holder) => {
+                    let pull = FromPeer::Pull { flow: id, epoch, owner, last, again: true };
+                    cx.out.to_units.push((holder, pull));
+                    Ok(())
+                }
+                None => self.flow(id, cx).release(start.into(), (epoch, owner), last, cx),
+            },
             FromDispatcher::Adopt { epoch, previous, last, .. } => {
                 self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
             }
@@ -328,27 +328,24 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::Pull { epoch, last, .. } if self.refused_before(epoch).is_some() => {
-                let holder = self.refused_before(epoch).unwrap_or(from);
-                cx.out.to_units.push((from, FromPeer::Redirect { flow: id, epoch, holder, last }));
+            FromPeer::Pull { epoch, .. } if self.holder_before(epoch).is_some() => {
+                cx.out.to_units.extend(self.holder_before(epoch).map(|holder| (holder, message)));
                 Ok(())
             }
-            FromPeer::Pull { epoch, .. }
+            FromPeer::Pull { epoch, owner, .. }
                 if self.is_lost_before(epoch) || self.is_over && self.flow.is_none() =>
             {
-                cx.out.to_units.push((from, FromPeer::End { flow: id, epoch }));
+                cx.out.to_units.push((owner, FromPeer::End { flow: id, epoch }));
                 Ok(())
             }
             FromPeer::StateAck { .. } if self.is_over && self.flow.is_none() => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::Pull { epoch, last, again, .. } => self.flow(id, cx).pull(epoch, from, last, again, cx),
-            FromPeer::Redirect { .. } if self.is_over && self.flow.is_none() => {
-                cx.counters.messages_stale += 1;
-                Ok(())
+            FromPeer::Pull { epoch, owner, last, again, .. } => {
+                self.flow(id, cx).pull((epoch, owner), last, again, cx)
             }
-            FromPeer::Refuse { epoch, .. } | FromPeer::Redirect { epoch, .. } if self.is_past(epoch) => {
+            FromPeer::Refuse { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
@@ -358,10 +355,6 @@ impl FlowEntry {
                     None => Ok(false),
                 };
                 is_back.map(|is_back| cx.counters.messages_stale += u64::from(!is_back))
-            }
-            FromPeer::Redirect { epoch, holder, last, .. } => {
-                let is_new = self.flow(id, cx).redirect(epoch, (from, holder), last, cx);
-                is_new.map(|is_new| cx.counters.messages_stale += u64::from(!is_new))
             }
             FromPeer::StateAck { epoch, .. } => {
                 self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));
@@ -379,9 +372,11 @@ impl FlowEntry {
         self.gone.filter(|gone| gone.refused.is_some() && gone.epoch == epoch)
     }
 
-    /// Returns the holder of the state that an epoch begins with, if this unit refused it.
-    fn refused_before(&self, epoch: Epoch) -> Option<UnitId> {
-        Some(self.refused(epoch.checked_sub(1)?)?.owner)
+    /// Returns the holder of the state that an epoch begins with, if this unit was to have it, and
+    /// refused it or gave it away.
+    fn holder_before(&self, epoch: Epoch) -> Option<UnitId> {
+        let before = epoch.checked_sub(1)?;
+        self.gone.filter(|gone| gone.epoch == before).map(|gone| gone.owner)
     }
 
     /// Returns a state to its holder, and notifies the dispatcher.

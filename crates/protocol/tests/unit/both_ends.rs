@@ -81,13 +81,12 @@ prop_compose! {
 
 impl Course {
     /// The same with units that refuse states. Mode `rss` is left out: it has no other choice than
-    /// the bucket's unit. So are losses between units: `Redirect` is not repeated to an owner that
-    /// has lost all packets that name its predecessor.
+    /// the bucket's unit.
     fn refusing(self, refusing: u16) -> Course {
         match self.mode {
             Granularity::Rss { .. } => self,
             _ if refusing == 0 => self,
-            _ => Course { refusing, faults: LinkFaults { mute: 0, ..self.faults }, ..self },
+            _ => Course { refusing, ..self },
         }
     }
 
@@ -158,8 +157,8 @@ proptest! {
 
     /// design.md 3.13: no packet waits forever for a state that is lost.
     #[test]
-    fn a_crash_leaves_nothing_pending(course in crashing_course()) {
-        let pair = course.run();
+    fn a_crash_leaves_nothing_pending(course in crashing_course(), refusing in prop_oneof![Just(0u16), 1u16..8]) {
+        let pair = course.refusing(refusing).run();
         for unit in &pair.world.units {
             prop_assert!(unit.pending() == 0 && unit.is_settled());
         }

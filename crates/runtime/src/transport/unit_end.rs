@@ -372,7 +372,7 @@ impl UnitEnd {
             for (_, message) in &self.outbox.to_units {
                 match message {
                     FromPeer::State { flow, .. } => self.unit.engine_mut().sent(*flow),
-                    FromPeer::Pull { flow, .. } => {
+                    FromPeer::Pull { flow, owner, .. } if *owner == self.id => {
                         self.pulled.insert(*flow, (self.clock_ns)());
                     }
                     _ => {}

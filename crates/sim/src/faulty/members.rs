@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::message::{FlowId, FromDispatcher, FromPeer, FromUnit, UnitId};
+use protocol::message::{FlowId, FromDispatcher, FromUnit, UnitId};
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitChange, UnitEnd};
 
 use super::plan::{ChangeKind, PlannedChange};
@@ -186,8 +186,8 @@ impl Faulty {
             }
             Event::ToUnit(_, ToUnit::Step(_) | ToUnit::Answer) => self.unanswered -= 1,
             Event::Mail(_, Mail::Message(from, message)) => {
-                if let Some(answer) = FromPeer::answer_for_lost_unit(&message) {
-                    self.send_mail(unit, from, &answer);
+                if let Some((to, answer)) = message.answer_for_lost_unit(from) {
+                    self.send_mail(unit, to, &answer);
                 }
             }
             Event::ToUnit(..) | Event::Report(_) | Event::Change(_) => {}

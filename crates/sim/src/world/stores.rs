@@ -86,8 +86,8 @@ impl World {
     ) -> Option<FromPeer> {
         let Some(store) = &mut self.store else { return Some(message) };
         match message {
-            FromPeer::Pull { flow, epoch, last, .. } => {
-                let fetch = Fetch { unit: from, epoch, flow, previous: to, last };
+            FromPeer::Pull { flow, epoch, owner, last, .. } => {
+                let fetch = Fetch { unit: owner, epoch, flow, previous: to, last };
                 self.ask_store(now_ns, from, Request::Fetch(fetch));
                 None
             }
@@ -123,7 +123,7 @@ impl World {
     /// Writes a state as soon as its former owner is done.
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
-            let message = FromPeer::Pull { flow, epoch, last, again: false };
+            let message = FromPeer::Pull { flow, epoch, owner, last, again: false };
             let message = UnitMessage::FromPeer(owner, message);
             self.servers[unit.index()].unit.handle_message(self.now_ns, message, &mut self.outbox);
         }

@@ -62,18 +62,19 @@ impl Flow {
         FlowRecord { watermark: self.state.map(|state| state.mark).unwrap_or_default(), bytes }
     }
 
-    /// Returns the first ownership's epoch, previous owner and last seq before it, if its state
-    /// must come from another unit.
+    /// Returns the epoch, previous owner and last seq before it of the next ownership, if its state
+    /// must come from another unit. While the present state's next owner is unknown, it may be that
+    /// nobody hands the state on.
     #[inline]
     pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
-        if self.state.is_some() {
-            return None;
-        }
         let first = self.ownerships.front()?;
-        match first.start {
-            StateSource::From { previous, last } if previous != cx.id() => {
-                Some((first.epoch, previous, last))
-            }
+        let next = match self.state {
+            None => first,
+            Some(_) if first.next.is_none() => self.ownerships.get(1)?,
+            Some(_) => return None,
+        };
+        match next.start {
+            StateSource::From { previous, last } if previous != cx.id() => Some((next.epoch, previous, last)),
             _ => None,
         }
     }
@@ -84,7 +85,12 @@ impl Flow {
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
         self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times });
         cx.counters.pulls_retransmitted += 1;
-        cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: true }));
+        cx.out.to_units.push((previous, self.pull_of(epoch, cx.id(), last, true)));
+    }
+
+    /// Returns the request of an epoch's owner for the state.
+    pub(super) fn pull_of(&self, epoch: Epoch, owner: UnitId, last: u64, again: bool) -> FromPeer {
+        FromPeer::Pull { flow: self.id, epoch, owner, last, again }
     }
 
     /// Returns true if the flow has not ended, as far as known here: otherwise replicas are

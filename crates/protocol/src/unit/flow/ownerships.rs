@@ -102,7 +102,7 @@ impl Flow {
     pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
         cx.counters.pulls_sent += 1;
         event::handover_asked(&self.id, epoch.into(), &previous);
-        cx.out.to_units.push((previous, FromPeer::Pull { flow: self.id, epoch, last, again: false }));
+        cx.out.to_units.push((previous, self.pull_of(epoch, cx.id(), last, false)));
     }
 
     /// Notes the owner of an epoch, which may be this unit again; this unit owned the previous one.

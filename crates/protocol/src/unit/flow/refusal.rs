@@ -4,14 +4,14 @@
 //! X (owner in epoch e)                      Y (owner in epoch e + 1)             dispatcher
 //!   | --------------- State e+1 ------------> | cannot take it                     |
 //!   | <-------------- Refuse e+1, state ----- | ------------- Refuse e+1 --------> |
-//!   | owner in epoch e + 1, too               | forwards packets of e + 1          |
+//!   | owner in epoch e + 1, too               | forwards packets of e + 1, pulls   |
 //!   | <---- packets of e+1 ------------------ | <---------- Release e+2, X ------- |
 //!   | <---------------------------------------------------- Adopt e+2, Y --------- |
 //! ```
 
 use telemetry::event;
 
-use crate::message::{Epoch, FlowRecord, FromPeer, RefuseReason, UnitId};
+use crate::message::{Epoch, FlowRecord, RefuseReason, UnitId};
 
 use super::{Context, Flow, Tombstone, Unacceptable};
 use crate::unit::{
@@ -20,8 +20,8 @@ use crate::unit::{
 };
 
 impl Flow {
-    /// Gives an epoch back to the holder of its state, and forwards the epoch's packets there.
-    /// Returns the tombstone.
+    /// Gives an epoch back to the holder of its state, forwards the epoch's packets there, and asks
+    /// it for the next owner's state. Returns the tombstone.
     pub fn give_back<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -46,12 +46,10 @@ impl Flow {
             tombstone.forward(waiting.stamp, waiting.packet, cx);
         }
         if let Some(next) = given_back.and_then(|ownership| ownership.next)
-            && next.owner != cx.id()
             && let Some(epoch) = epoch.checked_add(1)
         {
-            cx.out
-                .to_units
-                .push((next.owner, FromPeer::Redirect { flow: self.id, epoch, holder, last: next.last }));
+            let is_released = next.released_ns.is_some();
+            cx.out.to_units.push((holder, self.pull_of(epoch, next.owner, next.last, is_released)));
         }
         tombstone
     }
@@ -91,35 +89,5 @@ impl Flow {
         }
         self.pump(cx);
         Ok(true)
-    }
-
-    /// Learns the holder of the state that an epoch begins with. False if the state is here, or
-    /// was asked for elsewhere.
-    pub fn redirect<E: Engine>(
-        &mut self,
-        epoch: Epoch,
-        (from, holder): (UnitId, UnitId),
-        last: u64,
-        cx: &mut Context<'_, E>,
-    ) -> Result<bool, Unacceptable> {
-        if self.is_past(epoch) {
-            return Ok(false);
-        }
-        let is_here = holder == cx.id();
-        match self.find(epoch).map(|ownership| ownership.start) {
-            None | Some(StateSource::Unknown) => {
-                let previous = if is_here { from } else { holder };
-                self.learn(epoch, StateSource::From { previous, last }, cx)?;
-                self.pump(cx);
-                Ok(true)
-            }
-            Some(StateSource::From { previous, .. }) if previous == from && !is_here => {
-                let at = self.admit(epoch)?;
-                self.ownerships[at].start = StateSource::From { previous: holder, last };
-                self.ask(holder, epoch, last, cx);
-                Ok(true)
-            }
-            Some(StateSource::New | StateSource::From { .. }) => Ok(false),
-        }
     }
 }

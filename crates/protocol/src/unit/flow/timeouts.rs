@@ -23,7 +23,7 @@ impl Flow {
         match ownership.next {
             Some(next) if state.mark.covers(next.last) => &[UnitTimer::Offer, UnitTimer::State],
             Some(_) => &[UnitTimer::Gap, UnitTimer::Release],
-            None => &[UnitTimer::Gap, UnitTimer::Replicate, UnitTimer::Expire],
+            None => &[UnitTimer::Gap, UnitTimer::Pull, UnitTimer::Replicate, UnitTimer::Expire],
         }
     }
 

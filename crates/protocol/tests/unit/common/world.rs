@@ -155,9 +155,9 @@ impl World {
     /// The transport handles what arrives for a unit that has crashed.
     fn answer_for(&mut self, unit: UnitId, item: Item) {
         if let Item::Message(UnitMessage::FromPeer(from, message)) = item
-            && let Some(answer) = message.answer_for_lost_unit()
+            && let Some((to, answer)) = message.answer_for_lost_unit(from)
         {
-            self.post(Some(unit), from, Item::Message(UnitMessage::FromPeer(unit, answer)));
+            self.post(Some(unit), to, Item::Message(UnitMessage::FromPeer(unit, answer)));
         }
     }
 
@@ -312,7 +312,9 @@ fn print(item: &Item) -> u64 {
             FromDispatcher::Drain => 9.hash(&mut hasher),
         },
         Item::Message(UnitMessage::FromPeer(_, message)) => match message {
-            FromPeer::Pull { flow, epoch, last, again } => (3, flow, epoch, last, again).hash(&mut hasher),
+            FromPeer::Pull { flow, epoch, owner, last, again } => {
+                (3, flow, epoch, owner, last, again).hash(&mut hasher)
+            }
             FromPeer::State { flow, epoch, record } => {
                 (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
@@ -327,9 +329,6 @@ fn print(item: &Item) -> u64 {
             FromPeer::End { flow, epoch } => (10, flow, epoch).hash(&mut hasher),
             FromPeer::Refuse { flow, epoch, record, .. } => {
                 (13, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-            FromPeer::Redirect { flow, epoch, holder, last } => {
-                (14, flow, epoch, holder, last).hash(&mut hasher)
             }
         },
     }

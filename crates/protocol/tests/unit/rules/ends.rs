@@ -67,7 +67,7 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     // A pull there is answered that nothing will come.
     let mut none = Bench::new(config());
     none.dispatcher(END);
-    none.peer(Y, pull(3, 2));
+    none.peer(Y, pull(3, Y, 2));
     assert_eq!(none.sent(), [(Y, no_state(3))]);
     let mut asks = Bench::new(config());
     asks.packet(3, from(X, 2), 3);
@@ -87,7 +87,7 @@ fn a_flow_ends_behind_the_next_one_of_its_slot() {
     assert_eq!((b.dropped(), b.unit.flows(), b.unit.pending()), (vec![(DropCause::FlowEnded, 3)], 2, 0));
     b.sent();
     b.wait(b.unit.next_timeout_ns() - b.now_ns);
-    assert_eq!(b.sent(), [(X, FromPeer::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
+    assert_eq!(b.sent(), [(X, pull_again(2, ME, 2))]);
     b.peer(X, state(2, &[1, 2], 2));
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.sent(), [(X, taken(2)), (X, taken(2))]);
@@ -146,7 +146,7 @@ fn a_unit_that_drains_says_when_nothing_is_left() {
     b.first([1]);
     b.dispatcher(FromDispatcher::Drain);
     b.dispatcher(release(2, X, 1));
-    b.peer(X, pull(2, 1));
+    b.peer(X, pull(2, X, 1));
     assert!(b.out.to_dispatcher.is_empty(), "the state is still here");
     b.peer(X, taken(2));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Drained]);
@@ -160,7 +160,7 @@ fn a_unit_that_drains_says_when_nothing_is_left() {
 fn an_owner_whose_state_is_lost_says_so_until_the_flow_ends() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 1), 2);
-    assert_eq!(b.sent(), [(X, pull(2, 1))]);
+    assert_eq!(b.sent(), [(X, pull(2, ME, 1))]);
     b.peer(X, no_state(2));
     let lost = |epoch| FromUnit::Lost { flow: FLOW, epoch };
     assert_eq!(b.out.to_dispatcher, [lost(2)]);
@@ -185,7 +185,7 @@ fn an_answer_without_state_concerns_its_epoch_only() {
     b.peer(X, no_state(2));
     b.sent();
     b.packet(4, from(Y, 3), 4);
-    assert_eq!(b.sent(), [(Y, pull(4, 3))]);
+    assert_eq!(b.sent(), [(Y, pull(4, ME, 3))]);
     b.peer(X, no_state(2));
     assert_eq!((b.dropped(), b.unit.pending()), (vec![], 1));
     b.peer(Y, state(4, &[1, 2, 3], 3));
@@ -198,12 +198,12 @@ fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
     let mut b = Bench::new(config());
     b.first([1]);
     b.packet(4, from(X, 3), 4);
-    b.peer(Y, FromPeer::Pull { flow: FLOW, epoch: 5, last: 4, again: false });
-    assert_eq!(b.sent(), [(X, pull(4, 3))]);
+    b.peer(Y, pull(5, Y, 4));
+    assert_eq!(b.sent(), [(X, pull(4, ME, 3))]);
     b.peer(X, no_state(4));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Lost { flow: FLOW, epoch: 4 }]);
     assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
-    b.peer(Y, pull(5, 4));
+    b.peer(Y, pull(5, Y, 4));
     assert_eq!(b.sent(), [(Y, no_state(5))]);
     assert_eq!(b.unit.engine().ended, [(FLOW, vec![1])]);
     // The same, if the state is needed elsewhere.
@@ -213,8 +213,8 @@ fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
     b.packet(4, from(X, 3), 4);
     b.peer(X, no_state(4));
     b.dispatcher(release_from(from(X, 3), 5, Y, 4));
-    b.peer(Y, pull(5, 4));
-    assert_eq!(b.sent(), [(X, pull(4, 3)), (Y, state(2, &[1], 1)), (Y, no_state(5))]);
+    b.peer(Y, pull(5, Y, 4));
+    assert_eq!(b.sent(), [(X, pull(4, ME, 3)), (Y, state(2, &[1], 1)), (Y, no_state(5))]);
     b.peer(Y, taken(2));
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
     assert_eq!(b.unit.next_timeout_ns(), u64::MAX);

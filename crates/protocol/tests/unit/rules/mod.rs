@@ -80,8 +80,12 @@ fn release_from(start: Handover, epoch: Epoch, owner: UnitId, last: u64) -> From
     FromDispatcher::Release { flow: FLOW, epoch, owner, last, start }
 }
 
-fn pull(epoch: Epoch, last: u64) -> FromPeer {
-    FromPeer::Pull { flow: FLOW, epoch, last, again: false }
+fn pull(epoch: Epoch, owner: UnitId, last: u64) -> FromPeer {
+    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: false }
+}
+
+fn pull_again(epoch: Epoch, owner: UnitId, last: u64) -> FromPeer {
+    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: true }
 }
 
 fn refuse(epoch: Epoch, reason: RefuseReason, record: FlowRecord) -> FromPeer {

@@ -70,7 +70,7 @@ fn who_hears_later_of_packets_that_went_on_does_the_same() {
     assert_eq!(later.unit.owned(FLOW), Some((1, Watermark::up_to(5))));
     for b in [&mut each, &mut later] {
         b.dispatcher(release(2, Y, 5));
-        b.peer(Y, pull(2, 5));
+        b.peer(Y, pull(2, Y, 5));
     }
     let sent = later.sent();
     assert_eq!((&each.sent(), later.unit.counters()), (&sent, each.unit.counters()));

@@ -21,7 +21,7 @@ fn a_refused_state_goes_back_and_packets_follow_it() {
     let mut b = refusing();
     b.packet(2, from(X, 2), 3);
     b.packet(2, from(X, 2), 4);
-    assert_eq!(b.sent(), [(X, pull(2, 2))]);
+    assert_eq!(b.sent(), [(X, pull(2, ME, 2))]);
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.sent(), [(X, refuse(2, REASON, record(&[1, 2], 2)))]);
     let said = FromUnit::Refuse { flow: FLOW, epoch: 2, reason: REASON, holder: X };
@@ -45,7 +45,7 @@ fn the_flow_goes_on_where_its_state_was() {
     let mut b = Bench::new(config());
     b.first([1, 2]);
     b.dispatcher(release(2, Y, 2));
-    b.peer(Y, pull(2, 2));
+    b.peer(Y, pull(2, Y, 2));
     assert_eq!(b.sent(), [(Y, state(2, &[1, 2], 2))]);
     b.packet(2, from(ME, 2), 3);
     assert_eq!(b.state(), [1, 2], "it may be that Y has the state");
@@ -67,12 +67,12 @@ fn the_next_epoch_may_be_known_before_the_refusal() {
     let mut b = Bench::new(config());
     b.first([1, 2]);
     b.dispatcher(release(2, Y, 2));
-    b.peer(Y, pull(2, 2));
+    b.peer(Y, pull(2, Y, 2));
     b.sent();
     b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 3, previous: Y, last: 3 });
     b.packet(3, from(Y, 3), 4);
-    assert_eq!(b.sent(), [(Y, pull(3, 3))]);
-    b.peer(Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: ME, last: 3 });
+    assert_eq!(b.sent(), [(Y, pull(3, ME, 3))]);
+    b.peer(Y, pull(3, ME, 3));
     b.peer(Y, refuse(2, REASON, record(&[1, 2], 2)));
     assert_eq!(b.state(), [1, 2]);
     b.packet(2, from(ME, 2), 3);
@@ -85,31 +85,26 @@ fn a_third_unit_gets_the_state_from_its_holder() {
     // Y has refused the state of epoch 2, and the dispatcher has named this unit for epoch 3.
     let mut b = Bench::new(config());
     b.packet(3, from(Y, 4), 5);
-    assert_eq!(b.sent(), [(Y, pull(3, 4))]);
-    b.peer(Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: X, last: 4 });
-    assert_eq!(b.sent(), [(X, pull(3, 4))]);
+    assert_eq!(b.sent(), [(Y, pull(3, ME, 4))]);
     b.peer(X, state(3, &[1, 2, 3, 4], 4));
     assert_eq!(b.sent(), [(X, taken(3))]);
     assert_eq!(b.state(), [1, 2, 3, 4, 5]);
-    b.peer(Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: X, last: 4 });
-    assert_eq!((b.sent(), b.unit.counters().messages_stale), (vec![], 1));
     // The same at Y, which was asked before and after its refusal.
     let mut y = refusing();
     y.packet(2, from(X, 2), 3);
-    y.peer(Y, pull(3, 4));
+    y.peer(Y, pull(3, Y, 4));
     y.sent();
     y.peer(X, state(2, &[1, 2], 2));
-    let redirect = (Y, FromPeer::Redirect { flow: FLOW, epoch: 3, holder: X, last: 4 });
-    assert!(y.sent().contains(&redirect));
+    assert!(y.sent().contains(&(X, pull(3, Y, 4))));
     y.dispatcher(release_from(from(X, 2), 3, Y, 4));
-    y.peer(Y, pull(3, 4));
-    assert_eq!((y.sent(), y.unit.flows()), (vec![redirect.clone(), redirect], 0));
+    y.peer(Y, pull(3, Y, 4));
+    assert_eq!((y.sent(), y.unit.flows()), (vec![(X, pull_again(3, Y, 4)), (X, pull(3, Y, 4))], 0));
     // And at X.
     let mut x = Bench::new(config());
     x.first([1, 2]);
     x.dispatcher(release(2, X, 2));
-    x.peer(X, pull(2, 2));
-    x.peer(Y, pull(3, 4));
+    x.peer(X, pull(2, X, 2));
+    x.peer(X, pull(3, Y, 4));
     x.sent();
     x.peer(X, refuse(2, REASON, record(&[1, 2], 2)));
     x.packet(2, from(ME, 2), 3);
@@ -145,7 +140,7 @@ fn a_unit_that_refused_a_state_may_own_the_flow_later() {
     b.sent();
     b.unit.engine_mut().refuses = false;
     b.packet(4, from(X, 4), 5);
-    assert_eq!(b.sent(), [(X, pull(4, 4))]);
+    assert_eq!(b.sent(), [(X, pull(4, ME, 4))]);
     b.peer(X, state(4, &[1, 2, 3, 4], 4));
     assert_eq!((b.state(), b.unit.owned(FLOW)), (&[1, 2, 3, 4, 5][..], Some((4, Watermark::up_to(5)))));
     forwarded(&mut b);
