@@ -200,10 +200,10 @@ impl<T: Transport> Elastic<T> {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
             if T::IS_LOCAL && many {
-                for (unit, slot) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
+                for (unit, index) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
                 {
-                    self.dispatcher.prefetch_flowlet(slot);
-                    self.transport.prefetch_flow(unit, slot);
+                    self.dispatcher.prefetch_flowlet(index);
+                    self.transport.prefetch_flow(unit, index);
                 }
             }
             let before = self.dispatcher.counters().flowlets();

@@ -302,15 +302,15 @@ impl Return {
         flow_at: impl Fn(u32) -> Option<FlowId>,
     ) -> Option<u32> {
         match change {
-            FlowChange::Alias { handle: home, key, hash } => {
-                self.aliases.extend(flow_at(home).map(|flow| (flow, key, hash)));
+            FlowChange::Alias { handle, key, hash } => {
+                self.aliases.extend(flow_at(handle).map(|flow| (flow, key, hash)));
                 None
             }
             FlowChange::FirstFragment { datagram, passed, at_ns } => {
                 self.fragments.push((datagram, passed, at_ns));
                 None
             }
-            FlowChange::Ended { handle: home, .. } => Some(home),
+            FlowChange::Ended { handle, .. } => Some(handle),
         }
     }
 

@@ -146,7 +146,7 @@ fn all_functions_in_one_graph() {
 }
 
 /// Refusal of flows does not depend on units. If old flows are evicted instead, every packet is
-/// accounted for, even those of flows whose slots are taken during a handover.
+/// accounted for, even those of flows whose indexes are taken during a handover.
 #[test]
 fn flow_limit_holds_for_all_units_together() {
     let refuse = policy(

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_one_flow_after_the_other() {
+    fn an_index_has_one_flow_after_the_other() {
         let mut checks = checks();
         checks.ended(FLOW, fold(0, 1)).unwrap();
         assert_eq!(checks.clone().ended(FLOW, fold(0, 1)), Err(Violation::EndedTwice { flow: FLOW }));

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_one_slot_do_not_disturb_each_other() {
+    fn flows_of_one_index_do_not_disturb_each_other() {
         let len = StateLen { all: 8, changes: 8 };
         let mut engine = Counting::new(Service::of(&UnitsSettings::default()).unwrap(), len);
         engine.process(0, flow(7, 0), 1, packet(1));

@@ -29,7 +29,7 @@ pub struct Server {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     parcel: u32,
-    /// The slot of its flow.
+    /// The index of its flow.
     index: u32,
     /// Since when it is in the queue; `u64::MAX`: it is not, or not any more.
     since_ns: u64,
@@ -54,13 +54,13 @@ impl Server {
         self.unit.engine().free_ns()
     }
 
-    /// Adds a parcel to the queue, of the flow in this slot.
+    /// Adds a parcel to the queue, of the flow with this index.
     #[inline]
     pub fn queue(&mut self, parcel: u32, index: u32, now_ns: u64) {
         self.queue.push_back(Waiting { parcel, index, since_ns: now_ns });
     }
 
-    /// Adds a parcel that goes before the queue, of the flow in this slot.
+    /// Adds a parcel that goes before the queue, of the flow with this index.
     #[inline]
     pub fn deliver(&mut self, parcel: u32, index: u32) {
         self.inbox.push_back(Waiting { parcel, index, since_ns: u64::MAX });
@@ -138,7 +138,7 @@ pub enum Parcel {
 }
 
 impl Parcel {
-    /// The slot of the flow that it is of or about, if it is one.
+    /// The index of the flow that it is of or about, if it is one.
     #[inline]
     pub fn flow_index(&self) -> Option<u32> {
         match self {

@@ -385,7 +385,7 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     assert_eq!(report.checked.states, report.assignment.flows);
 }
 
-/// Units are behind, and what they say to each other is late or lost: copies of the slot's next
+/// Units are behind, and what they say to each other is late or lost: copies of the index's next
 /// flow come to units that have not heard yet that the one before has gone elsewhere.
 #[test]
 fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {

@@ -66,7 +66,7 @@ pub(crate) struct Flow {
 
 /// Memory of finished flows, for new ones.
 #[derive(Clone, Debug, Default)]
-#[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
+#[allow(clippy::vec_box, reason = "entries have their flows in boxes, and get these as they are")]
 pub(crate) struct FlowPool(Vec<Box<Flow>>);
 
 /// Limit on the flows whose memory is kept.

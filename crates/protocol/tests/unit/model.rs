@@ -235,7 +235,7 @@ fn a_flow_ends_while_its_state_is_on_its_way() {
 }
 
 #[test]
-fn a_flow_ends_once_although_its_slot_has_another() {
+fn a_flow_ends_once_although_its_index_has_another() {
     let steps = [Packets(0, 1), Packets(1, 1), Next(1, 1)];
     report("next", explore(2, &steps, ReplicaTargets::ALL, NONE));
     report("next, lost messages", explore(2, &steps, ReplicaTargets::ALL, Faults { mute: 1, ..NONE }));

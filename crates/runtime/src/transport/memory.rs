@@ -135,18 +135,18 @@ impl Memory {
                 continue;
             }
             let table = self.table.borrow();
-            let ended = self.next.note(change, |home| table.owner(home).map(|(_, flow)| flow));
+            let ended = self.next.note(change, |index| table.owner(index).map(|(_, flow)| flow));
             drop(table);
-            ended.into_iter().for_each(|home| self.propose_end(home));
+            ended.into_iter().for_each(|index| self.propose_end(index));
         }
         *self.table.borrow_mut().local.graph.changes_mut() = changes;
         self.deliver_mails();
     }
 
     /// Proposes the end of a flow without state in the table, unless it has begun again.
-    fn propose_end(&mut self, home: u32) {
+    fn propose_end(&mut self, index: u32) {
         let table = self.table.borrow();
-        let Some((owner, flow)) = table.owner(home).filter(|_| !table.has(home)) else { return };
+        let Some((owner, flow)) = table.owner(index).filter(|_| !table.has(index)) else { return };
         drop(table);
         self.catch_up(owner, flow);
         self.units[owner.index()].propose_end(self.now_ns, flow, &mut self.outbox);

@@ -11,7 +11,7 @@ use protocol::unit::{Done, Engine, FlowAlias};
 use super::FirstFragment;
 use crate::saved::{Source, release, restore, save};
 
-/// Flows with a handle beyond the slots, before those without state here are forgotten.
+/// Flows with a handle beyond the indexes, before those without state here are forgotten.
 const OLDER_KEPT: usize = 64;
 
 /// A unit's graph. Packets that the unit has accepted are pending until their batch crosses the
@@ -30,12 +30,12 @@ pub(super) struct OwnEngine {
     done: Vec<Outcome>,
     /// Ends of flows whose output has not been attributed.
     marks: Vec<EffectsMark>,
-    /// By slot: the flow whose handle is the slot's number.
+    /// By index: the flow whose handle is the index.
     current: Vec<Current>,
-    /// Handles of flows whose slots other flows have now.
+    /// Handles of flows whose indexes other flows have now.
     older: HashMap<FlowId, u32>,
-    /// Number of slots; higher handles are those of such flows.
-    slots: u32,
+    /// Number of indexes; higher handles are those of such flows.
+    indexes: u32,
     /// Handles of packets that left no flow in the graph: it had no room, or they begin none.
     pub without_flow: Vec<u32>,
     /// Handles of flows that have ended.
@@ -61,7 +61,7 @@ struct Accepted {
     sequence: u64,
 }
 
-/// The flow whose handle is its slot's number.
+/// The flow whose handle is its index.
 #[derive(Clone, Copy, Default)]
 struct Current {
     generation: u32,
@@ -70,8 +70,8 @@ struct Current {
 }
 
 impl OwnEngine {
-    /// Creates an engine for this graph and this number of slots.
-    pub fn new(graph: Box<Graph>, slots: u32, is_reliable: bool) -> OwnEngine {
+    /// Creates an engine for this graph and this number of indexes.
+    pub fn new(graph: Box<Graph>, indexes: u32, is_reliable: bool) -> OwnEngine {
         OwnEngine {
             graph,
             pool: PacketPool::new(0),
@@ -83,7 +83,7 @@ impl OwnEngine {
             marks: Vec::new(),
             current: Vec::new(),
             older: HashMap::new(),
-            slots,
+            indexes,
             without_flow: Vec::new(),
             ended: Vec::new(),
             fragments: Vec::new(),
@@ -233,7 +233,7 @@ impl OwnEngine {
 
     /// Returns the flow with this handle.
     pub fn flow_at(&self, handle: u32) -> Option<FlowId> {
-        if handle < self.slots {
+        if handle < self.indexes {
             let current = self.current.get(handle as usize)?;
             return Some(FlowId { index: handle, generation: current.generation });
         }
@@ -256,7 +256,7 @@ impl OwnEngine {
         release(&mut self.graph, handle);
     }
 
-    /// Returns the flow's handle: its slot, unless a later flow has that.
+    /// Returns the flow's handle: its index, unless a later flow has that.
     #[inline]
     fn handle(&mut self, flow: FlowId) -> u32 {
         match self.current.get(flow.index as usize) {
@@ -267,18 +267,18 @@ impl OwnEngine {
 
     #[cold]
     fn other_handle(&mut self, flow: FlowId) -> u32 {
-        let slot = flow.index as usize;
-        if self.current.len() <= slot {
-            self.current.resize(slot + 1, Current::default());
+        let index = flow.index as usize;
+        if self.current.len() <= index {
+            self.current.resize(index + 1, Current::default());
         }
-        let known = self.current[slot].generation;
+        let known = self.current[index].generation;
         if flow.generation > known {
             self.run();
             if self.has(flow.index) {
                 let handle = self.new_handle(FlowId { index: flow.index, generation: known });
                 self.graph.change_handle(flow.index, handle);
             }
-            self.current[slot] = Current { generation: flow.generation, seq: 0 };
+            self.current[index] = Current { generation: flow.generation, seq: 0 };
             return flow.index;
         }
         match self.older.get(&flow) {
@@ -288,14 +288,14 @@ impl OwnEngine {
         }
     }
 
-    /// Assigns a handle to a flow whose slot another flow has.
+    /// Assigns a handle to a flow whose index another flow has.
     fn new_handle(&mut self, flow: FlowId) -> u32 {
         if self.older.len() >= OLDER_KEPT {
             let graph = &self.graph;
             self.older.retain(|_, handle| graph.flows_of(*handle).next().is_some());
         }
         let taken: Vec<u32> = self.older.values().copied().collect();
-        let handle = (self.slots..).find(|handle| !taken.contains(handle)).unwrap_or(self.slots);
+        let handle = (self.indexes..).find(|handle| !taken.contains(handle)).unwrap_or(self.indexes);
         self.older.insert(flow, handle);
         handle
     }

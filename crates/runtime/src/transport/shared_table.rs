@@ -18,7 +18,7 @@ pub(super) struct SharedTable {
     /// Packets that units have accepted, in the order of their arrival.
     waiting: Vec<Packet>,
     /// The flows of these, by index.
-    homes: Vec<u32>,
+    indexes: Vec<u32>,
     /// By index: the unit that has the flow's state, and the flow.
     owners: Vec<(UnitId, FlowId)>,
     /// Scratch space for a state.
@@ -33,7 +33,7 @@ impl SharedTable {
         SharedTable {
             local,
             waiting: Vec::new(),
-            homes: Vec::new(),
+            indexes: Vec::new(),
             owners: Vec::new(),
             saved: Vec::new(),
             has_news: false,
@@ -42,16 +42,16 @@ impl SharedTable {
 
     /// Accepts a packet: it crosses the graph together with others.
     #[inline(always)]
-    pub fn add(&mut self, home: u32, packet: Packet) {
+    pub fn add(&mut self, index: u32, packet: Packet) {
         self.waiting.push(packet);
-        self.homes.push(home);
+        self.indexes.push(index);
     }
 
     /// Accepts several packets, of the flows that were guessed.
     #[inline]
     pub fn add_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
         self.waiting.extend(packets);
-        self.homes.extend(guesses.iter().map(|guess| guess.index()));
+        self.indexes.extend(guesses.iter().map(|guess| guess.index()));
     }
 
     /// Sends accepted packets through the graph.
@@ -60,15 +60,15 @@ impl SharedTable {
             return;
         }
         let LocalGraph { graph, pool, out } = &mut self.local;
-        graph.process_batch(&mut self.waiting, &self.homes, out, pool);
-        self.homes.clear();
+        graph.process_batch(&mut self.waiting, &self.indexes, out, pool);
+        self.indexes.clear();
         self.has_news = true;
     }
 
     /// Sends accepted packets through the graph if one of them is of this flow. The others do not
     /// touch the flow's record: packets that begin flows, or may end others, cross alone.
-    fn flush_flow(&mut self, home: u32) {
-        if self.homes.contains(&home) {
+    fn flush_flow(&mut self, index: u32) {
+        if self.indexes.contains(&index) {
             self.flush();
         }
     }
@@ -79,22 +79,22 @@ impl SharedTable {
     }
 
     /// Returns whether the flow with this index has state.
-    pub fn has(&self, home: u32) -> bool {
-        self.local.graph.flows_of(home).next().is_some()
+    pub fn has(&self, index: u32) -> bool {
+        self.local.graph.flows_of(index).next().is_some()
     }
 
     /// Returns whether the table has the flow's state just as it was saved by another unit, which
     /// shares the table.
-    fn has_as_saved(&mut self, home: u32, state: &[u8]) -> bool {
-        self.flush_flow(home);
+    fn has_as_saved(&mut self, index: u32, state: &[u8]) -> bool {
+        self.flush_flow(index);
         self.saved.clear();
-        save(&mut self.local.graph, home, &mut self.saved);
+        save(&mut self.local.graph, index, &mut self.saved);
         self.saved == state
     }
 
     /// Returns the unit that has, or last had, the state of the flow with this index, and the flow.
-    pub fn owner(&self, home: u32) -> Option<(UnitId, FlowId)> {
-        self.owners.get(home as usize).copied().filter(|&(owner, _)| owner != NOBODY)
+    pub fn owner(&self, index: u32) -> Option<(UnitId, FlowId)> {
+        self.owners.get(index as usize).copied().filter(|&(owner, _)| owner != NOBODY)
     }
 
     fn set_owner(&mut self, flow: FlowId, owner: UnitId) {

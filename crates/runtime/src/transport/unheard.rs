@@ -10,26 +10,26 @@ use protocol::dispatcher::NumberedPacket;
 /// Flows with packets that their units were not notified of.
 #[derive(Default)]
 pub(super) struct Unheard {
-    /// By the flow's slot: the seq of its last packet; 0: its unit is notified of the next one.
+    /// By the flow's index: the seq of its last packet; 0: its unit is notified of the next one.
     seqs: Vec<u64>,
 }
 
 impl Unheard {
-    /// Prefetches the entry of the flow in this slot.
+    /// Prefetches the entry of the flow with this index.
     #[inline(always)]
-    pub fn prefetch(&self, slot: u32) {
-        prefetch(self.seqs.as_ptr().wrapping_add(slot as usize));
+    pub fn prefetch(&self, index: u32) {
+        prefetch(self.seqs.as_ptr().wrapping_add(index as usize));
     }
 
     /// Begins after this packet, which its unit knows: the unit need not be notified of the rest of
     /// the flowlet.
     #[cold]
     pub fn begin(&mut self, packet: &NumberedPacket) {
-        let slot = packet.flow.index as usize;
-        if slot >= self.seqs.len() {
-            self.seqs.resize(slot + 1, 0); // Not more than the dispatcher has slots.
+        let index = packet.flow.index as usize;
+        if index >= self.seqs.len() {
+            self.seqs.resize(index + 1, 0); // Not more than the dispatcher has indexes.
         }
-        self.seqs[slot] = packet.seq;
+        self.seqs[index] = packet.seq;
     }
 
     /// Adds a packet within a flowlet. Returns false, and changes nothing, if its unit must be
@@ -48,8 +48,8 @@ impl Unheard {
     /// Notifies the unit of the flow's packets: `notify` gets the last seq and returns whether the
     /// unit has the state. Then the unit is notified of the next packet, too.
     #[inline]
-    pub fn notify(&mut self, slot: u32, notify: impl FnOnce(u64) -> bool) {
-        if let Some(seq) = self.seqs.get_mut(slot as usize).filter(|seq| **seq > 0)
+    pub fn notify(&mut self, index: u32, notify: impl FnOnce(u64) -> bool) {
+        if let Some(seq) = self.seqs.get_mut(index as usize).filter(|seq| **seq > 0)
             && notify(*seq)
         {
             *seq = 0;

@@ -445,9 +445,9 @@ impl UnitEnd {
         let engine = self.unit.engine_mut();
         let mut ended = std::mem::take(&mut engine.without_flow);
         ended.append(&mut engine.ended);
-        for home in ended.drain(..) {
+        for handle in ended.drain(..) {
             let engine = self.unit.engine();
-            if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
+            if let Some(flow) = engine.flow_at(handle).filter(|_| !engine.has(handle)) {
                 self.unit.propose_end(self.now_ns, flow, &mut self.outbox);
                 self.next.messages.append(&mut self.outbox.to_dispatcher);
             }

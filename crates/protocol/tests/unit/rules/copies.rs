@@ -235,7 +235,7 @@ fn copies_never_replace_what_is_owned_or_given_away() {
 }
 
 #[test]
-fn of_a_flow_whose_slot_another_has_no_copies_are_kept_or_sent() {
+fn of_a_flow_whose_index_another_has_no_copies_are_kept_or_sent() {
     for deltas in [false, true] {
         let mut b = Bench::new(Config { deltas, ..config() });
         b.targets.add(Y);

@@ -77,7 +77,7 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
 }
 
 #[test]
-fn a_flow_ends_behind_the_next_one_of_its_slot() {
+fn a_flow_ends_behind_the_next_one_of_its_index() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
     let stamp = Stamp { flow: NEXT, seq: 1, epoch: 1, handover: Handover::None, targets: None };
@@ -96,7 +96,7 @@ fn a_flow_ends_behind_the_next_one_of_its_slot() {
 }
 
 #[test]
-fn a_flow_ends_by_the_dispatcher_s_word_not_with_the_next_one_of_its_slot() {
+fn a_flow_ends_by_the_dispatcher_s_word_not_with_the_next_one_of_its_index() {
     let mut b = Bench::new(config());
     b.first([1]);
     let stamp = Stamp { flow: NEXT, seq: 1, epoch: 1, handover: Handover::None, targets: None };
