@@ -11,7 +11,7 @@ use super::check;
 use super::config::{Config, DownAction, ForwardingMode, Scheduler, ServerAffinity, ServicePorts};
 use super::directory::{Directory, DirectoryEntry};
 use super::maglev::{Candidate, MaglevTable, WEIGHT_MAX};
-use super::quic::{self, ServerIds};
+use super::quic::ServerIds;
 use super::tunnel::Encapsulator;
 
 /// Maximum number of servers named in an error.
