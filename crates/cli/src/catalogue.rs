@@ -5,7 +5,10 @@ mod check;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use nf::{Access, Affinity, Descriptor, Field, Maturity, RegistryEntry, Scaling, Shared};
+use nf::{
+    Access, Affinity, CounterDeclaration, DeclaredCounters, Descriptor, Field, Maturity, RegistryEntry,
+    Scaling, Shared,
+};
 use policy::Value;
 use serde::Serialize;
 
@@ -106,6 +109,7 @@ struct Shown {
     payload: &'static str,
     affinity: &'static str,
     scaling: &'static str,
+    counters: Vec<Counter>,
     shared: Vec<SharedState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     map: Option<Map>,
@@ -122,6 +126,15 @@ struct Attribute {
     name: &'static str,
     bits: u8,
     meaning: &'static str,
+}
+
+#[derive(Serialize)]
+struct Counter {
+    name: &'static str,
+    unit: &'static str,
+    meaning: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -170,6 +183,7 @@ impl Shown {
                 Scaling::Cores => "cores",
                 Scaling::Single => "single",
             },
+            counters: counters(&d.counters),
             shared: d.shared.iter().copied().map(shared).collect(),
             map: d.map.map(|map| Map { entries: map.entries, value_bytes: map.value_len }),
             keeps_flows: d.keeps_flows,
@@ -245,10 +259,19 @@ fn field(field: Field) -> &'static str {
     }
 }
 
+fn counters(declared: &DeclaredCounters) -> Vec<Counter> {
+    let counter = |label: Option<&'static str>, of: &CounterDeclaration| {
+        let CounterDeclaration { name, unit, help } = of;
+        Counter { name, unit, meaning: help, label }
+    };
+    let labelled =
+        declared.labelled.iter().flat_map(|by| by.counters.iter().map(move |of| (Some(by.label), of)));
+    let plain = declared.plain.iter().map(|of| (None, of));
+    plain.chain(labelled).map(|(label, of)| counter(label, of)).collect()
+}
+
 fn shared(shared: Shared) -> SharedState {
     match shared {
-        Shared::Counter(name) => SharedState { kind: "counter", name, capacity: None },
-        Shared::Counters(name) => SharedState { kind: "counters", name, capacity: None },
         Shared::Set { name, capacity } => SharedState { kind: "set", name, capacity: Some(capacity) },
         Shared::Pool(name) => SharedState { kind: "pool", name, capacity: None },
         Shared::Meters(name) => SharedState { kind: "meters", name, capacity: None },

@@ -57,9 +57,9 @@ pub fn of(report: &Report) -> String {
         text += &functions.render();
     }
     for function in &report.functions {
-        let counters: Vec<_> = function.counters.iter().filter(|&(_, &count)| count > 0).collect();
+        let counters: Vec<_> = function.counters.iter().filter(|(_, of)| of.count > 0).collect();
         if !counters.is_empty() {
-            let shown = counters.iter().map(|(name, count)| format!("{name} {}", thousands(**count)));
+            let shown = counters.iter().map(|(name, of)| format!("{name} {}", thousands(of.count)));
             text += &format!("\n{}: {}", function.name, shown.collect::<Vec<_>>().join(", "));
         }
         for rule in most_hit(&function.rules) {

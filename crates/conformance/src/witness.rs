@@ -191,7 +191,6 @@ fn shared(stage: &dyn Stage) -> String {
         shared.meters.iter().map(|meters| (meters.in_use(), meters.forgotten(), meters.refused())).collect();
     let contents: Vec<_> =
         shared.contents.iter().map(|contents| (contents.kept_bytes(), contents.displaced())).collect();
-    let groups: Vec<_> = shared.groups.iter().map(|group| &group.values).collect();
     let counters = (counters.packets, counters.bytes, counters.drops);
-    format!("{counters:?} {:?} {groups:?} {sets:?} {pools:?} {meters:?} {contents:?}", shared.counters)
+    format!("{counters:?} {:?} {sets:?} {pools:?} {meters:?} {contents:?}", shared.counters)
 }

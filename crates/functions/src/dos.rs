@@ -61,13 +61,19 @@ pub struct State {
     opening: u8,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    /// First of the counters of blocked flows, one per limit.
-    pub const BLOCKED: usize = 0;
-    pub const DROPPED: usize = 3;
-    pub const REFUSED: usize = 4;
-    pub const UNMETERED: usize = 5;
+nf::counters! {
+    /// Flows blocked for their packet rate.
+    blocked_by_rate: flows,
+    /// Flows blocked for their number of packets.
+    blocked_by_packets: flows,
+    /// Flows blocked for their number of SYNs.
+    blocked_by_syns: flows,
+    /// Packets of blocked flows, dropped.
+    dropped: packets,
+    /// Packets that would have begun a flow, dropped.
+    refused: packets,
+    /// Packets whose source found no meter; they pass or are dropped.
+    unmetered: packets,
 }
 
 /// The meter table of the sources.
@@ -92,16 +98,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("blocked_by_rate"),
-        Shared::Counter("blocked_by_packets"),
-        Shared::Counter("blocked_by_syns"),
-        Shared::Counter("dropped"),
-        Shared::Counter("refused"),
-        Shared::Counter("unmetered"),
-        Shared::Meters("sources"),
-        Shared::Meters("alerts"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("sources"), Shared::Meters("alerts")],
     consolidates: true,
     cycles_per_packet: 20,
     ..Descriptor::DEFAULT
@@ -149,7 +147,7 @@ impl NetworkFunction for Dos {
         }
         if state.blocked != 0 {
             packet.record_state_function(REFUSE);
-            context.count(counter::DROPPED, 1);
+            context.count(COUNTERS.dropped, 1);
             return Verdict::Drop(DropReason::DosFlow);
         }
         // A SYN or another phase ends the recording of a flow, so packets on the fast path have
@@ -174,7 +172,7 @@ impl NetworkFunction for Dos {
         if id == COUNT.id {
             self.count(state, context.now_ns());
         } else {
-            context.count(counter::DROPPED, 1);
+            context.count(COUNTERS.dropped, 1);
         }
     }
 
@@ -235,7 +233,13 @@ impl Dos {
     #[cold]
     fn block(&self, limit: DosLimit, state: &mut State, context: &mut Context<'_>) {
         state.blocked = 1;
-        context.count(counter::BLOCKED + limit as usize - 1, 1);
+        match limit {
+            DosLimit::Rate => context.count(COUNTERS.blocked_by_rate, 1),
+            DosLimit::Packets => context.count(COUNTERS.blocked_by_packets, 1),
+            DosLimit::Syns => context.count(COUNTERS.blocked_by_syns, 1),
+            // It refuses flows, and blocks none.
+            DosLimit::Connections => {}
+        }
         self.alerts.raise(limit, context);
     }
 

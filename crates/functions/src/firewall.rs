@@ -92,13 +92,22 @@ const SAFE: usize = 0;
 /// Attribute: the `tag` of the matching rule.
 const TAG: usize = 1;
 
-const COUNT_JUDGED: usize = 0;
-const COUNT_DENIED: usize = 1;
-const COUNT_DEFAULT: usize = 2;
-const COUNT_INVALID: usize = 3;
-const COUNT_ANSWERED: usize = 4;
-const COUNT_UNANSWERED: usize = 5;
-const COUNT_LINK_CONTROL: usize = 6;
+nf::counters! {
+    /// Lookups in the rules.
+    judged: lookups,
+    /// Packets dropped by a rule.
+    denied: packets,
+    /// Packets dropped by the default.
+    denied_by_default: packets,
+    /// Packets dropped as invalid.
+    invalid: packets,
+    /// Rejected packets with an answer.
+    answered: packets,
+    /// Rejected packets without an answer.
+    unanswered: packets,
+    /// Link traffic that passed without a lookup.
+    link_control: packets,
+}
 
 /// Set: sources that got answers.
 const ANSWERED_SOURCES: usize = 0;
@@ -139,14 +148,8 @@ impl NetworkFunction for Firewall {
         payload: Access::Ignore,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
+        counters: Counters::DECLARED,
         shared: &[
-            Shared::Counter("judged"),
-            Shared::Counter("denied"),
-            Shared::Counter("denied_by_default"),
-            Shared::Counter("invalid"),
-            Shared::Counter("answered"),
-            Shared::Counter("unanswered"),
-            Shared::Counter("link_control"),
             Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
@@ -201,7 +204,7 @@ impl NetworkFunction for Firewall {
 
     fn state_function(&self, id: u16, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id == REFUSED.id {
-            context.count(if state.rule == 0 { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
+            context.count(if state.rule == 0 { COUNTERS.denied_by_default } else { COUNTERS.denied }, 1);
         }
         self.count(packet, state, context);
     }
@@ -270,7 +273,7 @@ impl Firewall {
     #[inline(never)]
     fn look(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if self.link_control && is_link_control_packet(packet) {
-            context.count(COUNT_LINK_CONTROL, 1);
+            context.count(COUNTERS.link_control, 1);
             return Verdict::Forward;
         }
         if !self.stateful {
@@ -509,7 +512,7 @@ impl Firewall {
 
     /// Counts a decision, and raises an alert if its rule has `log`.
     fn report(&self, action: FilterAction, number: u16, context: &mut Context<'_>) {
-        context.count(COUNT_JUDGED, 1);
+        context.count(COUNTERS.judged, 1);
         let rule = number.checked_sub(1).and_then(|index| self.rules.get(usize::from(index)));
         if rule.is_some_and(|rule| rule.log) {
             let (category, severity) = match action {
@@ -589,12 +592,12 @@ impl Firewall {
 type Decision = (FilterAction, Option<usize>);
 
 fn invalid(context: &mut Context<'_>) -> Verdict {
-    context.count(COUNT_INVALID, 1);
+    context.count(COUNTERS.invalid, 1);
     Verdict::Drop(DropReason::FirewallInvalid)
 }
 
 fn refuse(packet: &PacketView<'_>, context: &mut Context<'_>, rejects: bool, by_default: bool) -> Verdict {
-    context.count(if by_default { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
+    context.count(if by_default { COUNTERS.denied_by_default } else { COUNTERS.denied }, 1);
     Verdict::Drop(match (rejects, by_default) {
         (true, _) => reject::reject(packet, context),
         (false, true) => DropReason::FirewallDefault,

@@ -16,11 +16,11 @@ mod transactions;
 #[cfg(test)]
 mod tests;
 
-use applayer::http::{Exchange, ExchangeSide};
+use applayer::http::{Exchange, ExchangeSide, HttpAnomaly};
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
     Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    PacketView, Scaling, Setup, Verdict,
 };
 use packet::{Direction, DropReason};
 use values::ConfigError;
@@ -55,30 +55,50 @@ pub struct Http {
     method_policy: MethodPolicy,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const FLOWS: usize = 0;
-    pub const REQUESTS: usize = 1;
-    pub const RESPONSES: usize = 2;
-    pub const METHODS_REFUSED: usize = 3;
-    pub const BYTES_SKIPPED: usize = 4;
-    pub const BYTES_OPAQUE: usize = 5;
-    pub const GAPS: usize = 6;
-    pub const BYTES_MISSING: usize = 7;
-    pub const TEXTS_CUT: usize = 8;
-    pub const REQUESTS_FORGOTTEN: usize = 9;
-    pub const MEMORY_FULL: usize = 10;
+nf::counters! {
+    /// Flows that speak HTTP.
+    flows: flows,
+    /// Requests.
+    requests: requests,
+    /// Responses.
+    responses: responses,
+    /// Requests with methods that are not allowed.
+    methods_refused: requests,
+    /// Bytes of no message.
+    bytes_skipped: bytes,
+    /// Bytes of tunnels and other protocols.
+    bytes_opaque: bytes,
+    /// Gaps in streams.
+    gaps: gaps,
+    /// Bytes in gaps.
+    bytes_missing: bytes,
+    /// Texts of transactions that were too long or found no room.
+    fields_truncated: texts,
+    /// Requests that found no room or gave way: read, but not reported.
+    requests_evicted: requests,
+    /// Lines that were not kept whole, see [Limits](#limits).
+    memory_full: lines,
+    by method {
+        /// Requests by method: `get`, `head`, `post`, `put`, `delete`, `connect`, `options`,
+        /// `trace`, `patch`, `registered` (other methods of IANA's register or in wide use),
+        /// `unknown`.
+        requests_by_method: requests,
+    }
+    by status {
+        /// Responses by status: `1xx` to `5xx`, `other`.
+        responses_by_status: responses,
+    }
+    by anomaly {
+        /// Anomalies by name, once per message. `incomplete-message`: the connection ended inside.
+        anomalies: anomalies,
+    }
 }
 
-/// Indices of the counter groups, and of the counters in them.
-mod group {
-    use applayer::http::{HttpAnomaly, Method};
+/// Values of the counters' labels.
+mod label {
+    use applayer::http::Method;
 
-    pub const METHODS: usize = 0;
-    pub const STATUSES: usize = 1;
-    pub const ANOMALIES: usize = 2;
-
-    const METHOD_NAMES: [&str; 11] = [
+    pub const METHODS: [&str; 11] = [
         "get",
         "head",
         "post",
@@ -91,9 +111,9 @@ mod group {
         "registered",
         "unknown",
     ];
-    const STATUS_NAMES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    pub const STATUSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-    /// Returns the index of a method's counter.
+    /// Returns the index of a method in [`METHODS`].
     pub fn method(method: Method) -> usize {
         match method {
             Method::Get => 0,
@@ -110,21 +130,12 @@ mod group {
         }
     }
 
-    /// Returns the index of a status's counter.
+    /// Returns the index of a status in [`STATUSES`].
     pub fn status(status: u16) -> usize {
         match status {
             100..=599 => usize::from(status / 100),
             _ => 0,
         }
-    }
-
-    /// Returns the names of all groups' counters.
-    pub fn names() -> [Vec<String>; 3] {
-        [
-            METHOD_NAMES.iter().map(|name| format!("method_{name}")).collect(),
-            STATUS_NAMES.iter().map(|name| format!("status_{name}")).collect(),
-            HttpAnomaly::ALL.iter().map(|anomaly| format!("anomaly_{}", anomaly.name())).collect(),
-        ]
     }
 }
 
@@ -162,22 +173,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: true,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("flows"),
-        Shared::Counter("requests"),
-        Shared::Counter("responses"),
-        Shared::Counter("methods_refused"),
-        Shared::Counter("bytes_skipped"),
-        Shared::Counter("bytes_opaque"),
-        Shared::Counter("gaps"),
-        Shared::Counter("bytes_missing"),
-        Shared::Counter("fields_truncated"),
-        Shared::Counter("requests_evicted"),
-        Shared::Counter("memory_full"),
-        Shared::Counters("methods"),
-        Shared::Counters("statuses"),
-        Shared::Counters("anomalies"),
-    ],
+    counters: Counters::DECLARED,
     buffers: Some(BufferSpec { count: buffer::COUNT, len_max: BUFFER_MAX, memory: BUFFER_MEMORY }),
     cycles_per_packet: 400,
     ..Descriptor::DEFAULT
@@ -189,9 +185,12 @@ impl NetworkFunction for Http {
     type State = State;
 
     fn new(config: Config, setup: &mut Setup) -> Result<Http, ConfigError> {
-        for names in group::names() {
-            setup.counters(names);
-        }
+        setup.label_counters(COUNTERS.method, label::METHODS.map(str::to_owned));
+        setup.label_counters(COUNTERS.status, label::STATUSES.map(str::to_owned));
+        setup.label_counters(
+            COUNTERS.anomaly,
+            HttpAnomaly::ALL.iter().map(|anomaly| anomaly.name().to_owned()),
+        );
         Ok(Http {
             methods: config.checked_methods()?,
             ports: PortFilter::new(config.ports)?,

@@ -65,28 +65,47 @@ struct ReportedEvents {
     tls: bool,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const ALERTS: usize = 0;
-    pub const SUPPRESSED: usize = 1;
-    pub const DROPPED: usize = 2;
-    pub const REJECTED: usize = 3;
-    pub const PASSED: usize = 4;
-    pub const INSPECTED_BYTES: usize = 5;
-    pub const RULES_EVALUATED: usize = 6;
-    pub const RULES_ABANDONED: usize = 7;
-    pub const CANDIDATES_EVICTED: usize = 8;
-    pub const HTTP_MESSAGES: usize = 9;
-    pub const DNS_MESSAGES: usize = 10;
-    pub const TLS_HANDSHAKES: usize = 11;
-    pub const SEARCH_BYTES: usize = 12;
-    pub const PROTOCOL_CHANGES: usize = 13;
-    pub const HTTP2_SKIPPED: usize = 14;
-    pub const MEMORY_FULL: usize = 15;
-    pub const ONE_SIDED: usize = 16;
-    pub const SOURCE_OVER_SHARE: usize = 17;
-    pub const MEMORY_RECLAIMED: usize = 18;
-    pub const STEPS: usize = 19;
+nf::counters! {
+    /// Alerts raised.
+    alerts: alerts,
+    /// Alerts suppressed by thresholds.
+    alerts_suppressed: alerts,
+    /// Packets dropped by rules.
+    packets_dropped: packets,
+    /// Packets dropped by rules, with an answer.
+    packets_rejected: packets,
+    /// Packets of flows that a `pass` rule lets pass.
+    packets_passed: packets,
+    /// Bytes searched for patterns.
+    bytes_searched: bytes,
+    /// Evaluations of rules.
+    rules_evaluated: evaluations,
+    /// Evaluations abandoned because they exceeded their [steps](#limits).
+    rules_abandoned: evaluations,
+    /// Candidate rules displaced by others.
+    candidates_evicted: candidates,
+    /// HTTP messages inspected.
+    http_messages: messages,
+    /// DNS messages inspected.
+    dns_messages: messages,
+    /// TLS handshake messages inspected.
+    tls_messages: messages,
+    /// Memory of the pattern searches built so far.
+    search_memory_bytes: bytes,
+    /// Connections that changed their protocol.
+    protocol_changes: connections,
+    /// Connections that speak HTTP/2, which is not parsed.
+    http2_skipped: connections,
+    /// Flows not inspected whole because buffer memory was full, see [memory](#memory).
+    memory_full: flows,
+    /// Connections of which one direction is missing.
+    one_sided_connections: connections,
+    /// Flows not inspected whole because their source exceeded its share of buffer memory.
+    source_over_share: flows,
+    /// Flows not inspected whole because their buffers were evicted.
+    memory_reclaimed: flows,
+    /// Steps of rule evaluations beyond reading once.
+    rule_steps: steps,
 }
 
 /// Default memory for the buffers of all flows, in bytes.
@@ -111,29 +130,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Read,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("alerts"),
-        Shared::Counter("alerts_suppressed"),
-        Shared::Counter("packets_dropped"),
-        Shared::Counter("packets_rejected"),
-        Shared::Counter("packets_passed"),
-        Shared::Counter("bytes_searched"),
-        Shared::Counter("rules_evaluated"),
-        Shared::Counter("rules_abandoned"),
-        Shared::Counter("candidates_evicted"),
-        Shared::Counter("http_messages"),
-        Shared::Counter("dns_messages"),
-        Shared::Counter("tls_messages"),
-        Shared::Counter("search_memory_bytes"),
-        Shared::Counter("protocol_changes"),
-        Shared::Counter("http2_skipped"),
-        Shared::Counter("memory_full"),
-        Shared::Counter("one_sided_connections"),
-        Shared::Counter("source_over_share"),
-        Shared::Counter("memory_reclaimed"),
-        Shared::Counter("rule_steps"),
-        Shared::Meters("trackers"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("trackers")],
     buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
     stream: true,
     cycles_per_packet: 3000,
@@ -216,7 +214,7 @@ impl NetworkFunction for Ids {
                 return Verdict::Drop(DropReason::IdsFlow);
             }
             if !packet.stream().any(|event| event.kind == StreamEventKind::Restart) {
-                context.count(counter::PASSED, 1);
+                context.count(COUNTERS.packets_passed, 1);
                 return Verdict::Forward;
             }
             state.flags.unset(FlowFlags::PASSED);

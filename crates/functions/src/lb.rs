@@ -47,25 +47,33 @@ pub struct LoadBalancer {
 /// The generation of the servers as configured.
 const FIRST_GENERATION: u32 = 1;
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const MOVED: usize = 0;
-    pub const PINGS: usize = 1;
-    pub const ERRORS_SENT: usize = 2;
-    pub const OVERSIZE: usize = 3;
-    pub const QUIC_FOLLOWED: usize = 4;
-    pub const QUIC_UNKNOWN: usize = 5;
-}
-
-/// Counters of each server, in this order.
-const OF_SERVER: [&str; 6] = ["connections", "ended", "packets", "bytes", "reply_packets", "reply_bytes"];
-
-/// Indices into [`OF_SERVER`].
-mod of_server {
-    pub const CONNECTIONS: usize = 0;
-    pub const ENDED: usize = 1;
-    pub const PACKETS: usize = 2;
-    pub const REPLY_PACKETS: usize = 4;
+nf::counters! {
+    /// Flows that got another server because theirs went down.
+    flows_moved: flows,
+    /// Echo requests answered.
+    pings_answered: packets,
+    /// Resets and ICMP errors sent to clients.
+    errors_sent: packets,
+    /// Packets longer than `mtu` that went on, to be fragmented.
+    packets_oversize: packets,
+    /// Flows that went to the server of their QUIC connection ID.
+    quic_followed: flows,
+    /// Flows in the middle of an unknown QUIC connection.
+    quic_unknown: flows,
+    by server {
+        /// Flows given to the server.
+        connections: flows,
+        /// Flows of the server that ended or moved away; the others are live.
+        ended: flows,
+        /// Packets to the server.
+        packets: packets,
+        /// IP bytes to the server, without outer headers.
+        bytes: bytes,
+        /// Packets from the server, in `nat` mode.
+        reply_packets: packets,
+        /// IP bytes from the server, in `nat` mode.
+        reply_bytes: bytes,
+    }
 }
 
 /// Event: a flow's server is lost (B25).
@@ -98,16 +106,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: nf::Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("flows_moved"),
-        Shared::Counter("pings_answered"),
-        Shared::Counter("errors_sent"),
-        Shared::Counter("packets_oversize"),
-        Shared::Counter("quic_followed"),
-        Shared::Counter("quic_unknown"),
-        Shared::Counters("servers"),
-        Shared::Meters("quic_connections"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("quic_connections")],
     consolidates: true,
     cycles_per_packet: 50,
     ..Descriptor::DEFAULT
@@ -124,8 +124,7 @@ impl NetworkFunction for LoadBalancer {
         for vip in config.services.iter().map(|service| Addr::from(service.vip)) {
             setup.owns(None, vip, vip);
         }
-        let counters = |server: String| OF_SERVER.map(|what| format!("{server}.{what}"));
-        setup.counters(services.server_names().flat_map(counters));
+        setup.label_counters(COUNTERS.server, services.server_names());
         let follows_quic = quic::is_wanted(config.services.iter().map(|service| service.affinity));
         setup.meters(if follows_quic { quic::CONNECTIONS_MAX } else { 0 });
         config.services.iter().filter_map(warning).for_each(|warning| setup.warn(warning));
@@ -162,7 +161,7 @@ impl NetworkFunction for LoadBalancer {
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
         if state.is_balanced() {
-            count_server(context, state.number, of_server::ENDED, 1);
+            context.count_at(COUNTERS.ended, state.number.into(), 1);
         }
     }
 
@@ -182,12 +181,8 @@ impl NetworkFunction for LoadBalancer {
             self.recheck(state);
         }
         match role {
-            role if role.is_to_server() => {
-                count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
-            }
-            DirectionRole::RESTORE => {
-                count_packet(context, state.number, of_server::REPLY_PACKETS, packet.ip_len())
-            }
+            role if role.is_to_server() => count_to_server(context, state.number, packet.ip_len()),
+            DirectionRole::RESTORE => count_reply(context, state.number, packet.ip_len()),
             _ => {}
         }
     }
@@ -275,22 +270,18 @@ fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     }
 }
 
-/// Index of the group of server counters.
-const SERVERS: usize = 0;
-
+/// Counts a packet to a server.
 #[inline]
-fn count_server(context: &mut Context<'_>, server: u16, what: usize, by: u64) {
-    context.count_in(SERVERS, usize::from(server) * OF_SERVER.len() + what, by);
+fn count_to_server(context: &mut Context<'_>, server: u16, bytes: usize) {
+    context.count_at(COUNTERS.packets, server.into(), 1);
+    context.count_at(COUNTERS.bytes, server.into(), bytes as u64);
 }
 
-/// Counts a packet at `what` and its bytes after it.
+/// Counts a packet from a server.
 #[inline]
-fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usize) {
-    let first = usize::from(server) * OF_SERVER.len() + what;
-    if let Some([packets, total, ..]) = context.counters_of(SERVERS).get_mut(first..) {
-        *packets = packets.wrapping_add(1);
-        *total = total.wrapping_add(bytes as u64);
-    }
+fn count_reply(context: &mut Context<'_>, server: u16, bytes: usize) {
+    context.count_at(COUNTERS.reply_packets, server.into(), 1);
+    context.count_at(COUNTERS.reply_bytes, server.into(), bytes as u64);
 }
 
 /// Success, or the reason to drop the packet.

@@ -4,8 +4,8 @@
 //! The README describes it for operators.
 
 use nf::{
-    Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Plan,
-    Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Context, Counter, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView,
+    Plan, Scaling, Setup, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, PacketClass};
@@ -64,16 +64,39 @@ pub struct Monitor {
 /// Separates the sampling of flows from other uses of the run's seed.
 const SAMPLER_SALT: u64 = 0x6d6f_6e69_746f_7221;
 
-/// Indices of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class
-/// from here on.
-mod counter {
-    pub const FLOWS: usize = 0;
-    pub const FLOWS_UNSAMPLED: usize = 1;
-    pub const REPORTS: usize = 2;
-    pub const ICMP_ERRORS: usize = 3;
-    pub const PACKETS: usize = 4;
-    pub const BYTES: usize = 8;
+nf::counters! {
+    /// Flows, those left out by sampling included.
+    flows: flows,
+    /// Flows left out by sampling.
+    flows_unsampled: flows,
+    /// Flow reports.
+    reports: reports,
+    /// ICMP errors about known flows.
+    icmp_errors: packets,
+    /// TCP packets.
+    packets_tcp: packets,
+    /// UDP packets.
+    packets_udp: packets,
+    /// ICMP packets, of both versions.
+    packets_icmp: packets,
+    /// Packets of other protocols.
+    packets_other: packets,
+    /// IP bytes of TCP packets.
+    bytes_tcp: bytes,
+    /// IP bytes of UDP packets.
+    bytes_udp: bytes,
+    /// IP bytes of ICMP packets, of both versions.
+    bytes_icmp: bytes,
+    /// IP bytes of packets of other protocols.
+    bytes_other: bytes,
 }
+
+/// Counters of packets by [`traffic`] class.
+const PACKETS: [Counter; 4] =
+    [COUNTERS.packets_tcp, COUNTERS.packets_udp, COUNTERS.packets_icmp, COUNTERS.packets_other];
+/// Counters of bytes by [`traffic`] class.
+const BYTES: [Counter; 4] =
+    [COUNTERS.bytes_tcp, COUNTERS.bytes_udp, COUNTERS.bytes_icmp, COUNTERS.bytes_other];
 
 /// IPFIX flowEndReason (IANA, RFC 5102 5.11.3).
 mod end_reason {
@@ -107,20 +130,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("flows"),
-        Shared::Counter("flows_unsampled"),
-        Shared::Counter("reports"),
-        Shared::Counter("icmp_errors"),
-        Shared::Counter("packets_tcp"),
-        Shared::Counter("packets_udp"),
-        Shared::Counter("packets_icmp"),
-        Shared::Counter("packets_other"),
-        Shared::Counter("bytes_tcp"),
-        Shared::Counter("bytes_udp"),
-        Shared::Counter("bytes_icmp"),
-        Shared::Counter("bytes_other"),
-    ],
+    counters: Counters::DECLARED,
     consolidates: true,
     cycles_per_packet: 25,
     ..Descriptor::DEFAULT
@@ -200,12 +210,12 @@ impl Monitor {
         let meta = packet.meta();
         let bytes = packet.ip_len() as u64;
         let traffic = traffic(meta.protocol);
-        context.count(counter::PACKETS + traffic, 1);
-        context.count(counter::BYTES + traffic, bytes);
+        context.count(PACKETS[traffic], 1);
+        context.count(BYTES[traffic], bytes);
         if meta.class == PacketClass::IcmpError && is_related(meta, &context.flow().key) {
             // An ICMP error about the flow has a protocol and endpoints of its own: it is not a
             // packet of the flow (RFC 7011 2).
-            context.count(counter::ICMP_ERRORS, 1);
+            context.count(COUNTERS.icmp_errors, 1);
             return;
         }
         if state.is_new() {
@@ -225,10 +235,10 @@ impl Monitor {
     /// endpoints.
     #[inline(never)]
     fn begin(&self, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
-        context.count(counter::FLOWS, 1);
+        context.count(COUNTERS.flows, 1);
         let flow = context.flow();
         if !self.sampler.hash(&flow.key).is_multiple_of(self.sample) {
-            context.count(counter::FLOWS_UNSAMPLED, 1);
+            context.count(COUNTERS.flows_unsampled, 1);
             state.ignore();
             return;
         }
@@ -255,7 +265,7 @@ impl Monitor {
         // At most the configured value, which has 32 bits.
         let sampling = self.sample as u32;
         let report = state.report(&context.flow(), context.ends_at_exit(), reason, sampling);
-        context.count(counter::REPORTS, 1);
+        context.count(COUNTERS.reports, 1);
         context.report_flow(report);
     }
 }

@@ -70,21 +70,33 @@ pub struct Nat {
     blocks_per_address: u32,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const MAPPINGS_MADE: usize = 0;
-    pub const MAPPINGS_FREED: usize = 1;
-    pub const FLOWS_OUT: usize = 2;
-    pub const FLOWS_IN: usize = 3;
-    pub const FLOWS_HAIRPIN: usize = 4;
-    pub const FLOWS_PASSED: usize = 5;
-    pub const FLOWS_NPTV6: usize = 6;
-    pub const ICMP_ERRORS: usize = 7;
-    pub const BLOCKS_TAKEN: usize = 8;
-    pub const BLOCKS_FREED: usize = 9;
-    pub const STALE: usize = 10;
-    pub const SPOOFED: usize = 11;
-    pub const MAPPINGS_EVICTED: usize = 12;
+nf::counters! {
+    /// Mappings created.
+    mappings_made: mappings,
+    /// Mappings released.
+    mappings_freed: mappings,
+    /// Flows opened from inside and translated.
+    flows_out: flows,
+    /// Flows opened from outside and translated.
+    flows_in: flows,
+    /// Flows between inside hosts, by an external address.
+    flows_hairpin: flows,
+    /// Flows that pass unchanged.
+    flows_passed: flows,
+    /// Flows whose prefix is translated.
+    flows_nptv6: flows,
+    /// ICMP errors translated.
+    icmp_errors: packets,
+    /// Port blocks allocated.
+    blocks_taken: blocks,
+    /// Port blocks released.
+    blocks_freed: blocks,
+    /// Packets of a flow whose mapping had gone.
+    stale: packets,
+    /// Packets of a known flow from the wrong side: dropped, `nat-wrong-side`.
+    spoofed: packets,
+    /// Mappings evicted for others.
+    mappings_evicted: mappings,
 }
 
 /// Indices of the pools in the descriptor.
@@ -113,20 +125,8 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Source,
     scaling: Scaling::Servers,
+    counters: Counters::DECLARED,
     shared: &[
-        Shared::Counter("mappings_made"),
-        Shared::Counter("mappings_freed"),
-        Shared::Counter("flows_out"),
-        Shared::Counter("flows_in"),
-        Shared::Counter("flows_hairpin"),
-        Shared::Counter("flows_passed"),
-        Shared::Counter("flows_nptv6"),
-        Shared::Counter("icmp_errors"),
-        Shared::Counter("blocks_taken"),
-        Shared::Counter("blocks_freed"),
-        Shared::Counter("stale"),
-        Shared::Counter("spoofed"),
-        Shared::Counter("mappings_evicted"),
         Shared::Pool("ports"),
         Shared::Pool("blocks"),
         Shared::Pool("subscribers"),
@@ -312,7 +312,7 @@ impl Nat {
     #[cold]
     fn spoofed(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         packet.mark_one_off();
-        context.count(counter::SPOOFED, 1);
+        context.count(COUNTERS.spoofed, 1);
         Verdict::Drop(DropReason::NatWrongSide)
     }
 }

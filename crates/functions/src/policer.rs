@@ -13,7 +13,7 @@ mod tests;
 use std::num::NonZeroU8;
 
 use nf::{
-    Access, Affinity, Attribute, Context, ControlError, Descriptor, Field, Maturity, MeterKey,
+    Access, Affinity, Attribute, Context, ControlError, Counter, Descriptor, Field, Maturity, MeterKey,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{DropReason, Side};
@@ -66,13 +66,29 @@ const COLOUR: usize = 0;
 /// Attribute: a packet of the flow was not green.
 const EXCEEDED: usize = 1;
 
-/// Indices of the counters in the descriptor. Packets and bytes have one counter per colour.
-mod counter {
-    pub const PACKETS: usize = 0;
-    pub const BYTES: usize = 3;
-    pub const UNPOLICED: usize = 6;
-    pub const UNMETERED: usize = 7;
+nf::counters! {
+    /// Green packets.
+    packets_green: packets,
+    /// Yellow packets.
+    packets_yellow: packets,
+    /// Red packets.
+    packets_red: packets,
+    /// Bytes of green packets, as `length` says, without `overhead`.
+    bytes_green: bytes,
+    /// Bytes of yellow packets, as `length` says, without `overhead`.
+    bytes_yellow: bytes,
+    /// Bytes of red packets, as `length` says, without `overhead`.
+    bytes_red: bytes,
+    /// Packets of a side that is not policed.
+    packets_unpoliced: packets,
+    /// Packets without a free meter.
+    packets_unmetered: packets,
 }
+
+/// Counters of packets by colour.
+const PACKETS: [Counter; 3] = [COUNTERS.packets_green, COUNTERS.packets_yellow, COUNTERS.packets_red];
+/// Counters of bytes by colour.
+const BYTES: [Counter; 3] = [COUNTERS.bytes_green, COUNTERS.bytes_yellow, COUNTERS.bytes_red];
 
 /// Maximum length of a frame, so that its cost does not overflow: captures may claim any length.
 const BYTES_MAX: u64 = 1 << 30;
@@ -95,17 +111,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("packets_green"),
-        Shared::Counter("packets_yellow"),
-        Shared::Counter("packets_red"),
-        Shared::Counter("bytes_green"),
-        Shared::Counter("bytes_yellow"),
-        Shared::Counter("bytes_red"),
-        Shared::Counter("packets_unpoliced"),
-        Shared::Counter("packets_unmetered"),
-        Shared::Meters("meters"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("meters")],
     cycles_per_packet: 30,
     ..Descriptor::DEFAULT
 };
@@ -154,8 +161,8 @@ impl NetworkFunction for Policer {
             Ok(measured) => measured,
             Err(verdict) => return verdict,
         };
-        context.count(counter::PACKETS + colour as usize, 1);
-        context.count(counter::BYTES + colour as usize, bytes);
+        context.count(PACKETS[colour as usize], 1);
+        context.count(BYTES[colour as usize], bytes);
         if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
     }
 
@@ -222,7 +229,7 @@ impl Policer {
         context: &mut Context<'_>,
     ) -> Result<(PacketColour, u64), Verdict> {
         let Some(lane) = self.lanes[context.side() as usize] else {
-            context.count(counter::UNPOLICED, 1);
+            context.count(COUNTERS.packets_unpoliced, 1);
             return Err(Verdict::Forward);
         };
         let bytes = match self.length {
@@ -303,7 +310,7 @@ impl Policer {
 
     #[cold]
     fn unmetered(&self, context: &mut Context<'_>) -> Verdict {
-        context.count(counter::UNMETERED, 1);
+        context.count(COUNTERS.packets_unmetered, 1);
         match self.when_full {
             MeterExhaustion::Pass => Verdict::Forward,
             MeterExhaustion::Drop => Verdict::Drop(DropReason::PolicerNoMeter),

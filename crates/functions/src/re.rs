@@ -57,22 +57,35 @@ pub struct State {
     is_known: u32,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const ENCODED: usize = 0;
-    pub const REGIONS: usize = 1;
-    pub const SAVED: usize = 2;
-    pub const PLAIN: usize = 3;
-    pub const SENT_AGAIN: usize = 4;
-    pub const UNHEARD: usize = 5;
-    pub const DECODED: usize = 6;
-    pub const RESTORED: usize = 7;
-    pub const MISSED: usize = 8;
-    pub const REPORTS_SENT: usize = 9;
-    pub const REPORTS_HEARD: usize = 10;
-    pub const FORGOTTEN: usize = 11;
-    pub const STRANGE: usize = 12;
-    pub const OTHERS: usize = 13;
+nf::counters! {
+    /// Packets that got shorter.
+    packets_encoded: packets,
+    /// Regions replaced by tokens.
+    regions: regions,
+    /// Bytes saved.
+    bytes_saved: bytes,
+    /// Packets to the other site that went unchanged.
+    packets_plain: packets,
+    /// Packets of `packets_plain` that were repeated TCP segments or SYNs.
+    retransmissions: packets,
+    /// Packets of `packets_plain` sent while the other end was not heard.
+    payloads_unconfirmed: packets,
+    /// Packets restored.
+    packets_decoded: packets,
+    /// Bytes of restored regions.
+    bytes_restored: bytes,
+    /// Tokens that led nowhere.
+    references_missed: tokens,
+    /// Reports to the other end.
+    reports_sent: reports,
+    /// Reports from the other end.
+    reports_received: reports,
+    /// Payloads forgotten because of reports.
+    payloads_evicted: payloads,
+    /// Reports of an end with another `window` or `sample`.
+    reports_invalid: reports,
+    /// Packets that are not between the sites.
+    packets_others: packets,
 }
 
 /// The content tables: sent to the other site, and received from it.
@@ -94,25 +107,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     affinity: Affinity::Flow,
     // Both ends must cache the same payloads in the same order, so there is one instance.
     scaling: Scaling::Single,
-    shared: &[
-        Shared::Counter("packets_encoded"),
-        Shared::Counter("regions"),
-        Shared::Counter("bytes_saved"),
-        Shared::Counter("packets_plain"),
-        Shared::Counter("retransmissions"),
-        Shared::Counter("payloads_unconfirmed"),
-        Shared::Counter("packets_decoded"),
-        Shared::Counter("bytes_restored"),
-        Shared::Counter("references_missed"),
-        Shared::Counter("reports_sent"),
-        Shared::Counter("reports_received"),
-        Shared::Counter("payloads_evicted"),
-        Shared::Counter("reports_invalid"),
-        Shared::Counter("packets_others"),
-        Shared::Meters("acquaintance"),
-        Shared::PayloadCache("sent"),
-        Shared::PayloadCache("received"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("acquaintance"), Shared::PayloadCache("sent"), Shared::PayloadCache("received")],
     changes_flows: true,
     cycles_per_packet: 12_000,
     ..Descriptor::DEFAULT
@@ -152,7 +148,7 @@ impl NetworkFunction for Re {
                 && is_in(to, outline.destination)
         });
         let Some(outline) = outline else {
-            context.count(counter::OTHERS, 1);
+            context.count(COUNTERS.packets_others, 1);
             return Verdict::Forward;
         };
         let mut scratch: Box<Scratch> = context.take_scratch();

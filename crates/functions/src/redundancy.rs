@@ -10,8 +10,8 @@ mod state;
 
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
-    Access, Affinity, Context, Descriptor, EndReason, EventValue, Maturity, NetworkFunction, PacketView,
-    Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, Counter, Descriptor, EndReason, EventValue, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, Side};
 use values::ConfigError;
@@ -38,14 +38,32 @@ pub struct Redundancy {
 const OUTWARDS: usize = 0;
 const INWARDS: usize = 1;
 
-/// Indices of the counters in the descriptor; the first three exist per direction.
-mod counter {
-    pub const BYTES: [usize; 2] = [0, 3];
-    pub const REDUNDANT: [usize; 2] = [1, 4];
-    pub const UNIQUE: [usize; 2] = [2, 5];
-    pub const CHUNKS: usize = 6;
-    pub const FORGOTTEN: usize = 7;
+nf::counters! {
+    /// Bytes of streams towards the outside.
+    bytes_outbound: bytes,
+    /// Bytes of remembered chunks towards the outside.
+    redundant_outbound: bytes,
+    /// Bytes of other chunks towards the outside. The rest of `bytes_outbound` is after the last
+    /// cuts of continuing flows.
+    unique_outbound: bytes,
+    /// Bytes of streams towards the inside.
+    bytes_inbound: bytes,
+    /// Bytes of remembered chunks towards the inside.
+    redundant_inbound: bytes,
+    /// Bytes of other chunks towards the inside.
+    unique_inbound: bytes,
+    /// Chunks of both directions.
+    chunks: chunks,
+    /// Chunks displaced; while 0, a larger `cache` would find no more.
+    chunks_evicted: chunks,
 }
+
+/// Counters of bytes by direction.
+const BYTES: [Counter; 2] = [COUNTERS.bytes_outbound, COUNTERS.bytes_inbound];
+/// Counters of redundant bytes by direction.
+const REDUNDANT: [Counter; 2] = [COUNTERS.redundant_outbound, COUNTERS.redundant_inbound];
+/// Counters of other bytes by direction.
+const UNIQUE: [Counter; 2] = [COUNTERS.unique_outbound, COUNTERS.unique_inbound];
 
 /// Chunks looked up together, while others wait for the set.
 const TOGETHER: usize = 32;
@@ -61,15 +79,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     affinity: Affinity::Flow,
     // On several servers, each would know only its own chunks.
     scaling: Scaling::Cores,
+    counters: Counters::DECLARED,
     shared: &[
-        Shared::Counter("bytes_outbound"),
-        Shared::Counter("redundant_outbound"),
-        Shared::Counter("unique_outbound"),
-        Shared::Counter("bytes_inbound"),
-        Shared::Counter("redundant_inbound"),
-        Shared::Counter("unique_inbound"),
-        Shared::Counter("chunks"),
-        Shared::Counter("chunks_evicted"),
         Shared::Set { name: "outbound", capacity: CHUNKS_MAX as usize },
         Shared::Set { name: "inbound", capacity: CHUNKS_MAX as usize },
     ],
@@ -127,7 +138,7 @@ impl Redundancy {
 
     /// Handles the next bytes of a stream.
     fn cut(&self, mut bytes: &[u8], half: &mut DirectionState, way: usize, context: &mut Context<'_>) {
-        context.count(counter::BYTES[way], bytes.len() as u64);
+        context.count(BYTES[way], bytes.len() as u64);
         half.bytes += bytes.len() as u64;
         let mut chunks = [StreamChunk::default(); TOGETHER];
         while !bytes.is_empty() {
@@ -192,14 +203,14 @@ fn judge(chunks: &[StreamChunk], half: &mut DirectionState, way: usize, context:
     let forgotten = known.displaced() - displaced;
     context.release_shared(); // What comes next takes long.
     half.redundant += redundant;
-    context.count(counter::REDUNDANT[way], redundant);
-    context.count(counter::UNIQUE[way], unique);
-    context.count(counter::CHUNKS, chunks.len() as u64);
-    context.count(counter::FORGOTTEN, forgotten);
+    context.count(REDUNDANT[way], redundant);
+    context.count(UNIQUE[way], unique);
+    context.count(COUNTERS.chunks, chunks.len() as u64);
+    context.count(COUNTERS.chunks_evicted, forgotten);
 }
 
 /// Breaks off a stream: its last chunk is unknown, so it is neither looked up nor remembered.
 fn break_off(half: &mut DirectionState, way: usize, context: &mut Context<'_>) {
-    context.count(counter::UNIQUE[way], half.begun.len.into());
+    context.count(UNIQUE[way], half.begun.len.into());
     half.begun = PartialChunk::default();
 }

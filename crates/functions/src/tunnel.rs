@@ -11,7 +11,7 @@ mod ends;
 use nf::answer::{self, IcmpError};
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Plan, Scaling,
-    Setup, Shared, StateFunction, Verdict,
+    Setup, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, OUTER_MATCH_LEN_MAX, OuterMatch, Packet, Side, split_mix};
 use values::ConfigError;
@@ -48,15 +48,21 @@ pub struct State {
     reserved: u32,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const PACKETS_OUT: usize = 0;
-    pub const BYTES_OUT: usize = 1;
-    pub const PACKETS_IN: usize = 2;
-    pub const BYTES_IN: usize = 3;
-    pub const OVERSIZE: usize = 4;
-    pub const OTHERS: usize = 5;
-    pub const ERRORS_SENT: usize = 6;
+nf::counters! {
+    /// Packets encapsulated.
+    packets_out: packets,
+    /// IP bytes encapsulated, without outer headers.
+    bytes_out: bytes,
+    /// Packets decapsulated.
+    packets_in: packets,
+    /// IP bytes decapsulated, without outer headers.
+    bytes_in: bytes,
+    /// Packets encapsulated although longer than `mtu`.
+    packets_oversize: packets,
+    /// Packets from outside, through no tunnel.
+    packets_others: packets,
+    /// ICMP errors sent to senders inside.
+    errors_sent: packets,
 }
 
 /// State functions that count an outgoing packet and a packet received through the tunnel.
@@ -73,15 +79,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[
-        Shared::Counter("packets_out"),
-        Shared::Counter("bytes_out"),
-        Shared::Counter("packets_in"),
-        Shared::Counter("bytes_in"),
-        Shared::Counter("packets_oversize"),
-        Shared::Counter("packets_others"),
-        Shared::Counter("errors_sent"),
-    ],
+    counters: Counters::DECLARED,
     consolidates: true,
     cycles_per_packet: 150,
     ..Descriptor::DEFAULT
@@ -177,7 +175,7 @@ impl Tunnel {
             .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
         packet.record_state_function(COUNT_OUT);
         count_out(context, len);
-        context.count(counter::OVERSIZE, u64::from(is_oversize));
+        context.count(COUNTERS.packets_oversize, u64::from(is_oversize));
         Ok(())
     }
 
@@ -217,7 +215,7 @@ impl Tunnel {
                 && context.answer(packet, message).is_ok()
             {
                 state.notified_ns = context.now_ns().max(1);
-                context.count(counter::ERRORS_SENT, 1);
+                context.count(COUNTERS.errors_sent, 1);
             }
         }
         Err(DropReason::TooBig)
@@ -235,7 +233,7 @@ impl Tunnel {
             other => {
                 packet.mark_per_packet(); // The decision depends on more than the headers' layout.
                 other?;
-                context.count(counter::OTHERS, 1);
+                context.count(COUNTERS.packets_others, 1);
                 match self.others {
                     UntunneledAction::Pass => Ok(()),
                     UntunneledAction::Drop => Err(DropReason::TunnelOther),
@@ -282,12 +280,12 @@ struct InnerPacket {
 
 #[inline]
 fn count_in(context: &mut Context<'_>, bytes: usize) {
-    context.count(counter::PACKETS_IN, 1);
-    context.count(counter::BYTES_IN, bytes as u64);
+    context.count(COUNTERS.packets_in, 1);
+    context.count(COUNTERS.bytes_in, bytes as u64);
 }
 
 #[inline]
 fn count_out(context: &mut Context<'_>, bytes: usize) {
-    context.count(counter::PACKETS_OUT, 1);
-    context.count(counter::BYTES_OUT, bytes as u64);
+    context.count(COUNTERS.packets_out, 1);
+    context.count(COUNTERS.bytes_out, bytes as u64);
 }

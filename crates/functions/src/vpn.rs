@@ -50,26 +50,28 @@ pub struct State {
     notified_ns: u64,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const OTHERS: usize = 0;
-    pub const ERRORS_SENT: usize = 1;
+nf::counters! {
+    /// Packets that went through no tunnel.
+    packets_others: packets,
+    /// ICMP errors sent to senders inside.
+    errors_sent: packets,
+    by tunnel {
+        /// Packets encapsulated.
+        packets_out: packets,
+        /// Inner IP bytes encapsulated.
+        bytes_out: bytes,
+        /// Packets decapsulated.
+        packets_in: packets,
+        /// Inner IP bytes decapsulated.
+        bytes_in: bytes,
+        /// Packets with a wrong check value.
+        forged: packets,
+        /// Packets whose number was seen before or is too old.
+        replayed: packets,
+        /// Dummy packets.
+        dummies: packets,
+    }
 }
-
-/// Indices into [`OF_TUNNEL`]. Bytes follow packets.
-mod of_tunnel {
-    pub const PACKETS_OUT: usize = 0;
-    pub const PACKETS_IN: usize = 2;
-    pub const FORGED: usize = 4;
-    pub const REPLAYED: usize = 5;
-    pub const DUMMIES: usize = 6;
-}
-
-const OF_TUNNEL: [&str; 7] =
-    ["packets_out", "bytes_out", "packets_in", "bytes_in", "forged", "replayed", "dummies"];
-
-/// Index of the group of tunnel counters.
-const TUNNELS: usize = 0;
 
 /// Index of the meter table in the descriptor.
 const METERS: usize = 0;
@@ -92,12 +94,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     affinity: Affinity::Flow,
     // A security association has one sender: see decision 21.
     scaling: Scaling::Cores,
-    shared: &[
-        Shared::Counter("packets_others"),
-        Shared::Counter("errors_sent"),
-        Shared::Counters("tunnels"),
-        Shared::Meters("associations"),
-    ],
+    counters: Counters::DECLARED,
+    shared: &[Shared::Meters("associations")],
     changes_flows: true,
     cycles_per_packet: 2_500,
     ..Descriptor::DEFAULT
@@ -116,9 +114,7 @@ impl NetworkFunction for Vpn {
         let (outbound, inbound) = tunnels.associations();
         // At most 1,024 and 4,096: no overflow.
         setup.meters(outbound as u32 * OUTBOUND_METERS + inbound as u32 * INBOUND_METERS);
-        setup.counters(
-            config.tunnels.iter().flat_map(|t| OF_TUNNEL.map(|what| format!("{}.{what}", &*t.name))),
-        );
+        setup.label_counters(COUNTERS.tunnel, config.tunnels.iter().map(|tunnel| tunnel.name.to_string()));
         Ok(Vpn {
             tunnels,
             others: config.others,
@@ -139,16 +135,4 @@ impl NetworkFunction for Vpn {
             Side::Outside => self.receive(packet, context),
         }
     }
-}
-
-#[inline]
-fn count(context: &mut Context<'_>, tunnel: u16, what: usize, by: u64) {
-    context.count_in(TUNNELS, usize::from(tunnel) * OF_TUNNEL.len() + what, by);
-}
-
-/// Counts a packet at `what` and its bytes after it.
-#[inline]
-fn count_packet(context: &mut Context<'_>, tunnel: u16, what: usize, bytes: usize) {
-    count(context, tunnel, what, 1);
-    count(context, tunnel, what + 1, bytes as u64);
 }

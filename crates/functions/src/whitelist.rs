@@ -62,16 +62,23 @@ const CLIENTS: usize = 1;
 /// Meter with one member: all unsolicited datagrams.
 const UNSOLICITED: usize = 0;
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const REQUESTS: usize = 0;
-    pub const ANSWERS: usize = 1;
-    pub const SERVED: usize = 2;
-    pub const CLIENTS: usize = 3;
-    pub const UNSOLICITED: usize = 4;
-    pub const OTHERS_DROPPED: usize = 5;
-    pub const DISPLACED: usize = 6;
-    pub const FLOODS: usize = 7;
+nf::counters! {
+    /// Requests of the protected side, recorded.
+    requests: packets,
+    /// Datagrams passed as answers to requests of hosts (1 and 3).
+    answers: packets,
+    /// Datagrams passed to a service (2).
+    served: packets,
+    /// Datagrams passed as those of a service's clients (4).
+    from_clients: packets,
+    /// Unsolicited datagrams dropped.
+    unsolicited: packets,
+    /// Packets of other protocols dropped.
+    others_dropped: packets,
+    /// Recorded peers displaced because a set was full.
+    displaced: peers,
+    /// Alerts about unsolicited datagrams.
+    floods: alerts,
 }
 
 /// Tolerance of the flood detector: one second's worth of datagrams above the threshold.
@@ -97,15 +104,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
+    counters: Counters::DECLARED,
     shared: &[
-        Shared::Counter("requests"),
-        Shared::Counter("answers"),
-        Shared::Counter("served"),
-        Shared::Counter("from_clients"),
-        Shared::Counter("unsolicited"),
-        Shared::Counter("others_dropped"),
-        Shared::Counter("displaced"),
-        Shared::Counter("floods"),
         Shared::Set { name: "asked", capacity: MEMBERS },
         Shared::Set { name: "clients", capacity: MEMBERS },
         Shared::Meters("unsolicited"),
@@ -159,7 +159,7 @@ impl NetworkFunction for Whitelist {
         }
         let now_ns = context.now_ns();
         if state.until_ns != 0 && now_ns <= state.until_ns {
-            context.count(counter::ANSWERS, 1);
+            context.count(COUNTERS.answers, 1);
             return Verdict::Forward;
         }
         self.arrival(packet, state, context)
@@ -173,7 +173,7 @@ impl Whitelist {
         let (source, destination) = packet.ends();
         // A service's packets are answers, and packets to it pass anyway.
         if self.records_hosts && !self.is_service(source.port) {
-            context.count(counter::REQUESTS, 1);
+            context.count(COUNTERS.requests, 1);
             let now_ns = context.now_ns();
             state.until_ns = state.until_ns.max(now_ns.saturating_add(self.expiry_ns));
             self.record(ASKED, destination, state, context);
@@ -186,7 +186,7 @@ impl Whitelist {
     fn arrival(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let (source, destination) = packet.ends();
         if self.is_service(destination.port) {
-            context.count(counter::SERVED, 1);
+            context.count(COUNTERS.served, 1);
             if self.records_clients && !packet.payload().is_empty() {
                 self.record(CLIENTS, source, state, context);
             }
@@ -194,18 +194,18 @@ impl Whitelist {
         }
         let member = self.member(source, context);
         if self.records_hosts && self.is_recorded(ASKED, member, context) {
-            context.count(counter::ANSWERS, 1);
+            context.count(COUNTERS.answers, 1);
             return Verdict::Forward;
         }
         if self.records_clients && self.is_recorded(CLIENTS, member, context) {
-            context.count(counter::CLIENTS, 1);
+            context.count(COUNTERS.from_clients, 1);
             return Verdict::Forward;
         }
         self.unsolicited(context)
     }
 
     fn unsolicited(&self, context: &mut Context<'_>) -> Verdict {
-        context.count(counter::UNSOLICITED, 1);
+        context.count(COUNTERS.unsolicited, 1);
         if let Some(flood) = &self.flood {
             flood.count(context);
         }
@@ -223,7 +223,7 @@ impl Whitelist {
         if flow.side == self.protected || speaks_of_request {
             return Verdict::Forward;
         }
-        context.count(counter::OTHERS_DROPPED, 1);
+        context.count(COUNTERS.others_dropped, 1);
         Verdict::Drop(DropReason::WhitelistProtocol)
     }
 
@@ -243,7 +243,7 @@ impl Whitelist {
         let displaced = members.displaced();
         *place = members.add_at(member, now_ns).0;
         if members.displaced() != displaced {
-            context.count(counter::DISPLACED, 1);
+            context.count(COUNTERS.displaced, 1);
         }
     }
 
@@ -280,7 +280,7 @@ impl FloodAlert {
             *expected_ns = next_ns;
         } else if now_ns >= *quiet_until_ns {
             *quiet_until_ns = now_ns.saturating_add(self.silence_ns);
-            context.count(counter::FLOODS, 1);
+            context.count(COUNTERS.floods, 1);
             context.alert(1, &self.signature, "udp-flood", 2);
         }
     }

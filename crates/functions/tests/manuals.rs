@@ -1,7 +1,12 @@
-//! The functions' manuals have one shape, and name what the descriptors declare.
+//! The functions' manuals have one shape, and name what the descriptors declare. With
+//! `RIVULET_BLESS` set, this test writes their tables of counters.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use nf::{Descriptor, Registry, Shared};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use nf::{CounterDeclaration, DeclaredCounters, Descriptor, Registry};
 use serde_json::Value;
 
 /// Sections of a manual, in this order; those with `true` are required.
@@ -42,7 +47,7 @@ fn manuals_name_what_descriptors_declare() {
     let registry: Registry<Value> = functions::registry();
     let mut missing = Vec::new();
     for entry in registry.entries() {
-        let Descriptor { name, aliases, attributes, shared, .. } = entry.descriptor;
+        let Descriptor { name, aliases, attributes, .. } = entry.descriptor;
         let manual = entry.readme;
         let names = manual.lines().find(|line| line.starts_with("Names in policies:"));
         let names = names.unwrap_or_default().to_lowercase();
@@ -51,18 +56,65 @@ fn manuals_name_what_descriptors_declare() {
                 missing.push(format!("{name}: the name {alias}"));
             }
         }
-        let attributes = attributes.iter().map(|attribute| attribute.name);
-        let counters = shared.iter().filter_map(|shared| match shared {
-            Shared::Counter(counter) => Some(*counter),
-            _ => None,
-        });
-        for word in attributes.chain(counters) {
-            if !manual.contains(&format!("`{word}`")) {
-                missing.push(format!("{name}: `{word}`"));
+        for attribute in attributes.iter().map(|attribute| attribute.name) {
+            if !manual.contains(&format!("`{attribute}`")) {
+                missing.push(format!("{name}: `{attribute}`"));
             }
         }
     }
     assert!(missing.is_empty(), "manuals do not name:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn tables_of_counters_are_those_of_the_declarations() {
+    let registry: Registry<Value> = functions::registry();
+    for Descriptor { name, counters, .. } in registry.entries().iter().map(|entry| entry.descriptor) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}/README.md"));
+        let found = fs::read_to_string(&path).unwrap();
+        let (before, rest) = found.split_once(HEAD).unwrap_or_else(|| panic!("{name}: no table of counters"));
+        let (_, after) = rest.split_once("\n\n").unwrap();
+        let manual = [before, HEAD, &rows(counters), "\n", after].concat();
+        if std::env::var_os("RIVULET_BLESS").is_some() {
+            fs::write(&path, &manual).unwrap();
+        } else {
+            assert_eq!(found, manual, "RIVULET_BLESS=1 cargo test -p functions --test manuals rewrites it");
+        }
+    }
+}
+
+#[test]
+fn counters_have_unique_names_and_whole_sentences() {
+    let registry: Registry<Value> = functions::registry();
+    for Descriptor { name, counters, .. } in registry.entries().iter().map(|entry| entry.descriptor) {
+        let mut names = BTreeSet::new();
+        for CounterDeclaration { name: counter, unit, help } in all(counters) {
+            assert!(names.insert(counter), "{name}: {counter} twice");
+            for word in [counter, unit] {
+                let is_plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+                assert!(word.bytes().all(is_plain) && !word.ends_with("_total"), "{name}: {word}");
+            }
+            let starts_well = help.starts_with(|first: char| first.is_ascii_uppercase());
+            assert!(starts_well && help.ends_with('.') && !help.contains('|'), "{name}: {counter}: {help}");
+        }
+    }
+}
+
+/// Head of a table of counters.
+const HEAD: &str = "| counter | unit | meaning |\n|---|---|---|\n";
+
+/// Rows of a table of counters, by their keys in the report.
+fn rows(counters: &DeclaredCounters) -> String {
+    let row = |key: &str, of: &CounterDeclaration| format!("| `{key}` | {} | {} |\n", of.unit, of.help);
+    let plain = counters.plain.iter().map(|counter| row(counter.name, counter));
+    let labelled = counters.labelled.iter().flat_map(|label| {
+        let value = label.label.to_uppercase();
+        label.counters.iter().map(move |counter| row(&label.key(&value, counter), counter))
+    });
+    plain.chain(labelled).collect()
+}
+
+fn all(counters: &DeclaredCounters) -> impl Iterator<Item = &'static CounterDeclaration> {
+    counters.plain.iter().chain(counters.labelled.iter().flat_map(|label| label.counters))
 }
 
 /// Lines outside of code blocks.

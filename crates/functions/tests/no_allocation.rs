@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use meter_support as made;
 use nat_support::{ACK, End, SYN, end, error, ipv4, query, tcp, udp, udp_body};
 use nf::stage::Stage;
-use nf::{Registry, Setup, Shared};
+use nf::{Registry, Setup};
 use packet::{Addr, Endpoint, Side};
 
 #[global_allocator]
@@ -403,12 +403,7 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
         graph.process(&mut vec![packet], &mut sent, &mut pool);
         sent.drain(..).for_each(|packet| pool.give(packet));
     }
-    let nat = &graph.stages()[0];
-    let names = nat.descriptor().shared.iter().filter_map(|shared| match shared {
-        Shared::Counter(name) => Some(*name),
-        _ => None,
-    });
-    let count = |name| names.clone().zip(&nat.shared().counters).find(|(n, _)| *n == name).map(|(_, &c)| c);
+    let count = |name| graph.stages()[0].shared().counters.get(name);
     assert_eq!(count("flows_hairpin"), Some(20));
     assert_eq!(count("icmp_errors"), Some(20 * 6));
     assert_eq!(count("flows_nptv6"), Some(20 * 2));

@@ -6,6 +6,7 @@ use packet::{Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix}
 
 use crate::alert::{Alert, AlertDetail, AlertSeverity, AlertText};
 use crate::buffers::{Buffers, FlowBuffer, MemoryShortage, number_of};
+use crate::counters::{Counter, LabelledCounter};
 use crate::effects::{Effects, FlowReport};
 use crate::event::{EventField, EventHeader};
 use crate::map::StateMap;
@@ -265,36 +266,17 @@ impl Context<'_> {
         self.instance.scratch = Some(scratch);
     }
 
-    /// Adds to a counter, by its number in the descriptor.
+    /// Adds to a counter of [`counters!`](crate::counters!).
     #[inline]
-    pub fn count(&mut self, counter: usize, by: u64) {
-        if let Some(counter) = self.instance.shared.counters.get_mut(counter) {
-            *counter = counter.wrapping_add(by);
-        }
+    pub fn count(&mut self, counter: Counter, by: u64) {
+        self.instance.shared.counters.add(counter, by);
     }
 
-    /// Returns the value of a counter, by its number in the descriptor.
+    /// Adds to a counter with a label. `value` is the position of the label's value in
+    /// [`crate::Setup::label_counters`].
     #[inline]
-    pub fn counted(&self, counter: usize) -> u64 {
-        self.instance.shared.counters.get(counter).copied().unwrap_or(0)
-    }
-
-    /// Adds to a counter of a group. `group` is the group's number in the descriptor, `counter` the
-    /// position of the name in [`crate::Setup::counters`].
-    #[inline]
-    pub fn count_in(&mut self, group: usize, counter: usize, by: u64) {
-        if let Some(counter) =
-            self.instance.shared.groups.get_mut(group).and_then(|g| g.values.get_mut(counter))
-        {
-            *counter = counter.wrapping_add(by);
-        }
-    }
-
-    /// Returns all counters of a group in the order of their names, for NFs that add to several at
-    /// once. Empty if the descriptor declares no such group.
-    #[inline]
-    pub fn counters_of(&mut self, group: usize) -> &mut [u64] {
-        self.instance.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
+    pub fn count_at(&mut self, counter: LabelledCounter, value: usize, by: u64) {
+        self.instance.shared.counters.add_at(counter, value, by);
     }
 
     /// Returns the counters of a rule, by its position in [`crate::Setup::rules`].

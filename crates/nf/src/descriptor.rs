@@ -1,6 +1,8 @@
 //! An NF's statement about itself (E4), from which feature lists, record layouts and placement
 //! follow.
 
+use crate::counters::DeclaredCounters;
+
 /// Describes an NF to the graph, to operators (`rivulet nf show`) and to placement.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
@@ -27,7 +29,9 @@ pub struct Descriptor {
     pub affinity: Affinity,
     /// Extent over which its instances may be spread (E4).
     pub scaling: Scaling,
-    /// State that flows share. There is no other way to share: instances are immutable while
+    /// Its counters: `Counters::DECLARED` of [`counters!`](crate::counters!).
+    pub counters: DeclaredCounters,
+    /// Other state that flows share. There is no other way to share: instances are immutable while
     /// packets flow.
     pub shared: &'static [Shared],
     /// Size of the per-flow map, if any.
@@ -77,6 +81,7 @@ impl Descriptor {
         payload: Access::Write,
         affinity: Affinity::Flow,
         scaling: Scaling::Single,
+        counters: DeclaredCounters::NONE,
         shared: &[],
         map: None,
         buffers: None,
@@ -182,14 +187,9 @@ pub enum Scaling {
     Single,
 }
 
-/// State that flows share, in one of the kinds that scale without locks.
+/// State that flows share beside counters, in one of the kinds that scale without locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// A counter that is only added to; merged by addition.
-    Counter(&'static str),
-    /// A group of counters whose number and names follow from the configuration, such as one per
-    /// server; see [`crate::Setup::counters`]. Merged by addition, by name.
-    Counters(&'static str),
     /// A bounded set of 64-bit members with expiry; merged by union.
     Set {
         /// Name in reports.

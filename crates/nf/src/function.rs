@@ -7,6 +7,7 @@ use packet::memory::SlotField;
 use packet::{Addr, Packet, Side};
 
 use crate::buffers::BUFFER_SHARE_PERCENT;
+use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
 use crate::{
     Connection, Context, Descriptor, EndReason, OwnedAddresses, PacketView, RuleCounters, RuleLabel, Verdict,
@@ -246,7 +247,8 @@ pub struct Setup {
     /// ([`packet::sanity::is_link_control_packet`]).
     pub link_control: bool,
     pub(crate) pools: Vec<u32>,
-    pub(crate) counters: Vec<Vec<String>>,
+    /// Labels of counters and their values.
+    pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
     pub(crate) meters: Vec<u32>,
     /// Bytes and fingerprints of each payload cache.
     pub(crate) contents: Vec<(usize, usize)>,
@@ -269,7 +271,7 @@ impl Setup {
             inner: false,
             link_control: false,
             pools: Vec::new(),
-            counters: Vec::new(),
+            labels: Vec::new(),
             meters: Vec::new(),
             contents: Vec::new(),
             sets: Vec::new(),
@@ -339,9 +341,9 @@ impl Setup {
         self.rules.extend(rules.into_iter().map(|label| RuleCounters::new(label, counts_bytes)));
     }
 
-    /// Names the counters of the next group declared in the descriptor;
-    /// [`crate::Context::count_in`] counts them. Call it once per group, in order.
-    pub fn counters(&mut self, names: impl IntoIterator<Item = String>) {
-        self.counters.push(names.into_iter().collect());
+    /// Sets the values of a label of [`counters!`](crate::counters!), such as the names of servers.
+    /// Call it once per label.
+    pub fn label_counters(&mut self, label: CounterLabel, values: impl IntoIterator<Item = String>) {
+        self.labels.push((label, values.into_iter().collect()));
     }
 }

@@ -10,6 +10,7 @@ mod bits;
 mod buffers;
 mod connection;
 mod context;
+mod counters;
 mod descriptor;
 mod effects;
 mod event;
@@ -39,6 +40,10 @@ pub use alert::{
 pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, MemoryShortage};
 pub use connection::Connection;
 pub use context::{Context, FlowInfo, KEEP_MS_MAX, TagLayout};
+pub use counters::{
+    Counter, CounterDeclaration, CounterLabel, CounterValue, CounterValues, DeclaredCounters,
+    LabelledCounter, LabelledDeclaration,
+};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
@@ -55,7 +60,7 @@ pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, 
 pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::SharedSet;
-pub use shared_state::{CounterGroup, OwnedAddresses, SharedState};
+pub use shared_state::{OwnedAddresses, SharedState};
 pub use sharing::SharedHandle;
 pub use sources::{ACCOUNTS_MIN, ReportLimit, SourceAccounts, source_of};
 pub use verdict::{EndReason, Verdict};

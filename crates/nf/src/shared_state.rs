@@ -3,6 +3,7 @@
 use packet::{Addr, Side};
 
 use crate::buffers::Buffers;
+use crate::counters::CounterValues;
 use crate::meters::Meters;
 use crate::payload_cache::PayloadCache;
 use crate::pool::SharedPool;
@@ -12,10 +13,8 @@ use crate::set::SharedSet;
 /// State that the flows of an NF share, of the kinds that its descriptor declares.
 #[derive(Default)]
 pub struct SharedState {
-    /// In the order of the descriptor.
-    pub counters: Vec<u64>,
-    /// In the order of the descriptor.
-    pub groups: Vec<CounterGroup>,
+    /// Those that the descriptor declares.
+    pub counters: CounterValues,
     /// In the order of the descriptor. Sets, pools, meters and payload caches may be held by
     /// another instance if threads share them.
     pub sets: Vec<SharedSet>,
@@ -56,23 +55,5 @@ impl SharedState {
         !self.sets.is_empty()
             || !self.contents.is_empty()
             || self.meters.iter().any(|meters| meters.capacity() > 0)
-    }
-}
-
-/// Counters whose number and names follow from an NF's configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CounterGroup {
-    /// The group's name in the descriptor.
-    pub name: &'static str,
-    /// The counters' names, from the NF.
-    pub names: Vec<String>,
-    /// In the order of `names`.
-    pub values: Vec<u64>,
-}
-
-impl CounterGroup {
-    pub(crate) fn new(name: &'static str, names: Vec<String>) -> CounterGroup {
-        let values = vec![0; names.len()];
-        CounterGroup { name, names, values }
     }
 }

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
 use crate::context::{Context, Instance, TagLayout};
+use crate::counters::{CounterLabel, CounterValues, LabelledDeclaration};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::payload_cache::PayloadCache;
@@ -20,7 +21,7 @@ use crate::pool::SharedPool;
 use crate::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout, States};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::SharedSet;
-use crate::shared_state::{CounterGroup, SharedState};
+use crate::shared_state::SharedState;
 use crate::sharing::{Access, SharedHandle};
 use crate::stream::Deliveries;
 use crate::{
@@ -294,15 +295,15 @@ pub enum LoadError {
         /// Pools that it sized.
         sized: usize,
     },
-    /// A group of counters was declared and not named, or the reverse: a bug in the NF.
-    #[error("`{function}` declares {declared} groups of counters but names {named}")]
-    Counters {
+    /// A label of counters was declared and got no values, or got them twice: a bug in the NF.
+    #[error("`{function}` declares counters by `{label}` but sets its values {times} times")]
+    CounterLabel {
         /// Name of the NF.
         function: &'static str,
-        /// Groups in its descriptor.
-        declared: usize,
-        /// Groups that it named.
-        named: usize,
+        /// Name of the label.
+        label: &'static str,
+        /// Calls of [`Setup::label_counters`].
+        times: usize,
     },
     /// A table of meters was declared and not sized, or the reverse: a bug in the NF.
     #[error("`{function}` declares {declared} tables of meters but sizes {sized}")]
@@ -333,22 +334,12 @@ pub enum LoadError {
 pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<Box<dyn Stage>, LoadError> {
     let function = N::new(config, &mut setup)?;
     let descriptor = N::DESCRIPTOR;
-    let mut shared = SharedState::default();
+    let mut shared = SharedState { counters: counters(descriptor, setup.labels)?, ..SharedState::default() };
     let mut sizes = setup.pools.iter();
     let mut capacities = setup.meters.iter();
     let mut contents = setup.contents.iter();
-    let declared = descriptor.shared.iter().filter(|kind| matches!(kind, Shared::Counters(_))).count();
-    if declared != setup.counters.len() {
-        let named = setup.counters.len();
-        return Err(LoadError::Counters { function: descriptor.name, declared, named });
-    }
-    let mut groups = setup.counters.into_iter();
     for kind in descriptor.shared {
         match *kind {
-            Shared::Counter(_) => shared.counters.push(0),
-            Shared::Counters(name) => {
-                shared.groups.push(CounterGroup::new(name, groups.next().unwrap_or_default()));
-            }
             Shared::Set { name, capacity } => {
                 let said = setup.sets.iter().find(|&&(set, _)| set == shared.sets.len());
                 let capacity = said.map_or(capacity, |&(_, members)| members as usize);
@@ -404,6 +395,22 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
         on_panic: OnPanic::default(),
         panics: Panics::default(),
     }))
+}
+
+/// Returns the declared counters with the values of their labels.
+fn counters(
+    descriptor: &Descriptor,
+    mut labels: Vec<(CounterLabel, Vec<String>)>,
+) -> Result<CounterValues, LoadError> {
+    let declared = descriptor.counters;
+    for (number, LabelledDeclaration { label, .. }) in declared.labelled.iter().enumerate() {
+        let times = labels.iter().filter(|(label, _)| label.0 == number).count();
+        if times != 1 {
+            return Err(LoadError::CounterLabel { function: descriptor.name, label, times });
+        }
+    }
+    labels.sort_by_key(|(label, _)| label.0);
+    Ok(CounterValues::new(declared, labels.into_iter().map(|(_, values)| values).collect()))
 }
 
 struct Loaded<N: NetworkFunction> {

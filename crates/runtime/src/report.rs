@@ -19,7 +19,9 @@ use serde::Serialize;
 use telemetry::{Family, Kind, Merge, MetricUnit, Record, RecordField, record};
 
 pub use flows::{FlowsReport, TimeJumps};
-pub use function::{BuffersReport, ContentsReport, FunctionReport, MetersReport, PoolReport, RuleReport};
+pub use function::{
+    BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
+};
 pub use interface::{HostReport, InterfaceReport, PortReport};
 pub use output::{CommandsReport, OutputReport, WorkerReport};
 pub use timing::{FastPathReport, PollingReport, Timing};

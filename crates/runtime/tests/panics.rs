@@ -27,6 +27,11 @@ struct Fragile;
 #[derive(serde::Deserialize)]
 struct NoConfig {}
 
+nf::counters! {
+    /// Panics.
+    panicked: panics,
+}
+
 impl NetworkFunction for Fragile {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "fragile",
@@ -37,7 +42,8 @@ impl NetworkFunction for Fragile {
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
-        shared: &[Shared::Counter("panicked"), Shared::Set { name: "sources", capacity: 1024 }],
+        counters: Counters::DECLARED,
+        shared: &[Shared::Set { name: "sources", capacity: 1024 }],
         cycles_per_packet: 10,
         ..Descriptor::DEFAULT
     };
@@ -57,7 +63,7 @@ impl NetworkFunction for Fragile {
         let mut mixed =
             packet.payload().iter().fold(*state, |mixed, &byte| mixed.rotate_left(8) ^ u64::from(byte));
         if split_mix(&mut mixed).is_multiple_of(64) {
-            context.count(0, 1);
+            context.count(COUNTERS.panicked, 1);
             panic!("packet {state} of its flow");
         }
         Verdict::Forward
@@ -86,7 +92,7 @@ fn check(way: &str, report: &Report, sink: &Sink) {
     let function = &report.functions[1];
     assert!(report.adds_up(), "{way}: {report:#?}");
     assert!(function.panics > 20, "{way}: {} panics", function.panics);
-    assert_eq!(function.panics, function.counters["panicked"], "{way}");
+    assert_eq!(function.panics, function.counters["panicked"].count, "{way}");
     assert_eq!(report.drops["function-panic"], function.panics, "{way}");
     assert!(function.last_panic.as_ref().unwrap().ends_with("of its flow"), "{way}");
     assert_eq!(report.restarts, 0, "{way}");

@@ -13,8 +13,7 @@ use nf::record::{CacheLines, FlowRecords, RecordLayout};
 use nf::stage::{OnPanic, PacketGroup, PacketTotals, ReadGroup, SavedPart, Stage, StageCounters, StageEnv};
 use nf::{
     Access, Affinity, AnswerScope, Context, ControlError, Descriptor, EndReason, EventCondition, Maturity,
-    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, SharedHandle, SharedState, UpgradeError,
-    Verdict,
+    NetworkFunction, PacketView, Plan, Scaling, Setup, SharedHandle, SharedState, UpgradeError, Verdict,
 };
 use packet::Transit;
 use protocol::dispatcher::Granularity;
@@ -162,6 +161,11 @@ struct Counting;
 #[derive(serde::Deserialize)]
 struct NoConfig {}
 
+nf::counters! {
+    /// Packets.
+    packets: packets,
+}
+
 impl NetworkFunction for Counting {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "counting",
@@ -172,7 +176,7 @@ impl NetworkFunction for Counting {
         payload: Access::Read,
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
-        shared: &[Shared::Counter("packets")],
+        counters: Counters::DECLARED,
         cycles_per_packet: 10,
         ..Descriptor::DEFAULT
     };
@@ -185,7 +189,7 @@ impl NetworkFunction for Counting {
 
     fn process(&self, _: &mut PacketView<'_>, state: &mut u64, context: &mut Context<'_>) -> Verdict {
         *state += 1;
-        context.count(0, 1);
+        context.count(COUNTERS.packets, 1);
         Verdict::Forward
     }
 }
@@ -228,7 +232,7 @@ fn threads_that_panic_go_on() {
         assert!(report.adds_up(), "{report:#?}");
         assert!(report.restarts > 0 && report.restarts <= panics);
         assert_eq!(sink.sent.len() as u64, report.packets_out);
-        assert_eq!(report.functions[0].counters["packets"], report.functions[0].packets);
+        assert_eq!(report.functions[0].counters["packets"].count, report.functions[0].packets);
         assert!(report.packets_out > 1_000, "{} left", report.packets_out);
     }
 }

@@ -186,7 +186,10 @@ fn a_vpn() {
             let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
             let counted = |name: &str| {
                 let counters = &report.functions[0].counters;
-                counters.iter().find(|(known, _)| known.ends_with(name)).map_or(0, |(_, count)| *count)
+                counters
+                    .iter()
+                    .find(|(known, _)| known.ends_with(name))
+                    .map_or(0, |(_, counter)| counter.count)
             };
             let [out, back, again] = ["packets_out", "packets_in", "replayed"].map(counted);
             println!("{mode:?}: {out} out, {back} in, {again} again, {:?}", report.drops);
@@ -202,9 +205,8 @@ fn a_redundancy_eliminator() {
         for mode in MODES {
             let assemble = || assembly_of("here", &redundancy_eliminator(1));
             let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
-            let counters: std::collections::BTreeMap<_, _> =
-                report.functions[0].counters.iter().map(|(name, count)| (name.to_string(), *count)).collect();
-            let [out, back] = ["packets_encoded", "packets_decoded"].map(|name| counters[name]);
+            let counters = &report.functions[0].counters;
+            let [out, back] = ["packets_encoded", "packets_decoded"].map(|name| counters[name].count);
             println!("{mode:?}: {out} encoded, {back} decoded, {:?}", report.drops);
             assert!(out > packets / 10 && back > packets / 10);
             let moves = report.units.unwrap().states_moved;

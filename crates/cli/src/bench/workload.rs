@@ -370,14 +370,14 @@ impl Target for GraphTarget {
             );
         }
         if self.conversations.is_some() && self.said == Content::Padding {
-            let shared = self.graph.stages()[0].shared();
-            let anomalies: u64 =
-                shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
-            ensure!(shared.counters[0] == counters.flows_started, "not every flow carries HTTP");
+            let http = &self.graph.stages()[0].shared().counters;
+            let anomalies = http.iter().filter(|counter| counter.declared.name == "anomalies");
+            let anomalies: u64 = anomalies.map(|counter| counter.count).sum();
+            ensure!(http.get("flows") == Some(counters.flows_started), "not every flow carries HTTP");
             ensure!(anomalies == 0, "the HTTP parser found anomalies");
         }
         if let (true, Some(conversations)) = (self.matching, &self.conversations) {
-            let alerts = self.graph.stages()[0].shared().counters[0];
+            let alerts = self.graph.stages()[0].shared().counters.get("alerts").unwrap_or(0);
             // Pages of the shortest packets have no title; every conversation raises one alert.
             let least = conversations.completed_at_least(counters.packets_in);
             ensure!(alerts >= least, "{alerts} alerts, expected at least {least}");

@@ -249,20 +249,18 @@ struct Counted {
 fn servers(world: &DemoNetwork) -> Vec<Counted> {
     let mut servers: Vec<Counted> = Vec::new();
     for stage in world.assembly().graph.stages() {
-        for group in &stage.shared().groups {
-            for (name, &value) in group.names.iter().zip(&group.values) {
-                // `SERVICE/SERVER.COUNTER`
-                let Some((server, counter)) = name.rsplit_once('.') else { continue };
-                let server = server.rsplit('/').next().unwrap_or(server);
-                if servers.last().is_none_or(|last| last.name != server) {
-                    servers.push(Counted { name: server.to_owned(), connections: 0, packets: 0 });
-                }
-                let Some(last) = servers.last_mut() else { continue };
-                match counter {
-                    "connections" => last.connections += value,
-                    "packets" => last.packets += value,
-                    _ => {}
-                }
+        for counter in stage.shared().counters.iter() {
+            // `SERVICE/SERVER`
+            let Some((_, server)) = counter.label.filter(|(of, _)| of.label == "server") else { continue };
+            let server = server.rsplit('/').next().unwrap_or(server);
+            if servers.last().is_none_or(|last| last.name != server) {
+                servers.push(Counted { name: server.to_owned(), connections: 0, packets: 0 });
+            }
+            let Some(last) = servers.last_mut() else { continue };
+            match counter.declared.name {
+                "connections" => last.connections += counter.count,
+                "packets" => last.packets += counter.count,
+                _ => {}
             }
         }
     }
@@ -275,7 +273,12 @@ fn units(world: &DemoNetwork) -> Vec<(u16, f64, u32)> {
 }
 
 fn moved(report: &Report) -> u64 {
-    report.functions.iter().filter_map(|function| function.counters.get("flows_moved")).sum()
+    report
+        .functions
+        .iter()
+        .filter_map(|function| function.counters.get("flows_moved"))
+        .map(|counter| counter.count)
+        .sum()
 }
 
 fn nat_ports(report: &Report) -> u64 {

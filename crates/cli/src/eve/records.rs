@@ -211,7 +211,10 @@ struct IpsStats {
 impl<'a> EveStats<'a> {
     /// Creates the line of a report; `began_ns` is the start of the run.
     pub fn new(report: &'a Report, began_ns: u64, now_ns: u64) -> EveStats<'a> {
-        let counted = |name: &str| report.functions.iter().filter_map(|one| one.counters.get(name)).sum();
+        let counted = |name: &str| {
+            let counters = report.functions.iter().filter_map(|one| one.counters.get(name));
+            counters.map(|counter| counter.count).sum()
+        };
         let missed: u64 = report.interfaces.values().map(|interface| interface.counters.missed).sum();
         EveStats {
             timestamp: timestamp(now_ns),

@@ -1,16 +1,18 @@
 //! The report of a run as metrics in the OpenMetrics text format: counters since the start, gauges
-//! of current values. Names, types and help texts are declared with the report's fields.
+//! of current values. Names, types and help texts are declared with the report's fields, those of a
+//! function's own counters by the function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use nf::CounterDeclaration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use runtime::Report;
-use runtime::report::{BUILD_INFO, families};
+use runtime::report::{BUILD_INFO, CounterReport, FunctionReport, families};
 use telemetry::{Family, Kind, Record, Sample, help};
 
 /// Renders the report as OpenMetrics text.
@@ -62,8 +64,36 @@ impl Collector for ReportCollector {
                 }
             }
         }
+        for (name, CounterSeries { declared, series }) in function_counters(&self.0.functions) {
+            let help = help(declared.help);
+            let mut metric = encoder.encode_descriptor(&name, &help, None, MetricType::Counter)?;
+            for (labels, sample) in &series {
+                encode(&mut metric.encode_family(labels)?, Kind::Counter, *sample)?;
+            }
+        }
         Ok(())
     }
+}
+
+/// The series of a counter that functions of one type declare.
+struct CounterSeries {
+    declared: &'static CounterDeclaration,
+    series: Vec<(Labels, Sample)>,
+}
+
+/// Returns the functions' own counters by the names of their metrics.
+fn function_counters(functions: &[FunctionReport]) -> BTreeMap<String, CounterSeries> {
+    let mut metrics = BTreeMap::new();
+    for function in functions {
+        for CounterReport { declared, label, count } in function.counters.values() {
+            let name = format!("nf_{}_{}", function.kind.replace('-', "_"), declared.name);
+            let mut labels = vec![("function", function.name.clone())];
+            labels.extend(label.clone());
+            let metric = metrics.entry(name).or_insert(CounterSeries { declared, series: Vec::new() });
+            metric.series.push((labels, Sample::Count(*count)));
+        }
+    }
+    metrics
 }
 
 fn encode(metric: &mut MetricEncoder<'_>, kind: Kind, sample: Sample) -> fmt::Result {
@@ -163,9 +193,14 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
-    use runtime::report::{FunctionReport, RuleReport};
+    use runtime::report::RuleReport;
 
     use super::*;
+
+    const ALLOWED: CounterDeclaration =
+        CounterDeclaration { name: "allowed", unit: "packets", help: "Packets [allowed](#rules). Or not." };
+    const PACKETS: CounterDeclaration =
+        CounterDeclaration { name: "packets", unit: "packets", help: "Packets to the server." };
 
     #[test]
     fn each_metric_has_its_type_help_and_labels() {
@@ -178,6 +213,7 @@ mod tests {
             bytes: None,
             last_hit_ns: Some(1_500_000_000),
         };
+        let web1 = Some(("server", "web1".to_owned()));
         let function = FunctionReport {
             name: "gate".to_owned(),
             kind: "firewall",
@@ -186,7 +222,11 @@ mod tests {
             drops: 0,
             panics: 0,
             last_panic: None,
-            counters: [("allowed".to_owned(), 4)].into(),
+            counters: [
+                ("allowed".to_owned(), CounterReport { declared: &ALLOWED, label: None, count: 4 }),
+                ("web1.packets".to_owned(), CounterReport { declared: &PACKETS, label: web1, count: 7 }),
+            ]
+            .into(),
             rules: vec![rule(1), rule(RULES_MAX + 1)],
             pools: BTreeMap::new(),
             meters: BTreeMap::new(),
@@ -209,7 +249,10 @@ mod tests {
         }
         for line in [
             "rivulet_function_packets_total{function=\"gate\",type=\"firewall\"} 5",
-            "rivulet_function_events_total{function=\"gate\",type=\"firewall\",counter=\"allowed\"} 4",
+            "# HELP rivulet_nf_firewall_allowed Packets allowed",
+            "# TYPE rivulet_nf_firewall_allowed counter",
+            "rivulet_nf_firewall_allowed_total{function=\"gate\"} 4",
+            "rivulet_nf_firewall_packets_total{function=\"gate\",server=\"web1\"} 7",
             "rivulet_function_cycles_per_packet{function=\"gate\",type=\"firewall\"} 12.5",
             "rivulet_rule_last_hit_timestamp_seconds{function=\"gate\",rule=\"1\",name=\"web\",place=\"a.rules:3\"} 1.5",
             "rivulet_lost_total{kind=\"alerts\"} 3",

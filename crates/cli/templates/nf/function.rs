@@ -4,7 +4,7 @@
 
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
-    Shared, Verdict,
+    Verdict,
 };
 use packet::DropReason;
 use serde::Deserialize;
@@ -44,10 +44,11 @@ pub struct State {
     packets: u64,
 }
 
-/// Indices of the counters in the descriptor.
-mod counter {
-    pub const PASSED: usize = 0;
-    pub const OVER_LIMIT: usize = 1;
+nf::counters! {
+    /// Packets that passed.
+    passed: packets,
+    /// Packets dropped.
+    over_limit: packets,
 }
 
 static DESCRIPTOR: Descriptor = Descriptor {
@@ -59,7 +60,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     payload: Access::Ignore,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
-    shared: &[Shared::Counter("passed"), Shared::Counter("over_limit")],
+    counters: Counters::DECLARED,
     cycles_per_packet: 20,
     ..Descriptor::DEFAULT
 };
@@ -82,11 +83,11 @@ impl NetworkFunction for {{Type}} {
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if state.packets == self.packets_max {
-            context.count(counter::OVER_LIMIT, 1);
+            context.count(COUNTERS.over_limit, 1);
             return Verdict::Drop(DropReason::Function);
         }
         state.packets += 1;
-        context.count(counter::PASSED, 1);
+        context.count(COUNTERS.passed, 1);
         if let Some(dscp) = self.dscp {
             packet.set_dscp(dscp);
         }

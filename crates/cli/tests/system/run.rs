@@ -123,7 +123,7 @@ impl Outcome {
 
     /// Returns a counter of the policy's first function.
     pub fn counter(&self, name: &str) -> u64 {
-        self.report.functions[0].counters[name]
+        self.report.functions[0].counters[name].count
     }
 
     /// Checks everything that must hold in every run.

@@ -3,7 +3,7 @@
 use nf::{Context, MeterKey, PacketView};
 use packet::DropReason;
 
-use super::{SOURCES, counter};
+use super::{COUNTERS, SOURCES};
 use crate::masks::AddressMasks;
 use crate::policer::MeterExhaustion;
 use crate::policer::marker::{BucketLevels, Marker, PACKET, PacketColour};
@@ -27,7 +27,7 @@ impl SourceLimiter {
     pub fn begin(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         let (key, now_ns) = (self.key(packet, context), context.now_ns());
         let Some(value) = context.meters(SOURCES).of(&key, now_ns, self.as_new_ns) else {
-            context.count(counter::UNMETERED, 1);
+            context.count(COUNTERS.unmetered, 1);
             return match self.when_full {
                 MeterExhaustion::Pass => Ok(()),
                 MeterExhaustion::Drop => Err(DropReason::DosNoMeter),
@@ -37,7 +37,7 @@ impl SourceLimiter {
         if self.rate.colour(levels, PACKET, now_ns, PacketColour::Green) == PacketColour::Green {
             return Ok(());
         }
-        context.count(counter::REFUSED, 1);
+        context.count(COUNTERS.refused, 1);
         Err(DropReason::DosSource)
     }
 

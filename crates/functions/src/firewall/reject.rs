@@ -5,7 +5,7 @@ use nf::{Context, PacketView, SharedSet};
 use packet::parse::protocol;
 use packet::{Addr, DropReason, split_mix};
 
-use super::{ANSWERED_ALL, ANSWERED_SOURCES, COUNT_ANSWERED, COUNT_UNANSWERED};
+use super::{ANSWERED_ALL, ANSWERED_SOURCES, COUNTERS};
 
 /// Maximum number of answers per second, to all sources together (RFC 1812 4.3.2.8, RFC 4443 2.4
 /// (f)).
@@ -23,10 +23,10 @@ pub const SOURCES_MAX: usize = 4_096;
 #[cold]
 pub(super) fn reject(packet: &PacketView<'_>, context: &mut Context<'_>) -> DropReason {
     if try_answer(packet, context) {
-        context.count(COUNT_ANSWERED, 1);
+        context.count(COUNTERS.answered, 1);
         DropReason::FirewallRejected
     } else {
-        context.count(COUNT_UNANSWERED, 1);
+        context.count(COUNTERS.unanswered, 1);
         DropReason::FirewallDenied
     }
 }

@@ -8,7 +8,7 @@ use nf::{Context, FlowBuffer};
 use super::state::{BlockReason, FlowNotes, Phase};
 use super::transactions::{self, ResponseFields, StoredField, TransactionFields};
 use super::{AnomalyPolicy, MethodPolicy, SmugglingPolicy};
-use super::{Http, attribute, buffer, counter, group, smuggling};
+use super::{COUNTERS, Http, attribute, buffer, label, smuggling};
 use crate::lines::FlowLine;
 
 /// Maximum bytes of a line (a header with its folds); a longer one is truncated.
@@ -39,11 +39,11 @@ impl HttpSink for HttpInspector<'_, '_> {
                 self.notes.length += bytes.len() as u64
             }
             HttpEvent::End(_) => self.end(),
-            HttpEvent::Skipped(bytes) => self.context.count(counter::BYTES_SKIPPED, bytes.len() as u64),
-            HttpEvent::Opaque(bytes) => self.context.count(counter::BYTES_OPAQUE, bytes.len() as u64),
+            HttpEvent::Skipped(bytes) => self.context.count(COUNTERS.bytes_skipped, bytes.len() as u64),
+            HttpEvent::Opaque(bytes) => self.context.count(COUNTERS.bytes_opaque, bytes.len() as u64),
             HttpEvent::Gap(len) => {
-                self.context.count(counter::GAPS, 1);
-                self.context.count(counter::BYTES_MISSING, len);
+                self.context.count(COUNTERS.gaps, 1);
+                self.context.count(COUNTERS.bytes_missing, len);
             }
             HttpEvent::Anomaly(anomaly) => self.anomaly(anomaly),
             HttpEvent::Body(_)
@@ -70,13 +70,13 @@ impl HttpInspector<'_, '_> {
     /// Records that the flow speaks HTTP.
     pub fn recognised(&mut self) {
         self.notes.enter(Phase::Http);
-        self.context.count(counter::FLOWS, 1);
+        self.context.count(COUNTERS.flows, 1);
         self.context.tag_flow(attribute::HTTP, 1);
     }
 
     fn request(&mut self, request: RequestLine<'_>) {
-        self.context.count(counter::REQUESTS, 1);
-        self.context.count_in(group::METHODS, group::method(request.method), 1);
+        self.context.count(COUNTERS.requests, 1);
+        self.context.count_at(COUNTERS.requests_by_method, label::method(request.method), 1);
         let methods = &self.http.methods;
         if !methods.is_empty() && !methods.iter().any(|allowed| allowed == request.name) {
             self.refuse_method();
@@ -88,7 +88,7 @@ impl HttpInspector<'_, '_> {
 
     #[cold]
     fn refuse_method(&mut self) {
-        self.context.count(counter::METHODS_REFUSED, 1);
+        self.context.count(COUNTERS.methods_refused, 1);
         if self.http.method_policy == MethodPolicy::Drop {
             self.notes.block(BlockReason::Method);
         }
@@ -111,11 +111,11 @@ impl HttpInspector<'_, '_> {
             ];
             for (item, text) in texts {
                 if !transactions::add(&mut queue, item, text) {
-                    self.context.count(counter::TEXTS_CUT, 1);
+                    self.context.count(COUNTERS.fields_truncated, 1);
                 }
             }
         } else {
-            self.context.count(counter::REQUESTS_FORGOTTEN, 1);
+            self.context.count(COUNTERS.requests_evicted, 1);
         }
         self.context.give_buffer(buffer::QUEUE, queue);
     }
@@ -151,14 +151,14 @@ impl HttpInspector<'_, '_> {
         };
         let is_forgotten = self.side == ExchangeSide::Request && self.notes.found == 0;
         if !is_forgotten && !transactions::add(&mut kept, item, header.value) {
-            self.context.count(counter::TEXTS_CUT, 1);
+            self.context.count(COUNTERS.fields_truncated, 1);
         }
         self.context.give_buffer(place, kept);
     }
 
     fn response(&mut self, response: StatusLine<'_>) {
-        self.context.count(counter::RESPONSES, 1);
-        self.context.count_in(group::STATUSES, group::status(response.status), 1);
+        self.context.count(COUNTERS.responses, 1);
+        self.context.count_at(COUNTERS.responses_by_status, label::status(response.status), 1);
         if response.interim || !self.http.events {
             return;
         }
@@ -173,7 +173,7 @@ impl HttpInspector<'_, '_> {
         if answer.as_slice().is_empty()
             && !transactions::add(&mut answer, StoredField::Protocol, response.protocol)
         {
-            self.context.count(counter::TEXTS_CUT, 1);
+            self.context.count(COUNTERS.fields_truncated, 1);
         }
         self.context.give_buffer(buffer::ANSWER, answer);
     }
@@ -205,7 +205,7 @@ impl HttpInspector<'_, '_> {
         let queue = self.context.take_buffer(buffer::QUEUE);
         if queue.was_evicted() {
             self.notes.found = 0;
-            self.context.count(counter::REQUESTS_FORGOTTEN, 1);
+            self.context.count(COUNTERS.requests_evicted, 1);
         }
         queue
     }
@@ -214,7 +214,7 @@ impl HttpInspector<'_, '_> {
     fn take_answer(&mut self) -> FlowBuffer {
         let answer = self.context.take_buffer(buffer::ANSWER);
         if answer.was_evicted() {
-            self.context.count(counter::TEXTS_CUT, 1);
+            self.context.count(COUNTERS.fields_truncated, 1);
         }
         answer
     }
@@ -250,7 +250,7 @@ impl HttpInspector<'_, '_> {
 
     #[cold]
     pub(super) fn anomaly(&mut self, anomaly: HttpAnomaly) {
-        self.context.count_in(group::ANOMALIES, anomaly as usize, 1);
+        self.context.count_at(COUNTERS.anomalies, anomaly as usize, 1);
         let smuggles = smuggling::is_smuggling(anomaly);
         if smuggles {
             self.context.tag_flow(attribute::SMUGGLING, 1);

@@ -5,7 +5,7 @@ use applayer::http::{Exchange, HttpEvent, HttpSink};
 
 use super::inspector::{HttpInspector, LINE_MAX, PartialLine};
 use super::state::{BlockReason, FlowNotes, Phase};
-use super::{Http, SmugglingPolicy, counter};
+use super::{COUNTERS, Http, SmugglingPolicy};
 use nf::Context;
 
 /// Returns whether the beginning of a line was evicted, or its rest of up to `more` bytes may not
@@ -43,7 +43,7 @@ impl Http {
     /// that are only searched for HTTP pass.
     #[cold]
     pub(super) fn run_short(&self, notes: &mut FlowNotes, context: &mut Context<'_>) {
-        context.count(counter::MEMORY_FULL, 1);
+        context.count(COUNTERS.memory_full, 1);
         if self.smuggling == SmugglingPolicy::Drop && notes.phase() != Phase::Suspected {
             notes.block(BlockReason::Memory);
         }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use applayer::http::HttpAnomaly;
 
 use super::transactions::{ResponseFields, StoredField, TransactionFields, add, begin, oldest};
-use super::{group, smuggling};
+use super::{label, smuggling};
 use nf::{EventValue, FlowBuffer};
 
 /// A queue without room stores nothing and reports it.
@@ -45,15 +45,13 @@ fn the_targets_own_authority_counts() {
 }
 
 #[test]
-fn alerts_and_counters_have_numbers_and_names_of_their_own() {
+fn alerts_have_numbers_of_their_own_and_labels_their_names() {
     let mut signatures: BTreeSet<u32> = HttpAnomaly::ALL.into_iter().map(smuggling::signature).collect();
     signatures.insert(smuggling::METHOD_SIGNATURE);
     assert_eq!(signatures.len(), HttpAnomaly::ALL.len() + 1);
-    let names: Vec<String> = group::names().into_iter().flatten().collect();
-    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-    assert_eq!(group::method(applayer::http::Method::Unknown), group::names()[group::METHODS].len() - 1);
-    assert_eq!(group::status(599), group::names()[group::STATUSES].len() - 1);
-    assert_eq!((group::status(0), group::status(600), group::status(404)), (0, 0, 4));
+    assert_eq!(label::METHODS[label::method(applayer::http::Method::Unknown)], "unknown");
+    let statuses = [0, 100, 404, 599, 600].map(|status| label::STATUSES[label::status(status)]);
+    assert_eq!(statuses, ["other", "1xx", "4xx", "5xx", "other"]);
 }
 
 /// The manual lists the anomalies that count as smuggling, and the alerts' limits.

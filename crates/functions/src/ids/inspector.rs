@@ -29,7 +29,7 @@ use super::message::HttpMessages;
 use super::prefilter::PatternHit;
 use super::signature_groups::{GroupPrefilter, PatternUse};
 use super::state::{FlowFlags, FlowSize, State};
-use super::{Ids, counter};
+use super::{COUNTERS, Ids};
 use abandoned::AbandonedRules;
 use actions::RuleMatches;
 
@@ -269,7 +269,7 @@ impl<'a, 'c> Inspector<'a, 'c> {
         may_match.clear();
         let hits = scanned.map(|_| &self.work.hits[..]);
         let searched = search.packet(own.payload, hits, &mut may_match);
-        self.context.count(counter::INSPECTED_BYTES, searched as u64);
+        self.context.count(COUNTERS.bytes_searched, searched as u64);
         let empty = std::mem::take(&mut self.work.empty);
         let view = InspectionInput { payload: own.payload, start: 0, buffers: &empty, packet: Some(own) };
         let about = AlertSubject::Nothing;
@@ -319,9 +319,9 @@ impl<'a, 'c> Inspector<'a, 'c> {
             self.hold(number, &point);
         }
         if looked_at > 0 {
-            self.context.count(counter::RULES_EVALUATED, looked_at);
-            self.context.count(counter::RULES_ABANDONED, self.work.scratch.exhausted() - gave_up);
-            self.context.count(counter::STEPS, self.work.scratch.steps() - steps);
+            self.context.count(COUNTERS.rules_evaluated, looked_at);
+            self.context.count(COUNTERS.rules_abandoned, self.work.scratch.exhausted() - gave_up);
+            self.context.count(COUNTERS.rule_steps, self.work.scratch.steps() - steps);
         }
     }
 }

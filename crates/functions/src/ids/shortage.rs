@@ -1,10 +1,10 @@
 //! Shortage of buffer memory: the fate of the flow, and the report.
 
-use nf::{AlertDetail, Context, FlowBuffer, MemoryShortage, Verdict};
+use nf::{AlertDetail, Context, Counter, FlowBuffer, MemoryShortage, Verdict};
 use packet::DropReason;
 
 use super::state::{FlowFlags, KEPT, State};
-use super::{Ids, counter};
+use super::{COUNTERS, Ids};
 
 /// The gid of alerts without a rule. Suricata's stream engine has gid 1; gids from this one on are
 /// ours.
@@ -12,11 +12,11 @@ pub(super) const GROUP: u32 = 900;
 
 /// Returns the sid of the alert, the counter, and the message if flows are dropped and if they
 /// pass.
-fn alert_of(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
+fn alert_of(kind: MemoryShortage) -> (u32, Counter, [&'static str; 2]) {
     match kind {
         MemoryShortage::Memory => (
             1,
-            counter::MEMORY_FULL,
+            COUNTERS.memory_full,
             [
                 "ids: buffer memory is full; flows are dropped",
                 "ids: buffer memory is full; flows are inspected in part",
@@ -24,7 +24,7 @@ fn alert_of(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
         ),
         MemoryShortage::Share => (
             2,
-            counter::SOURCE_OVER_SHARE,
+            COUNTERS.source_over_share,
             [
                 "ids: a source exceeds its share of buffer memory; its flows are dropped",
                 "ids: a source exceeds its share of buffer memory; its flows are inspected in part",
@@ -32,7 +32,7 @@ fn alert_of(kind: MemoryShortage) -> (u32, usize, [&'static str; 2]) {
         ),
         MemoryShortage::Evicted => (
             3,
-            counter::MEMORY_RECLAIMED,
+            COUNTERS.memory_reclaimed,
             [
                 "ids: buffers of a flow were evicted; it is dropped",
                 "ids: buffers of a flow were evicted; it is inspected in part",

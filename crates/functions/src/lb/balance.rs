@@ -8,7 +8,7 @@ use super::config::{DownAction, ForwardingMode, ServerAffinity, StrayAction};
 use super::quic;
 use super::service::{ServerStatus, VirtualService};
 use super::state::{ANNOUNCE, DirectionRole, LEARN, State};
-use super::{Decision, LoadBalancer, count_server, counter, echo, of_server};
+use super::{COUNTERS, Decision, LoadBalancer, echo};
 use crate::quoted::QuotedPacket;
 
 /// Minimum interval, in milliseconds, between two notifications of a flow's sender about a lost
@@ -135,7 +135,7 @@ impl LoadBalancer {
         } else {
             0
         };
-        count_server(context, number, of_server::CONNECTIONS, 1);
+        context.count_at(COUNTERS.connections, number.into(), 1);
         Ok(())
     }
 
@@ -158,9 +158,9 @@ impl LoadBalancer {
                 if server.status == ServerStatus::Down && service.on_down != DownAction::Finish {
                     return None;
                 }
-                context.count(counter::QUIC_FOLLOWED, 1);
+                context.count(COUNTERS.quic_followed, 1);
             }
-            quic::QuicRoute::Key { goes_on: true, .. } => context.count(counter::QUIC_UNKNOWN, 1),
+            quic::QuicRoute::Key { goes_on: true, .. } => context.count(COUNTERS.quic_unknown, 1),
             quic::QuicRoute::Key { .. } => {}
         }
         Some(route)
@@ -192,7 +192,7 @@ impl LoadBalancer {
         match availability {
             Availability::Lost(DownAction::Move) if may_move => {
                 self.repick(packet, state, context)?;
-                context.count(counter::MOVED, 1);
+                context.count(COUNTERS.flows_moved, 1);
                 context.alert(1, "flow moved: its server is down", "load-balancer", 3);
                 self.carry(state.role(context.direction()), packet, state, context)
             }
@@ -212,7 +212,7 @@ impl LoadBalancer {
         let service = self.services.find(vip, packet.meta().protocol).and_then(|s| self.services.service(s));
         let before = state.number;
         self.begin(service.ok_or(DropReason::LbServerDown)?, client, vip, packet, state, context)?;
-        count_server(context, before, of_server::ENDED, 1);
+        context.count_at(COUNTERS.ended, before.into(), 1);
         if state.role(context.direction()) == DirectionRole::REWRITE {
             state.awaiting |= ANNOUNCE;
         }
@@ -277,7 +277,7 @@ fn send_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<
         && state.may_notify(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, reset).is_ok()
     {
-        context.count(counter::ERRORS_SENT, 1);
+        context.count(COUNTERS.errors_sent, 1);
     }
 }
 

@@ -9,7 +9,7 @@ use super::config::ForwardingMode;
 use super::quic;
 use super::state::{ANNOUNCE, DirectionRole, LEARN, State};
 use super::tunnel::{EncapError, EncapTarget, reason};
-use super::{Decision, LoadBalancer, count_packet, counter, of_server};
+use super::{COUNTERS, Decision, LoadBalancer, count_reply, count_to_server};
 
 impl LoadBalancer {
     /// Applies the decision of a packet's direction.
@@ -24,7 +24,7 @@ impl LoadBalancer {
         let bytes = packet.ip_len();
         match role {
             DirectionRole::REWRITE => {
-                count_packet(context, state.number, of_server::PACKETS, bytes);
+                count_to_server(context, state.number, bytes);
                 if state.awaiting & ANNOUNCE != 0 {
                     context.relearn_alias();
                 }
@@ -34,11 +34,11 @@ impl LoadBalancer {
                 if state.awaiting != 0 && !self.is_awaited(packet, state, context) {
                     return self.stray();
                 }
-                count_packet(context, state.number, of_server::REPLY_PACKETS, bytes);
+                count_reply(context, state.number, bytes);
                 rewrite(packet, End::Source, state.vip())
             }
             DirectionRole::IPIP | DirectionRole::GUE => {
-                count_packet(context, state.number, of_server::PACKETS, bytes);
+                count_to_server(context, state.number, bytes);
                 self.encapsulate(role, packet, state, context)
             }
             _ => Ok(()),
@@ -88,7 +88,7 @@ impl LoadBalancer {
     ) -> Decision {
         match self.tunnel.encapsulate(packet, route(role, state)) {
             Ok(oversize) => {
-                context.count(counter::OVERSIZE, u64::from(oversize));
+                context.count(COUNTERS.packets_oversize, u64::from(oversize));
                 Ok(())
             }
             Err(EncapError::TooBig { mtu, notify }) => {
@@ -148,6 +148,6 @@ fn send_too_big(packet: &PacketView<'_>, mtu: u16, state: &mut State, context: &
         && state.may_notify(context.now_ns(), NOTIFY_INTERVAL_MS)
         && context.answer(packet, message).is_ok()
     {
-        context.count(counter::ERRORS_SENT, 1);
+        context.count(COUNTERS.errors_sent, 1);
     }
 }

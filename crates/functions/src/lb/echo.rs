@@ -5,7 +5,7 @@ use packet::checksum::Delta;
 use packet::parse::protocol;
 use packet::{DropReason, PacketClass};
 
-use super::{Decision, counter};
+use super::{COUNTERS, Decision};
 
 /// Maximum length of an echo request to answer: the payload of an Ethernet frame.
 pub const ECHO_MAX: usize = 1500;
@@ -32,7 +32,7 @@ pub fn answer(packet: &PacketView<'_>, context: &mut Context<'_>) -> Decision {
     reply.copy_from_slice(request);
     turn(reply, packet.meta().version, usize::from(packet.meta().l4 - packet.meta().l3))?;
     context.answer(packet, reply)?;
-    context.count(counter::PINGS, 1);
+    context.count(COUNTERS.pings_answered, 1);
     Err(DropReason::LbAnswered)
 }
 

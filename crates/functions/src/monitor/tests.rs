@@ -32,28 +32,3 @@ fn configurations_are_read_or_refused() {
         assert!(error.contains(why), "{wrong}: {error}");
     }
 }
-
-#[test]
-fn counters_stand_where_their_numbers_say() {
-    let names: Vec<_> = DESCRIPTOR
-        .shared
-        .iter()
-        .map(|shared| match shared {
-            Shared::Counter(name) => *name,
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(names[counter::FLOWS], "flows");
-    assert_eq!(names[counter::FLOWS_UNSAMPLED], "flows_unsampled");
-    assert_eq!(names[counter::REPORTS], "reports");
-    assert_eq!(names[counter::ICMP_ERRORS], "icmp_errors");
-    for (protocol, name) in [
-        (protocol::TCP, "tcp"),
-        (protocol::UDP, "udp"),
-        (protocol::ICMPV6, "icmp"),
-        (protocol::SCTP, "other"),
-    ] {
-        assert_eq!(names[counter::PACKETS + traffic(protocol)], format!("packets_{name}"));
-        assert_eq!(names[counter::BYTES + traffic(protocol)], format!("bytes_{name}"));
-    }
-}

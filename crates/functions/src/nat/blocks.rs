@@ -11,7 +11,7 @@ use super::log::NatLogEvent;
 use super::mapping::block_name;
 use super::net::PortRange;
 use super::space::{ExternalPort, PortClass};
-use super::{Nat, counter, pool};
+use super::{COUNTERS, Nat, pool};
 
 impl Nat {
     /// Allocates a port in one of the subscriber's blocks, or in a new block.
@@ -68,14 +68,14 @@ impl Nat {
             let choice = PoolRange { first, count: per_address, from: first + random, step: 1 };
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
-        context.count(counter::BLOCKS_TAKEN, 1);
+        context.count(COUNTERS.blocks_taken, 1);
         self.log_block(NatLogEvent::BlockTaken, internal, block, context);
         Some(block)
     }
 
     fn free_block(&self, internal: Addr, block: u32, context: &mut Context<'_>) {
         if context.pool(pool::BLOCKS).leave(block) {
-            context.count(counter::BLOCKS_FREED, 1);
+            context.count(COUNTERS.blocks_freed, 1);
             self.log_block(NatLogEvent::BlockFreed, internal, block, context);
         }
     }

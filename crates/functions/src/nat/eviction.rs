@@ -10,7 +10,7 @@ use super::mapping::{block_name, subscriber};
 use super::open::{is_local, opens_by};
 use super::space::PortClass;
 use super::state::{PoolItem, State};
-use super::{Nat, counter, pool};
+use super::{COUNTERS, Nat, pool};
 
 /// Number of mappings to compare per eviction.
 const SAMPLE: u32 = 8;
@@ -66,7 +66,7 @@ impl Nat {
                 victims.extend(victim.map(|HalfOpen { record, .. }| record));
             }
         }
-        context.count(counter::MAPPINGS_EVICTED, victims.len() as u64);
+        context.count(COUNTERS.mappings_evicted, victims.len() as u64);
     }
 
     /// Selects the flows of a sampled block without any open connection; of several such blocks,

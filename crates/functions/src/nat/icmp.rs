@@ -9,7 +9,7 @@ use super::nptv6::Nptv6Rule;
 use super::open::turn_back;
 use super::special::matches_side;
 use super::state::State;
-use super::{Nat, counter, forward};
+use super::{COUNTERS, Nat, forward};
 
 impl Nat {
     /// Translates an error about a packet of a known flow. Type and code stay (RFC 5508 REQ-4b,
@@ -31,7 +31,7 @@ impl Nat {
         }
         match self.translate_error(packet, state, context) {
             Ok(verdict) => {
-                context.count(counter::ICMP_ERRORS, 1);
+                context.count(COUNTERS.icmp_errors, 1);
                 verdict
             }
             Err(reason) => Verdict::Drop(reason),
@@ -127,7 +127,7 @@ impl Nat {
         }
         let touched = [quoted_source, quoted_destination, outer_source, outer_destination];
         if touched.iter().any(Option::is_some) {
-            context.count(counter::ICMP_ERRORS, 1);
+            context.count(COUNTERS.icmp_errors, 1);
         } else if self.config.ipv6 == super::config::UnmatchedAction::Drop {
             return Err(DropReason::NatUntranslated);
         }

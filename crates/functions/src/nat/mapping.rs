@@ -11,7 +11,7 @@ use super::log::NatLogEvent;
 use super::net::{PortRange, from_v4, v4};
 use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
-use super::{Nat, PRIVILEGED, counter, pool};
+use super::{COUNTERS, Nat, PRIVILEGED, pool};
 
 /// The external endpoint of an inside one, and its pool item; none for a static rule.
 pub(super) struct Mapped {
@@ -215,7 +215,7 @@ impl Nat {
         if !context.pool(pool::PORTS).leave(item) {
             return;
         }
-        context.count(counter::MAPPINGS_FREED, 1);
+        context.count(COUNTERS.mappings_freed, 1);
         let Some(place) = self.space.place_of(item) else { return };
         self.count_port(internal.addr, false, context);
         if self.wanted.mappings {
@@ -254,7 +254,7 @@ impl Nat {
                 found.ok_or(DropReason::NatPortsExhausted)?
             }
         };
-        context.count(counter::MAPPINGS_MADE, 1);
+        context.count(COUNTERS.mappings_made, 1);
         self.count_port(internal.addr, true, context);
         if let Some(place) = self.space.place_of(item) {
             if self.wanted.mappings {

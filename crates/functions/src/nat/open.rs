@@ -11,7 +11,7 @@ use super::nptv6::{Nptv6Rule, Translated};
 use super::space::PortClass;
 use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
-use super::{Nat, counter, forward};
+use super::{COUNTERS, Nat, forward};
 
 /// The inside endpoint behind an external one, and its mapping; none for a static rule.
 struct Target {
@@ -101,7 +101,7 @@ impl Nat {
         context.keep_flow_ms(self.keep.ms(Side::Inside, state.class, context.connection()));
         let Some(target) = target else {
             state.flags |= State::PLAIN;
-            context.count(counter::FLOWS_OUT, 1);
+            context.count(COUNTERS.flows_out, 1);
             return Ok(forward(packet.set_source(state.external)));
         };
         // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and
@@ -113,7 +113,7 @@ impl Nat {
         state.peer_external = destination;
         state.peer_item = target.item;
         state.flags |= State::HAIRPIN;
-        context.count(counter::FLOWS_HAIRPIN, 1);
+        context.count(COUNTERS.flows_hairpin, 1);
         let written = packet.set_source(mapped.external).and(packet.set_destination(target.internal));
         Ok(turn_back(written))
     }
@@ -152,7 +152,7 @@ impl Nat {
             keep_ms = keep_ms.min(UNANSWERED_MS);
         }
         context.keep_flow_ms(keep_ms);
-        context.count(counter::FLOWS_IN, 1);
+        context.count(COUNTERS.flows_in, 1);
         Ok(forward(packet.set_destination(target.internal)))
     }
 
@@ -195,7 +195,7 @@ impl Nat {
             _ => return self.leave_alone(self.config.ipv6, state, context),
         };
         context.keep_flow_ms(keep_ms);
-        context.count(counter::FLOWS_NPTV6, 1);
+        context.count(COUNTERS.flows_nptv6, 1);
         Ok(verdict)
     }
 
@@ -238,7 +238,7 @@ impl Nat {
             return Err(DropReason::NatUntranslated);
         }
         state.flags = State::PASS;
-        context.count(counter::FLOWS_PASSED, 1);
+        context.count(COUNTERS.flows_passed, 1);
         context.keep_flow_ms(self.keep.ms(Side::Inside, state.class, context.connection()));
         Ok(Verdict::Forward)
     }

@@ -9,7 +9,7 @@ use super::events::NatEvent;
 use super::open::{asks, turn_back};
 use super::space::PortClass;
 use super::state::{PoolItem, State};
-use super::{Nat, counter, forward, is_for, matches_direction};
+use super::{COUNTERS, Nat, forward, is_for, matches_direction};
 
 impl Nat {
     #[inline(never)]
@@ -88,7 +88,7 @@ impl Nat {
         if !self.still_owns(state.internal, state.item, context) {
             // The remote host does not know it by any other endpoint. The flow expires soon, and
             // the next one gets a new mapping.
-            context.count(counter::STALE, 1);
+            context.count(COUNTERS.stale, 1);
             return Verdict::Drop(DropReason::NatNoMapping);
         }
         if !is_reset(packet) {
@@ -125,7 +125,7 @@ impl Nat {
                 turn_back(written.and(packet.set_destination(state.peer_internal)))
             }
             Direction::Reply if stale => {
-                context.count(counter::STALE, 1);
+                context.count(COUNTERS.stale, 1);
                 Verdict::Drop(DropReason::NatNoMapping)
             }
             // A request, not an answer. Both hosts use one identifier, so the flow key is this
@@ -150,7 +150,7 @@ impl Nat {
     /// Finds the new owner of the peer's external endpoint, after the peer's mapping was released.
     /// Returns whether there is one that admits the first host. The first host's own mapping stays.
     fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
-        context.count(counter::STALE, 1);
+        context.count(COUNTERS.stale, 1);
         let class = PortClass::of(packet.meta().protocol);
         match self.owner_of(class, state.peer_external, context) {
             Some((internal, item)) if self.admits(state.peer_external, state.external, context) => {
@@ -165,7 +165,7 @@ impl Nat {
     /// Treats the packet as the first of its flow, because the mapping was released and may belong
     /// to another host.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        context.count(counter::STALE, 1);
+        context.count(COUNTERS.stale, 1);
         if self.wanted.sessions {
             self.session_event(NatEvent::SessionDelete, state, context);
         }

@@ -111,19 +111,3 @@ fn commands_change_amounts_and_nothing_else() {
         assert_eq!(two_rates.check_command(command).is_ok(), is_right, "{command}");
     }
 }
-
-#[test]
-fn counters_match_their_indices() {
-    let name = |number: usize| match DESCRIPTOR.shared[number] {
-        Shared::Counter(name) => name,
-        other => panic!("{other:?}"),
-    };
-    for (colour, text) in
-        [(PacketColour::Green, "green"), (PacketColour::Yellow, "yellow"), (PacketColour::Red, "red")]
-    {
-        assert_eq!(name(counter::PACKETS + colour as usize), format!("packets_{text}"));
-        assert_eq!(name(counter::BYTES + colour as usize), format!("bytes_{text}"));
-    }
-    assert_eq!(name(counter::UNPOLICED), "packets_unpoliced");
-    assert_eq!(name(counter::UNMETERED), "packets_unmetered");
-}

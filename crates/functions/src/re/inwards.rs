@@ -6,7 +6,7 @@ use packet::DropReason;
 use super::outline::{PAYLOAD_MAX, PacketOutline};
 use super::report::{self, HELLO_INTERVAL_NS, PeerReport, PeerState, REPORT_INTERVAL_NS};
 use super::shim::{self, EncodedPayload, REPORT};
-use super::{METERS, RECEIVED, Re, SENT, Scratch, counter};
+use super::{COUNTERS, METERS, RECEIVED, Re, SENT, Scratch};
 
 impl Re {
     /// Decodes the packet, if it is encoded, and caches its payload.
@@ -34,8 +34,8 @@ impl Re {
                 return Err(reason);
             }
             packet.replace_payload(protocol, &scratch.payload)?;
-            context.count(counter::DECODED, 1);
-            context.count(counter::RESTORED, restored as u64);
+            context.count(COUNTERS.packets_decoded, 1);
+            context.count(COUNTERS.bytes_restored, restored as u64);
         } else if let Some(payload) = outline.content(network) {
             self.rabin.sample(payload, &mut scratch.samples);
             super::keep(context.payload_cache(RECEIVED), payload, &scratch.samples);
@@ -56,7 +56,7 @@ impl Re {
         let received = context.payload_cache(RECEIVED);
         assemble(received, shim, scratch);
         if !scratch.missing.is_empty() {
-            context.count(counter::MISSED, scratch.missing.len() as u64);
+            context.count(COUNTERS.references_missed, scratch.missing.len() as u64);
             return Err(DropReason::ReMissing);
         }
         if shim::checksum(shim.protocol, &scratch.payload) != shim.checksum {
@@ -74,7 +74,7 @@ impl Re {
     fn handle_report(&self, payload: &[u8], context: &mut Context<'_>) -> DropReason {
         let Some(report) = PeerReport::read(payload) else { return DropReason::ReMalformed };
         if report.parameters != self.parameters {
-            context.count(counter::STRANGE, 1);
+            context.count(COUNTERS.reports_invalid, 1);
             return DropReason::ReReport;
         }
         let now_ns = context.now_ns();
@@ -84,8 +84,8 @@ impl Re {
             sent.clear();
         }
         let forgotten = report.missing().filter(|fingerprint| sent.forget(*fingerprint)).count();
-        context.count(counter::REPORTS_HEARD, 1);
-        context.count(counter::FORGOTTEN, forgotten as u64);
+        context.count(COUNTERS.reports_received, 1);
+        context.count(COUNTERS.payloads_evicted, forgotten as u64);
         DropReason::ReReport
     }
 
@@ -105,7 +105,7 @@ impl Re {
             let ends = (outline.source, outline.destination);
             let sent =
                 report::send(packet, ends, self.protocol, (self.parameters, epoch_ns), missing, context);
-            context.count(counter::REPORTS_SENT, u64::from(sent));
+            context.count(COUNTERS.reports_sent, u64::from(sent));
         }
     }
 }

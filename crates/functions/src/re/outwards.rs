@@ -7,7 +7,7 @@ use packet::{DropReason, PacketClass};
 use super::outline::PacketOutline;
 use super::report::PeerState;
 use super::shim::{self, CacheReference, SHIM_LEN, TOKEN_LEN, TOKENS_MAX};
-use super::{METERS, Re, SENT, Scratch, State, counter};
+use super::{COUNTERS, METERS, Re, SENT, Scratch, State};
 use crate::rabin::Sample;
 
 impl Re {
@@ -24,7 +24,7 @@ impl Re {
             return Err(DropReason::ReClash);
         }
         let Some(payload) = outline.content(packet.outermost()) else {
-            context.count(counter::PLAIN, 1);
+            context.count(COUNTERS.packets_plain, 1);
             return Ok(());
         };
         let may_be_encoded = self.may_be_encoded(packet, state, context);
@@ -39,14 +39,14 @@ impl Re {
         let regions: usize = scratch.tokens.iter().map(|token| usize::from(token.len)).sum();
         let stands_for_them = SHIM_LEN + scratch.tokens.len() * TOKEN_LEN;
         if regions <= stands_for_them {
-            context.count(counter::PLAIN, 1);
+            context.count(COUNTERS.packets_plain, 1);
             return Ok(());
         }
         shim::write(outline.protocol, payload, &scratch.tokens, &mut scratch.payload);
         packet.replace_payload(self.protocol, &scratch.payload)?;
-        context.count(counter::ENCODED, 1);
-        context.count(counter::REGIONS, scratch.tokens.len() as u64);
-        context.count(counter::SAVED, (regions - stands_for_them) as u64);
+        context.count(COUNTERS.packets_encoded, 1);
+        context.count(COUNTERS.regions, scratch.tokens.len() as u64);
+        context.count(COUNTERS.bytes_saved, (regions - stands_for_them) as u64);
         Ok(())
     }
 
@@ -55,13 +55,13 @@ impl Re {
     #[inline]
     fn may_be_encoded(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         if state.is_sent_again(packet) {
-            context.count(counter::SENT_AGAIN, 1);
+            context.count(COUNTERS.retransmissions, 1);
             return false;
         }
         let now_ns = context.now_ns();
         let is_alive =
             self.patience_ns == 0 || PeerState(context.meters(METERS)).is_alive(self.patience_ns, now_ns);
-        context.count(counter::UNHEARD, u64::from(!is_alive));
+        context.count(COUNTERS.payloads_unconfirmed, u64::from(!is_alive));
         is_alive
     }
 }

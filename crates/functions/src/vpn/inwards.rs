@@ -10,7 +10,7 @@ use super::frame::{AH, ESP};
 use super::numbers::ReplayWindow;
 use super::quoted::QuotedEnds;
 use super::tunnels::InboundSa;
-use super::{METERS, Vpn, of_tunnel};
+use super::{COUNTERS, METERS, Vpn};
 use crate::headers::{self, InnerHeader, OuterPayload};
 
 /// Next header of dummy packets (RFC 4303 2.6).
@@ -72,25 +72,26 @@ impl Vpn {
             .tunnels
             .inbound(arrived.destination, arrived.source, arrived.protocol, spi)
             .ok_or(DropReason::VpnNoSa)?;
-        let count = |context: &mut Context<'_>, what| super::count(context, association.tunnel, what, 1);
+        let count =
+            |context: &mut Context<'_>, counter| context.count_at(counter, association.tunnel.into(), 1);
         // Checked before verification, so that a replayed packet costs no more than this (RFC 4303
         // 3.4.3).
         if !is_new(association, number, context) {
-            count(context, of_tunnel::REPLAYED);
+            count(context, COUNTERS.replayed);
             return Err(DropReason::VpnReplayed);
         }
         let network = packet.outermost_mut().get_mut(..arrived.len).ok_or(DropReason::VpnMalformed)?;
         let opened = association.transform.open(network, arrived.at);
         if opened == Err(DropReason::VpnIntegrity) {
-            count(context, of_tunnel::FORGED);
+            count(context, COUNTERS.forged);
         }
         let (payload, next_header) = opened?;
         if !note(association, number, context) {
-            count(context, of_tunnel::REPLAYED);
+            count(context, COUNTERS.replayed);
             return Err(DropReason::VpnReplayed);
         }
         if next_header == NO_NEXT_HEADER {
-            count(context, of_tunnel::DUMMIES);
+            count(context, COUNTERS.dummies);
             return Err(DropReason::VpnDummy);
         }
         let inner = network.get_mut(payload.clone()).ok_or(DropReason::VpnMalformed)?;
@@ -116,7 +117,8 @@ impl Vpn {
             .ok_or(DropReason::VpnCongestion)?;
         headers::decrement_ttl(inner, class);
         packet.decap_opaque(payload.start, found.len, found.version)?;
-        super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);
+        count(context, COUNTERS.packets_in);
+        context.count_at(COUNTERS.bytes_in, association.tunnel.into(), found.len as u64);
         Ok(())
     }
 
@@ -126,7 +128,7 @@ impl Vpn {
         if is_routed_elsewhere(packet.outermost()) {
             return Verdict::Drop(DropReason::SourceRoute);
         }
-        context.count(super::counter::OTHERS, 1);
+        context.count(COUNTERS.packets_others, 1);
         match self.others {
             UnprotectedAction::Pass => Verdict::Forward,
             UnprotectedAction::Drop => Verdict::Drop(DropReason::VpnOther),

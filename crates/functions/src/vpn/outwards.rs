@@ -7,7 +7,7 @@ use packet::{Addr, DropReason};
 use super::numbers::PacketNonce;
 use super::quoted::QuotedEnds;
 use super::tunnels::OutboundTunnel;
-use super::{METERS, State, Vpn, counter, of_tunnel};
+use super::{COUNTERS, METERS, State, Vpn};
 use crate::headers::{self, InnerHeader};
 
 /// Minimum interval, in nanoseconds, between two notifications of a flow's sender.
@@ -56,7 +56,8 @@ impl Vpn {
         }
         match encapsulate(tunnel, &inner, packet, context) {
             Ok(()) => {
-                super::count_packet(context, number, of_tunnel::PACKETS_OUT, inner.len);
+                context.count_at(COUNTERS.packets_out, number.into(), 1);
+                context.count_at(COUNTERS.bytes_out, number.into(), inner.len as u64);
                 Verdict::Forward
             }
             Err(reason) => Verdict::Drop(reason),
@@ -87,7 +88,7 @@ impl Vpn {
             && context.answer(packet, message).is_ok()
         {
             state.notified_ns = now_ns.max(1);
-            context.count(counter::ERRORS_SENT, 1);
+            context.count(COUNTERS.errors_sent, 1);
         }
     }
 }

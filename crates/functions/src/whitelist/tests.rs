@@ -1,4 +1,4 @@
-//! Tests of configurations and counter names.
+//! Tests of configurations.
 
 use nf::NetworkFunction;
 
@@ -46,21 +46,5 @@ fn invalid_configurations_are_refused_with_the_reason() {
     ] {
         let error = make(wrong).err().unwrap_or_default();
         assert!(error.contains(why), "{wrong}: {error}");
-    }
-}
-
-#[test]
-fn counters_match_their_indices() {
-    for (number, name) in [
-        (counter::REQUESTS, "requests"),
-        (counter::ANSWERS, "answers"),
-        (counter::SERVED, "served"),
-        (counter::CLIENTS, "from_clients"),
-        (counter::UNSOLICITED, "unsolicited"),
-        (counter::OTHERS_DROPPED, "others_dropped"),
-        (counter::DISPLACED, "displaced"),
-        (counter::FLOODS, "floods"),
-    ] {
-        assert_eq!(DESCRIPTOR.shared[number], Shared::Counter(name));
     }
 }

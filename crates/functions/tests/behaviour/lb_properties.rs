@@ -125,7 +125,7 @@ proptest! {
             }
         }
         let counters = |what: &str| {
-            (1..=SERVERS).map(|s| bench.server_counter(&format!("web/s{s}.{what}"))).sum::<u64>()
+            (1..=SERVERS).map(|s| bench.counter(&format!("web/s{s}.{what}"))).sum::<u64>()
         };
         prop_assert_eq!(counters("connections") - counters("ended"), model.server.len() as u64);
     }
@@ -165,7 +165,7 @@ proptest! {
             }
             out.extend(bench.batch(&waiting));
             let shared = bench.graph.stages()[0].shared();
-            (out, shared.counters.clone(), shared.groups.clone(), bench.graph.counters())
+            (out, shared.counters.clone(), bench.graph.counters())
         };
         let single = run(1);
         prop_assert!(single == run(32));

@@ -6,8 +6,8 @@ use crate::lb_support::*;
 use serde_json::{Value, json};
 
 const VIP: &str = "203.0.113.80:443";
-const FOLLOWED: usize = 4;
-const UNKNOWN: usize = 5;
+const FOLLOWED: &str = "quic_followed";
+const UNKNOWN: &str = "quic_unknown";
 
 fn config(ids: bool) -> Value {
     let servers: Vec<_> = (1..=4)

@@ -79,7 +79,7 @@ fn move_sends_each_flow_of_a_lost_server_to_another() {
         assert_eq!(bench.reply(&reply(to, i)), from_vip(i), "the new server's answers are the service's");
         now.insert(i, to);
     }
-    assert_eq!(bench.counter(0), lost.len() as u64);
+    assert_eq!(bench.counter("flows_moved"), lost.len() as u64);
     let alerts = &bench.graph.effects_mut().alerts;
     assert_eq!(alerts.len(), lost.len());
     // Packets from the lost server belong to no flow.
@@ -90,9 +90,9 @@ fn move_sends_each_flow_of_a_lost_server_to_another() {
     for (&i, &server) in &now {
         assert_eq!(server_of(&bench.pass(&data(i))), server);
     }
-    let total = |what: &str| (1..=4).map(|s| bench.server_counter(&format!("web/s{s}.{what}"))).sum::<u64>();
+    let total = |what: &str| (1..=4).map(|s| bench.counter(&format!("web/s{s}.{what}"))).sum::<u64>();
     assert_eq!(total("connections") - total("ended"), 200);
-    assert_eq!(bench.server_counter("web/s2.ended"), lost.len() as u64);
+    assert_eq!(bench.counter("web/s2.ended"), lost.len() as u64);
     assert_eq!(total("packets"), 600);
 }
 
@@ -141,7 +141,7 @@ fn a_move_takes_effect_even_if_the_first_packet_after_it_is_lost() {
     assert_ne!(to, 2);
     assert_eq!(bench.reply(&reply(to, i)), from_vip(i));
     assert_eq!(server_of(&bench.pass(&data(i))), to);
-    assert_eq!(bench.counter(0), 1, "moved once");
+    assert_eq!(bench.counter("flows_moved"), 1, "moved once");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn reset_ends_the_flows_of_a_lost_server() {
         assert_eq!(bench.drop(packet::Side::Outside, &reply(2, i)), LbServerDown);
         resets += 1;
     }
-    assert_eq!(bench.counter(2), resets);
+    assert_eq!(bench.counter("errors_sent"), resets);
     assert_eq!(bench.graph.counters().drops[LbServerDown.index()], 2 * resets);
     bench.control("server s2 up");
     assert!(servers.iter().all(|(&i, &server)| server_of(&bench.pass(&data(i))) == server), "it is back");

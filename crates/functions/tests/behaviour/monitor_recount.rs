@@ -1,7 +1,7 @@
 //! The monitor against a slow recount from the descriptions of the packets, never from their bytes.
 
 use crate::monitor_support::*;
-use nf::FlowReport;
+use nf::{CounterValues, FlowReport};
 use packet::Side;
 use proptest::prelude::*;
 use serde_json::json;
@@ -167,7 +167,7 @@ fn arrivals(events: &[Event], times: &[u64], mirrored: bool) -> Vec<Arrival> {
     all.collect()
 }
 
-fn run(arrivals: &[Arrival], batch: usize) -> (Vec<FlowReport>, Vec<u64>) {
+fn run(arrivals: &[Arrival], batch: usize) -> (Vec<FlowReport>, CounterValues) {
     let mut bench = Bench::new(&json!({"active_timeout": "10s"}));
     for part in arrivals.chunks(batch) {
         assert_eq!(bench.graph.counters().dropped(), 0);
@@ -188,11 +188,17 @@ proptest! {
         prop_assert_eq!(sorted(reports), sorted(recount(&events, &times)));
         let lens: Vec<(u8, u64)> =
             events.iter().flat_map(|e| e.lens().into_iter().map(|len| (FLOWS[e.flow].0, len))).collect();
-        let class = |protocol| match protocol { TCP => 0, UDP => 1, ICMP | ICMPV6 => 2, _ => 3 };
-        for c in 0..4 {
-            let of = lens.iter().filter(|(protocol, _)| class(*protocol) == c);
-            prop_assert_eq!(counters[4 + c], of.clone().count() as u64);
-            prop_assert_eq!(counters[8 + c], of.map(|(_, len)| len).sum::<u64>());
+        let class = |protocol| match protocol {
+            TCP => "tcp",
+            UDP => "udp",
+            ICMP | ICMPV6 => "icmp",
+            _ => "other",
+        };
+        for name in ["tcp", "udp", "icmp", "other"] {
+            let of = lens.iter().filter(|(protocol, _)| class(*protocol) == name);
+            let counted = |what: &str| counters.get(&format!("{what}_{name}")).unwrap();
+            prop_assert_eq!(counted("packets"), of.clone().count() as u64);
+            prop_assert_eq!(counted("bytes"), of.map(|(_, len)| len).sum::<u64>());
         }
     }
 

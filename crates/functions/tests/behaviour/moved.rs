@@ -8,7 +8,6 @@ use graph::{Graph, Options};
 use io::traffic::{
     AddressPrefix, FrameRate, Generator, Payload, Protocols, Responder, TrafficAddresses, TrafficProfile,
 };
-use nf::Shared;
 use nf::record::RecordHeader;
 use nf::stage::Stage;
 use packet::{Packet, PacketPool, Side};
@@ -105,13 +104,9 @@ fn profile(payload: Payload) -> TrafficProfile {
 /// Counters of flows; pattern searches are excluded, because they depend on the unit.
 fn counters(unit: &Unit) -> Vec<u64> {
     let of_flows = |stage: &dyn Stage| {
-        let shared = stage.descriptor().shared.iter();
-        let names = shared.filter_map(|kind| match kind {
-            Shared::Counter(name) => Some(*name),
-            _ => None,
-        });
-        let counted = names.zip(stage.shared().counters.clone());
-        counted.filter(|(name, _)| *name != "search_memory_bytes").map(|(_, count)| count).collect::<Vec<_>>()
+        let counted = stage.shared().counters.iter();
+        let counted = counted.filter(|counter| counter.declared.name != "search_memory_bytes");
+        counted.map(|counter| counter.count).collect::<Vec<_>>()
     };
     unit.graph.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }

@@ -335,20 +335,22 @@ pub struct ProbeConfig {
 /// overwritten. `SHARES`: also in a set that flows share.
 pub struct Probe<const SHARES: bool>(ProbeConfig);
 
+nf::counters! {
+    /// Sum of the hashes.
+    hashes: hashes,
+}
+
 const PROBE: Descriptor = Descriptor {
     attributes: &[Attribute { name: "seen", bits: 3, meaning: "how much was seen, coarsely" }],
     payload: Access::Read,
-    shared: &[Shared::Counter("hash")],
+    counters: Counters::DECLARED,
     map: Some(MapSpec { entries: 2, value_len: 8 }),
     writes: &[],
     ..descriptor("probe")
 };
 
-const SHARING_PROBE: Descriptor = Descriptor {
-    name: "sharing-probe",
-    shared: &[Shared::Counter("hash"), Shared::Set { name: "hashes", capacity: 16 }],
-    ..PROBE
-};
+const SHARING_PROBE: Descriptor =
+    Descriptor { name: "sharing-probe", shared: &[Shared::Set { name: "hashes", capacity: 16 }], ..PROBE };
 
 impl<const SHARES: bool> Probe<SHARES> {
     fn function(&self) -> StateFunction {
@@ -373,7 +375,7 @@ impl<const SHARES: bool> Probe<SHARES> {
             context.get(direction).unwrap_or_default().iter().fold(hash, |hash, &b| hash << 1 ^ u64::from(b));
         state.0 = split_mix(&mut hash);
         let _ = context.put(direction, &state.0.to_le_bytes()); // There is room for both directions.
-        context.count(0, state.0);
+        context.count(COUNTERS.hashes, state.0);
         if self.0.alerts && state.0.is_multiple_of(5) {
             let mut known = false;
             if SHARES {

@@ -163,13 +163,7 @@ impl Bench {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        let stage = &self.graph.stages()[0];
-        let counters = stage.descriptor().shared.iter().filter_map(|shared| match shared {
-            nf::Shared::Counter(name) => Some(*name),
-            _ => None,
-        });
-        let at = counters.into_iter().position(|counter| counter == name).unwrap();
-        stage.shared().counters[at]
+        self.graph.stages()[0].shared().counters.get(name).unwrap()
     }
 
     /// Returns an attribute of the last packet that passed.

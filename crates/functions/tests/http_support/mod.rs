@@ -5,6 +5,7 @@
 pub mod conversations;
 pub mod moving;
 
+use nf::CounterValues;
 use packet::{Endpoint, Side};
 use serde_json::Value;
 
@@ -197,26 +198,19 @@ pub fn end(mut bench: Bench) -> Run {
 
 impl Run {
     pub fn counter(&self, name: &str) -> u64 {
-        let stage = &self.bench.graph.stages()[0];
-        for group in &stage.shared().groups {
-            if let Some(at) = group.names.iter().position(|known| known == name) {
-                return group.values[at];
-            }
-        }
         counter(&self.bench, name)
     }
 
-    /// Returns all counters that do not depend on the number of packets.
-    pub fn counters(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
-        let shared = self.bench.graph.stages()[0].shared();
-        (shared.counters.clone(), shared.groups.iter().map(|group| group.values.clone()).collect())
+    /// Returns all counters. None of them depends on the number of packets.
+    pub fn counters(&self) -> &CounterValues {
+        &self.bench.graph.stages()[0].shared().counters
     }
 
     /// Returns the nonzero counters of anomalies.
     pub fn anomalies(&self) -> Vec<String> {
-        let group = &self.bench.graph.stages()[0].shared().groups[2];
-        let counted = group.names.iter().zip(&group.values).filter(|(_, value)| **value > 0);
-        counted.map(|(name, _)| name.trim_start_matches("anomaly_").to_owned()).collect()
+        let counted = self.counters().iter().filter(|counter| counter.count > 0);
+        let labels = counted.filter_map(|counter| counter.label);
+        labels.filter(|(declared, _)| declared.label == "anomaly").map(|(_, name)| name.to_owned()).collect()
     }
 }
 

@@ -287,14 +287,9 @@ impl Bench {
         self.graph.stage_mut(0).unwrap().control(command).unwrap();
     }
 
-    pub fn counter(&self, number: usize) -> u64 {
-        self.graph.stages()[0].shared().counters[number]
-    }
-
-    /// Returns a server's counter by its name in reports.
-    pub fn server_counter(&self, name: &str) -> u64 {
-        let group = &self.graph.stages()[0].shared().groups[0];
-        group.values[group.names.iter().position(|n| n == name).expect(name)]
+    /// Returns a counter by its key in reports.
+    pub fn counter(&self, key: &str) -> u64 {
+        self.graph.stages()[0].shared().counters.get(key).expect(key)
     }
 }
 

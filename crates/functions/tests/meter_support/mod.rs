@@ -52,10 +52,8 @@ pub fn counter(bench: &Bench, name: &str) -> u64 {
 
 /// Returns a counter of the function at this index of a bench's graph.
 pub fn counter_of(bench: &Bench, stage: usize, name: &str) -> u64 {
-    let stage = &bench.graph.stages()[stage];
-    let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
-    let at = counters.into_iter().position(|shared| matches!(shared, nf::Shared::Counter(n) if *n == name));
-    stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]
+    let counters = &bench.graph.stages()[stage].shared().counters;
+    counters.get(name).unwrap_or_else(|| panic!("no counter {name}"))
 }
 
 /// Checks that the output of random traffic does not depend on batches.

@@ -94,7 +94,5 @@ pub fn dropped(bench: &mut Bench, side: Side, network: &[u8]) -> &'static str {
 
 /// Returns one of the tunnel's counters.
 pub fn counted(bench: &Bench, name: &str) -> u64 {
-    let group = &bench.graph.stages()[0].shared().groups[0];
-    let at = group.names.iter().position(|known| known == &format!("t.{name}")).unwrap();
-    group.values[at]
+    bench.graph.stages()[0].shared().counters.get(&format!("t.{name}")).unwrap()
 }

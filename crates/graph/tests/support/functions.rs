@@ -220,10 +220,15 @@ impl NetworkFunction for Gate {
 /// now and then: whatever is processed out of order, shows.
 pub struct Tally;
 
+nf::counters! {
+    /// Packets.
+    packets: packets,
+}
+
 impl NetworkFunction for Tally {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "tally",
-        shared: &[Shared::Counter("packets")],
+        counters: Counters::DECLARED,
         map: Some(MapSpec { entries: 2, value_len: 8 }),
         buffers: None,
         ..BASE
@@ -233,7 +238,7 @@ impl NetworkFunction for Tally {
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut Count, context: &mut Context<'_>) -> Verdict {
         state.count += 1;
-        context.count(0, 1);
+        context.count(COUNTERS.packets, 1);
         let direction = context.direction() as u64;
         let seen = context.get(direction).map_or(0, |value| value[0]);
         if context.put(direction, &[seen.wrapping_add(1), state.count as u8]).is_err() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use graph::Graph;
-use nf::{RuleCounters, Shared};
-use serde::Serialize;
+use nf::{CounterDeclaration, CounterValue, RuleCounters};
+use serde::{Serialize, Serializer};
 use telemetry::{Merge, record};
 
 use super::is_zero;
@@ -30,9 +30,9 @@ record! {
         /// The message of its last panic; absent without any.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub last_panic: Option<String>,
-        /// Counters of the function, by name. They include those of a load balancer's servers; see
-        /// its manual (`rivulet nf show TYPE`).
-        pub counters: BTreeMap<String, u64> = counter("function_events", counter),
+        /// The function's own counters, by name; its manual lists them (`rivulet nf show TYPE`).
+        /// Each has a [metric](metrics.md#counters-of-functions).
+        pub counters: BTreeMap<String, CounterReport> = nested(),
         /// Its rules, left out without any; see below.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub rules: Vec<RuleReport>,
@@ -68,6 +68,36 @@ impl FunctionReport {
         self.last_panic = self.last_panic.take().or_else(|| other.last_panic.clone());
         self.rules.iter_mut().zip(&other.rules).for_each(|(rule, other)| rule.add(other));
         self.merge(other);
+    }
+}
+
+/// A function's own counter. It serializes as its value.
+#[derive(Clone, Debug)]
+pub struct CounterReport {
+    /// Its declaration.
+    pub declared: &'static CounterDeclaration,
+    /// Its label, if any: name and value.
+    pub label: Option<(&'static str, String)>,
+    /// Its value.
+    pub count: u64,
+}
+
+impl CounterReport {
+    fn of(value: CounterValue<'_>) -> CounterReport {
+        let CounterValue { declared, label, count } = value;
+        CounterReport { declared, label: label.map(|(of, value)| (of.label, value.to_owned())), count }
+    }
+}
+
+impl Serialize for CounterReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.count)
+    }
+}
+
+impl Merge for CounterReport {
+    fn merge(&mut self, other: &CounterReport) {
+        self.count += other.count;
     }
 }
 
@@ -178,12 +208,7 @@ pub(super) fn of_all(graph: &Graph, names: &[String]) -> Vec<FunctionReport> {
     stages
         .map(|(number, (stage, name))| {
             let (descriptor, counted, shared) = (stage.descriptor(), stage.counters(), stage.shared());
-            let names = descriptor.shared.iter().filter_map(|kind| match kind {
-                Shared::Counter(name) => Some((*name).to_owned()),
-                _ => None,
-            });
-            let groups = shared.groups.iter();
-            let grouped = groups.flat_map(|g| g.names.iter().cloned().zip(g.values.iter().copied()));
+            let counters = shared.counters.iter().map(|value| (value.key(), CounterReport::of(value)));
             let pools = shared.pools.iter().map(|pool| {
                 let report = PoolReport {
                     size: pool.size(),
@@ -220,7 +245,7 @@ pub(super) fn of_all(graph: &Graph, names: &[String]) -> Vec<FunctionReport> {
                 drops: counted.drops,
                 panics: counted.panics,
                 last_panic: stage.last_panic(),
-                counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
+                counters: counters.collect(),
                 rules: shared.rules.iter().map(RuleReport::of).collect(),
                 pools: pools.collect(),
                 meters: meters.collect(),

@@ -152,7 +152,7 @@ fn difference_of_counters(report: &Report, expected: &Report) -> Option<TrialDif
         let all = |function: &FunctionReport| {
             let common =
                 [("packets", function.packets), ("bytes", function.bytes), ("drops", function.drops)];
-            let own = function.counters.iter().map(|(name, &value)| (name.clone(), value));
+            let own = function.counters.iter().map(|(name, of)| (name.clone(), of.count));
             common.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(own).collect::<Vec<_>>()
         };
         let pairs = all(function).into_iter().zip(all(expected));

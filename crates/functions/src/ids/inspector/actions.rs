@@ -14,7 +14,7 @@ use signatures::RuleAction;
 use super::{InspectionPoint, Inspector};
 use crate::ids::limit::{ThresholdOutcome, TrackerKey};
 use crate::ids::state::{FlowFlags, State};
-use crate::ids::{EXCERPT_BYTES, counter};
+use crate::ids::{COUNTERS, EXCERPT_BYTES};
 
 /// The rules that match a packet or what it brings.
 #[derive(Default)]
@@ -88,11 +88,12 @@ impl Inspector<'_, '_> {
     pub(super) fn verdict(mut self, state: &mut State) -> Verdict {
         let made_bytes = self.ids.searches.take_made_bytes();
         if made_bytes > 0 {
-            self.context.count(counter::SEARCH_BYTES, made_bytes);
+            self.context.count(COUNTERS.search_memory_bytes, made_bytes);
         }
         let drop = self.act(state);
         let Some(reason) = drop.filter(|_| self.ids.prevents) else { return Verdict::Forward };
-        let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
+        let counter =
+            if reason == DropReason::IdsRule { COUNTERS.packets_dropped } else { COUNTERS.packets_rejected };
         self.context.count(counter, 1);
         Verdict::Drop(reason)
     }
@@ -128,7 +129,7 @@ impl Inspector<'_, '_> {
                 _ => signature.action,
             };
             if limited == ThresholdOutcome::Nothing {
-                self.context.count(counter::SUPPRESSED, 1);
+                self.context.count(COUNTERS.alerts_suppressed, 1);
                 continue;
             }
             // The first action on a flow counts.
@@ -139,7 +140,7 @@ impl Inspector<'_, '_> {
                     if is_open {
                         self.pass_flow(state);
                     }
-                    self.context.count(counter::PASSED, 1);
+                    self.context.count(COUNTERS.packets_passed, 1);
                     return None;
                 }
                 RuleAction::Drop => drop = drop.or(Some(DropReason::IdsRule)),
@@ -155,7 +156,7 @@ impl Inspector<'_, '_> {
             match limited {
                 _ if !signature.alerts => {}
                 ThresholdOutcome::Reported => self.alert(one, &matches.excerpts),
-                _ => self.context.count(counter::SUPPRESSED, 1),
+                _ => self.context.count(COUNTERS.alerts_suppressed, 1),
             }
         }
         drop
@@ -172,7 +173,7 @@ impl Inspector<'_, '_> {
 
     fn alert(&mut self, one: &mut RuleMatch, excerpts: &[u8]) {
         let signature = &self.ids.signatures[one.rule as usize];
-        self.context.count(counter::ALERTS, 1);
+        self.context.count(COUNTERS.alerts, 1);
         let (group, sid, revision) = signature.id;
         let detail = AlertDetail {
             group,

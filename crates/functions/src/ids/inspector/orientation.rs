@@ -10,7 +10,7 @@ use packet::parse::protocol;
 use packet::{Direction, PacketClass};
 
 use super::{Inspector, ports, side, swapped};
-use crate::ids::counter;
+use crate::ids::COUNTERS;
 use crate::ids::facts::{InspectionFacts, PacketFacts};
 use crate::ids::state::{FlowFlags, State};
 
@@ -139,7 +139,7 @@ impl Inspector<'_, '_> {
     pub(super) fn note_one_sided(&mut self, direction: Direction, offset: u64, state: &mut State) {
         if offset > 0 && !state.flags.has_seen(direction.other()) && !state.flags.has(FlowFlags::ONE_SIDED) {
             state.flags.set(FlowFlags::ONE_SIDED);
-            self.context.count(counter::ONE_SIDED, 1);
+            self.context.count(COUNTERS.one_sided_connections, 1);
         }
     }
 }

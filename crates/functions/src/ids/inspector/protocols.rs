@@ -10,8 +10,8 @@ use signatures::Buffer;
 
 use super::events::Handshake;
 use super::{InspectionPoint, Inspector, ports, side};
+use crate::ids::COUNTERS;
 use crate::ids::alert_subject::AlertSubject;
-use crate::ids::counter;
 use crate::ids::facts::{DnsFacts, InspectionFacts};
 use crate::ids::flowbits::Flowbits;
 use crate::ids::inspection_buffers::{InspectionBuffers, InspectionInput};
@@ -131,7 +131,7 @@ impl Inspector<'_, '_> {
         let about = AlertSubject::Http(message, messages.transaction(number));
         let with_body = family == MessageKind::HttpBody;
         if !with_body {
-            self.context.count(counter::HTTP_MESSAGES, 1);
+            self.context.count(COUNTERS.http_messages, 1);
         }
         let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
         let mut buffers = std::mem::take(&mut self.work.empty);
@@ -174,7 +174,7 @@ impl Inspector<'_, '_> {
             may_match.extend(kept.as_slice().as_chunks().0.iter().map(|rule| u32::from_le_bytes(*rule)));
             self.context.give_buffer(KeptBuffer::InBody.of(direction), kept);
         }
-        self.context.count(counter::INSPECTED_BYTES, searched);
+        self.context.count(COUNTERS.bytes_searched, searched);
         self.inspect(&mut may_match, point, flowbits);
         self.work.may_match = may_match;
     }
@@ -194,7 +194,7 @@ impl Inspector<'_, '_> {
             }
             return;
         };
-        self.context.count(counter::DNS_MESSAGES, 1);
+        self.context.count(COUNTERS.dns_messages, 1);
         if self.ids.reports.dns {
             let flow = self.context.flow();
             let is_original = facts.source == flow.key.ends(flow.reversed).0;
@@ -235,7 +235,7 @@ impl Inspector<'_, '_> {
         let on_packet = self.ids.searches.packet(facts.protocol, facts.to_server, port, facts.application);
         if let (true, Some(search)) = (is_packet, on_packet) {
             let searched = search.packet(bytes, None, &mut may_match);
-            self.context.count(counter::INSPECTED_BYTES, searched as u64);
+            self.context.count(COUNTERS.bytes_searched, searched as u64);
         }
         let about = AlertSubject::Dns(&message);
         let point = InspectionPoint { view, facts, excerpt: bytes, is_stream: !is_packet, about };
@@ -290,7 +290,7 @@ impl Inspector<'_, '_> {
             _ => reader.end(&mut line, &mut sink),
         }
         self.context.give_buffer(kept, line.0);
-        self.context.count(counter::TLS_HANDSHAKES, used as u64);
+        self.context.count(COUNTERS.tls_messages, used as u64);
         let is_told = handshake_event.is_client == facts.to_server;
         if self.ids.reports.tls && is_told {
             let client = if facts.to_server { event.direction } else { event.direction.other() };

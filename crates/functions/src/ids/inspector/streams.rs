@@ -13,7 +13,7 @@ use crate::ids::inspection_buffers::InspectionInput;
 use crate::ids::signature_groups::PatternUse;
 use crate::ids::state::{FlowFlags, KeptBuffer, State, TLS_AGREED};
 use crate::ids::window::{StreamWindow, len_before};
-use crate::ids::{LOOKBACK_BYTES, counter};
+use crate::ids::{COUNTERS, LOOKBACK_BYTES};
 use applayer::http::LineBuffer;
 use mpm::Cursor;
 
@@ -80,7 +80,7 @@ impl Inspector<'_, '_> {
             false => state.detector.stream(side, event.offset, bytes, ports),
         };
         if was_known != found && found == Detection::Known(AppProtocol::Http2) {
-            self.context.count(counter::HTTP2_SKIPPED, 1);
+            self.context.count(COUNTERS.http2_skipped, 1);
         }
         found
     }
@@ -111,7 +111,7 @@ impl Inspector<'_, '_> {
     /// Restarts the detection for another protocol.
     #[cold]
     fn detect_again(&mut self, state: &mut State) {
-        self.context.count(counter::PROTOCOL_CHANGES, 1);
+        self.context.count(COUNTERS.protocol_changes, 1);
         for direction in [Direction::Original, Direction::Reply] {
             self.clear(KeptBuffer::Line, direction);
             self.clear(KeptBuffer::Progress, direction);
@@ -308,7 +308,7 @@ impl Inspector<'_, '_> {
             // Bytes that were searched for other rules are searched again.
             state.cursors[at] = scanned.map_or(state.cursors[at], |scanned| scanned.before);
             search.piece(&mut state.cursors[at], piece, &mut self.work.hits);
-            self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
+            self.context.count(COUNTERS.bytes_searched, piece.len() as u64);
         }
         let mut in_body = std::mem::take(&mut self.work.in_body);
         in_body.clear();
@@ -343,7 +343,7 @@ impl Inspector<'_, '_> {
             let end = event.offset + piece.len() as u64;
             let forgotten = candidates.limit(end.saturating_sub(LOOKBACK_BYTES as u64));
             if forgotten > 0 {
-                self.context.count(counter::CANDIDATES_EVICTED, forgotten as u64);
+                self.context.count(COUNTERS.candidates_evicted, forgotten as u64);
             }
         }
         self.work.may_match = may_match;
@@ -395,7 +395,7 @@ impl Inspector<'_, '_> {
         let Some(search) = self.ids.searches.stream(facts.to_server, port, application) else { return };
         self.scanned = Some(ScannedPiece { search, application, before: *cursor });
         search.piece(cursor, payload, &mut self.work.hits);
-        self.context.count(counter::INSPECTED_BYTES, payload.len() as u64);
+        self.context.count(COUNTERS.bytes_searched, payload.len() as u64);
     }
 
     /// Keeps the rules whose pattern was found where a message's body may be, until the message
