@@ -42,6 +42,8 @@ pub struct Experiment {
     pub id: &'static str,
     /// Its title.
     pub title: &'static str,
+    /// The question that it answers.
+    pub question: &'static str,
     /// The published figure, with the requirements that quote it.
     pub published: &'static str,
     /// The runs, and their baselines.
@@ -99,6 +101,7 @@ impl Experiment {
         ExperimentOutcome {
             id: self.id,
             title: self.title,
+            question: self.question,
             published: self.published,
             seeds: lab.seeds(),
             matched: ClaimsVerdict::of(asked(self.matches), &tables),

@@ -18,6 +18,8 @@ pub struct ExperimentOutcome {
     pub id: &'static str,
     /// Its title.
     pub title: &'static str,
+    /// The question that it answers.
+    pub question: &'static str,
     /// The published figure.
     pub published: &'static str,
     /// Seeds of each row.
@@ -107,6 +109,7 @@ impl Serialize for ExperimentOutcome {
         let json = Json {
             id: self.id,
             title: self.title,
+            question: self.question,
             published: self.published,
             seeds: self.seeds,
             matched: self.matched.answer,
@@ -126,6 +129,7 @@ impl Serialize for ExperimentOutcome {
 struct Json<'a> {
     id: &'static str,
     title: &'static str,
+    question: &'static str,
     published: &'static str,
     seeds: u32,
     #[serde(rename = "match")]

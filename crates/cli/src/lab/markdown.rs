@@ -14,11 +14,14 @@ pub fn index(outcomes: &[ExperimentOutcome]) -> String {
     text
 }
 
-/// Returns the page of an experiment; `options` reproduce it.
+/// Returns the page of an experiment: its question, verdicts, tables, claims and notes. `options`
+/// reproduce it.
 pub fn page(outcome: &ExperimentOutcome, options: &str) -> String {
-    let ExperimentOutcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
-    let mut text =
-        format!("# {id}: {title}\n\nPublished: {published}. Made by `rivulet lab run {id}{options}`.\n");
+    let ExperimentOutcome { id, title, question, published, seeds, tables, notes, .. } = outcome;
+    let mut text = format!("# {id}: {title}\n\n{question}\n\nPublished: {published}.\n\n");
+    let verdicts = verdicts(outcome);
+    let answers = verdicts.iter().map(|(name, of)| format!("**{name}: {}**", of.answer.name()));
+    text += &(answers.collect::<Vec<_>>().join(", ") + "\n");
     for table in tables {
         let head = show::head(table);
         text += &format!("\n{}\n\n", show::caption(table, *seeds));
@@ -29,30 +32,26 @@ pub fn page(outcome: &ExperimentOutcome, options: &str) -> String {
     for (row, why) in outcome.failures() {
         text += &format!("\nFailed: {row}: {why}\n");
     }
-    text += &verdict("match", matched);
-    text += &verdict("beat", beaten);
-    if real.answer != Answer::None {
-        text += &verdict("real", real);
+    for (name, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.claims.is_empty()) {
+        text += &format!("\n## Claims: {name}\n\n");
+        for Judged { text: asked, holds, why } in &verdict.claims {
+            text += &format!("- {}: {asked}. {why}\n", if *holds { "yes" } else { "no" });
+        }
     }
     if !notes.is_empty() {
-        text += "\nNotes:\n\n";
+        text += "\n## Notes\n\n";
     }
     notes.iter().for_each(|note| text += &format!("- {note}\n"));
-    text
+    text + &format!("\n## Reproduction\n\n```sh\nrivulet lab run {id}{options}\n```\n")
+}
+
+/// Returns the verdicts by name.
+fn verdicts(outcome: &ExperimentOutcome) -> Vec<(&'static str, &ClaimsVerdict)> {
+    let all = [("match", &outcome.matched), ("beat", &outcome.beaten), ("real", &outcome.real)];
+    all.into_iter().filter(|(name, of)| *name != "real" || of.answer != Answer::None).collect()
 }
 
 fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let cells: Vec<String> = cells.map(|cell| cell.trim().replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
-}
-
-fn verdict(name: &str, verdict: &ClaimsVerdict) -> String {
-    let mut text = format!("\n**{name}: {}**\n", verdict.answer.name());
-    if !verdict.claims.is_empty() {
-        text += "\n";
-    }
-    for Judged { text: asked, holds, why } in &verdict.claims {
-        text += &format!("- {}: {asked}. {why}\n", if *holds { "yes" } else { "no" });
-    }
-    text
 }

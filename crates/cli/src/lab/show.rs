@@ -9,8 +9,10 @@ use crate::output;
 
 /// Renders the outcome of an experiment.
 pub fn outcome(outcome: &ExperimentOutcome) -> String {
-    let ExperimentOutcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
-    let mut text = format!("{id}  {title}\npublished: {published}\n");
+    let ExperimentOutcome {
+        id, title, question, published, seeds, tables, matched, beaten, real, notes, ..
+    } = outcome;
+    let mut text = format!("{id}  {title}\n{question}\npublished: {published}\n");
     for shown in tables {
         text += &format!("\n{}\n", caption(shown, *seeds));
         text += &table(shown);

@@ -18,34 +18,39 @@ use crate::verdict::{Claim, Finding};
 /// Published claims about provisioning (S88).
 pub const X1: Experiment = Experiment {
     id: "X1",
-    title: "Provision follows demand",
-    published: "S88: per 100 ms, flowlets track the demand, sometimes with 1 or 2 units more; flow modes over-provision",
-    workload: "W-B at 1 to 10 Gbit/s, P-paper; flowlets, flows, smart flows, packets, RSS buckets; an oracle as the bound",
+    title: "Provisioning and demand",
+    question: "Does provisioning follow demand?",
+    published: "S88: flowlets track the demand per 100 ms, sometimes with 1 or 2 units more; flow \
+                modes over-provision",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; flowlets, flows, smart flows, packets, RSS \
+               buckets; an oracle as bound",
     matches: &[
         Claim {
             text: "flowlets are within 2 units of the demand in 95 % of intervals",
             test: |f| at_least(f, FLOWLET, "within 2 units", 0.95, 1.0),
         },
         Claim {
-            text: "flowlets are nearer to the demand than every flow mode, in the mean",
+            text: "flowlets are closer to the demand than every flow mode, on average",
             test: |f| below_all(f, FLOWLET, &FLOW_MODES, "off demand", 1e9),
         },
         Claim {
-            text: "the same against flows and smart flows that are tuned for it",
+            text: "the same against flows and smart flows tuned for it",
             test: |f| below_all(f, FLOWLET, &tuned_for("off demand", &TUNED_FLOW_MODES), "off demand", 1e9),
         },
     ],
     beats: &[
         Claim {
-            text: "if units follow demand, provision is within 1 unit of the demand in 95 % of intervals, with at most \
-               0.8 of the flowlets' area between provision and demand, seed by seed",
+            text: "if units follow demand, provisioning is within 1 unit of the demand in 95 % of \
+                   intervals, and the area between both is at most 0.8 of the flowlets', seed by \
+                   seed",
             test: |f| {
                 let near = at_least(f, FOLLOWS, "within 1 unit", 0.95, 1.0)?;
                 Ok(Finding::all([near, at_most_of(f, FOLLOWS, FLOWLET, "area", 0.8)?]))
             },
         },
         Claim {
-            text: "the area is at most 0.8 of that of flowlets that are tuned to be near to the demand, too, seed by seed",
+            text: "the area is also at most 0.8 of that of flowlets tuned to be close to the \
+                   demand, seed by seed",
             test: |f| at_most_of(f, FOLLOWS, &tuning::row(FLOWLET, "off demand"), "area", 0.8),
         },
     ],
@@ -104,12 +109,16 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: charts.collect(),
         tables: vec![table],
         notes: [
-            "the oracle knows each interval's demand before, and has just as many units as can hold it".to_owned(),
-            "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
+            "The oracle knows each interval's demand in advance and runs the fewest units that \
+             can carry it.".to_owned(),
+            "rss:128:100ms represents schemes such as RSS++: 128 buckets of flows, moved every \
+             100 ms to balance load."
                 .to_owned(),
-            "follows demand, flowlets stay: their settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
-            "following flow, and others: baselines on units that follow demand, which is ours".to_owned(),
-            "the figure shows seed 1".to_owned(),
+            "The settings of `follows demand` and `flowlets stay` were chosen with seeds 1001 to \
+             1005, which no experiment measures.".to_owned(),
+            "`following flow` and similar rows are baselines on units that follow demand, an \
+             improvement of ours.".to_owned(),
+            "The figure shows seed 1.".to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X1"))

@@ -17,14 +17,15 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about latency (S90, S91, S104, S105).
 pub const X2: Experiment = Experiment {
     id: "X2",
-    title: "Latency at the unit, by mode",
+    title: "Latency by mode",
+    question: "What latency does each mode cost?",
     published: "S90, of a NAT: p75 275.4 ms with flows, 64.5 and 41.1 ms with smart flows every 100 and 50 ms (19.6K, 4.6K and \
                 2.9K times as much as with flowlets: about 14 us); flowlets: p50 5 us, p99 2.8 ms",
     workload: "W-B at 1 to 10 Gbit/s, P-paper, all modes; the same with demand scaled; the same with strict servers",
     matches: &[
         Claim {
-            text: "p75: flowlets below smart flows every 50 ms, these below every 100 ms, these below flows; and each drops no more \
-                   packets than the next",
+            text: "p75: flowlets below smart flows every 50 ms, below smart flows every 100 ms, \
+                   below flows; each drops no more packets than the next",
             test: |f| {
                 let order = [FLOWLET, SMART_50, SMART_100, FLOW];
                 let pairs = order.windows(2).map(|pair| faster(f, pair[0], pair[1], "p75", 1e6));
@@ -44,34 +45,37 @@ pub const X2: Experiment = Experiment {
             test: |f| as_fast_as(f, FLOWLET, "p99", 2.8e6, 1e6),
         },
         Claim {
-            text: "at the load of the sweep where flows come nearest to the published p75 of 275.4 ms (within a factor of 2), \
-                   flows, smart flows every 100 and every 50 ms have 19.6K, 4.6K and 2.9K times the flowlets' p75, \
-                   which drop no more packets than they",
+            text: "at the load where flows are closest to the published p75 of 275.4 ms (within a \
+                   factor of 2), flows and smart flows every 100 and 50 ms have 19.6K, 4.6K and \
+                   2.9K times the flowlets' p75, and flowlets drop no more packets",
             test: ratios,
         },
         Claim {
-            text: "p75: flowlets below flows and smart flows that are tuned for it; and drop no more packets",
+            text: "p75: flowlets below flows and smart flows tuned for it, without more drops",
             test: |f| faster_than_all(f, FLOWLET, &tuned_for("p75", &TUNED_FLOW_MODES), "p75", 1e6),
         },
         Claim {
-            text: "p99: flowlets below flows and smart flows that are tuned for it; and drop no more packets",
+            text: "p99: flowlets below flows and smart flows tuned for it, without more drops",
             test: |f| faster_than_all(f, FLOWLET, &tuned_for("p99", &TUNED_FLOW_MODES), "p99", 1e6),
         },
         Claim {
-            text: "flows, smart flows every 100 and every 50 ms, each tuned for p75 in all but that, have 19.6K, 4.6K and 2.9K times the \
-                   flowlets' p75, which drop no more packets than they",
+            text: "flows and smart flows every 100 and 50 ms, otherwise tuned for p75, have \
+                   19.6K, 4.6K and 2.9K times the flowlets' p75, and flowlets drop no more \
+                   packets",
             test: tuned_ratios,
         },
     ],
     beats: &[
         Claim {
-            text: "if units follow demand and flowlets stay, p99 is at most 1.4 ms, and below that of flowlets, with no more packets dropped, \
-               and at most 1.02 times the unit-seconds, seed by seed",
+            text: "if units follow demand and flowlets stay, p99 is at most 1.4 ms and below that \
+                   of flowlets, without more drops, at no more than 1.02 times the unit-seconds, \
+                   seed by seed",
             test: beats,
         },
         Claim {
-            text: "its p99 is below that of flowlets, flows, smart flows, packets in turn and RSS buckets, each tuned for it, on units that are \
-               started as is published of flowlets and on such that follow demand; and no more packets are dropped",
+            text: "its p99 is below that of flowlets, flows, smart flows, packets in turn and RSS \
+                   buckets, each tuned for it, on units started as published and on units that \
+                   follow demand, without more drops",
             test: |f| faster_than_all(f, BOTH, &tuned_for("p99", &TUNED), "p99", 1e6),
         },
     ],
@@ -219,13 +223,17 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             percentile_chart(&measured_here)],
         tables: vec![by_mode, sweep, servers, measured_here],
         notes: [
-            "all tables but the first one are of the workload's first second, whatever the length".to_owned(),
-            "warm-up: packets of the first 100 ms do not count; percentiles are of a histogram to three digits".to_owned(),
-            "P-here: 69 ns for a packet, by `rivulet bench nat --flows 100k` where Rivulet was built (median, machine not quiet)".to_owned(),
-            "quotas are an inference from what is published (decision 13); a strict server takes 11.5 us for a packet of \
-             1434 bytes alone"
+            "All tables but the first measure the first second of the workload, whatever its \
+             length.".to_owned(),
+            "Packets of the first 100 ms do not count. Percentiles come from a histogram with \
+             three digits.".to_owned(),
+            "P-here: 69 ns per packet, measured by `rivulet bench nat --flows 100k` (median, \
+             machine not quiet).".to_owned(),
+            "Quotas are inferred from the papers (decision 13). A strict server takes 11.5 us for \
+             a single packet of 1434 bytes."
                 .to_owned(),
-            "how long flows wait depends on how long units are overloaded: so the sweep, and not one point, is what counts"
+            "Waiting times of flows depend on the duration of overload, so judge by the sweep, \
+             not by one point."
                 .to_owned(),
         ]
         .into_iter()

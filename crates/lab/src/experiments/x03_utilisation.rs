@@ -15,12 +15,13 @@ use crate::verdict::{Claim, Finding};
 /// Published claims about utilisation (S92).
 pub const X3: Experiment = Experiment {
     id: "X3",
-    title: "How much units are used",
+    title: "Utilisation of units",
+    question: "How well are units used?",
     published: "S92: flows overload units most, smart flows less, flowlets rarely; all flow modes leave more units underloaded",
     workload: "the runs of X1",
     matches: &[
         Claim {
-            text: "flowlets overload units in less than 1 % of units' intervals",
+            text: "flowlets overload units in less than 1 % of their intervals",
             test: |f| at_most(f, FLOWLET, "above 100 %", 0.01, 0.01),
         },
         Claim {
@@ -28,15 +29,15 @@ pub const X3: Experiment = Experiment {
             test: |f| below_all(f, FLOWLET, &FLOW_MODES, "above 100 %", 0.01),
         },
         Claim {
-            text: "the same against flows and smart flows that are tuned for it",
+            text: "the same against flows and smart flows tuned for it",
             test: |f| {
                 below_all(f, FLOWLET, &tuned_for("above 100 %", &TUNED_FLOW_MODES), "above 100 %", 0.01)
             },
         },
     ],
     beats: &[Claim {
-        text: "if units follow demand, it takes at most 1.05 of the unit-seconds of perfect packing, and units are \
-               overloaded in less than 1 % of their intervals",
+        text: "if units follow demand, unit-seconds are at most 1.05 of perfect packing, and \
+               units are overloaded in less than 1 % of their intervals",
         test: |f| {
             let [cheap, kind] = [("x oracle", 1.05, 1.0), ("above 100 %", 0.01, 0.01)]
                 .map(|(metric, limit, per)| at_most(f, FOLLOWS, metric, limit, per));
@@ -64,9 +65,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart(lab, &setup)],
         tables: vec![table],
         notes: [
-            "a unit's load is what it was given in an interval over what it could do while it was ready; the first interval does not count"
+            "A unit's load is its assigned work in an interval divided by its capacity while it \
+             was ready. The first interval does not count."
                 .to_owned(),
-            "the figure shows all seeds".to_owned(),
+            "The figure shows all seeds.".to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X3"))

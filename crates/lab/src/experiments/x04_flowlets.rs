@@ -13,8 +13,10 @@ use crate::verdict::{Claim, Finding};
 pub const X4: Experiment = Experiment {
     id: "X4",
     title: "Flowlets per flow",
-    published: "S89: 3.36 times as many occasions to choose a unit as with flows; S99: 5.18 with T = 100 us, 4.66 with 500 us",
-    workload: "W-A and W-B at 1 to 10 Gbit/s; T = 100 and 500 us; a flow is one occasion",
+    question: "How many flowlets has a flow?",
+    published: "S89: 3.36 times as many choices of a unit as with flows; S99: 5.18 with T = 100 \
+                us, 4.66 with 500 us",
+    workload: "W-A and W-B at 1 to 10 Gbit/s; T = 100 and 500 us; a flow is one choice",
     matches: &[
         Claim {
             text: "W-B, T = 500 us: more than 3.36 flowlets per flow",
@@ -24,7 +26,7 @@ pub const X4: Experiment = Experiment {
             },
         },
         Claim {
-            text: "more with T = 100 us than with 500 us, on both traces, seed by seed",
+            text: "more flowlets with T = 100 us than with 500 us, on both traces, seed by seed",
             test: |f| {
                 let judge = |trace| {
                     let few = f.get(&row(trace, "500us"), "flowlets per flow")?;
@@ -80,11 +82,13 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         tables: vec![table],
         charts: vec![chart],
         notes: vec![
-            "this is a property of the trace: the papers' are not public, and ours were made such that there are as many bursts \
-             per flow as is published for T = 500 us (S99), so that only the order says something, and a verdict that rests on the number is one by fit"
+            "The number is a property of the trace. The papers' traces are not public, and ours \
+             are fitted to the published bursts per flow at T = 500 us (S99). So only the order \
+             is evidence; a verdict about the number is by fit."
                 .to_owned(),
-            "the papers do not say which trace their figures are of; W-B is the one that they show elsewhere".to_owned(),
-            "a short run sees only a part of each long flow".to_owned(),
+            "The papers do not name the trace of these figures; W-B is the one that they show \
+             elsewhere.".to_owned(),
+            "A short run sees only a part of each long flow.".to_owned(),
         ],
     }
 }

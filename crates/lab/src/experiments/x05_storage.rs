@@ -17,26 +17,31 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about the place of states (S93, S94, S95).
 pub const X5: Experiment = Experiment {
     id: "X5",
-    title: "Where states are kept, and how they travel",
-    published: "S93, of a NAT: medians 0.67, 0.61 and 0.44 us, tails 168.18, 132.74 and 11.01 us with an external store, with states \
-                fetched on demand, and with states copied ahead; S95: 90.43 % of changes without waiting",
-    workload: "W-B at 4 Gbit/s, P-paper; five functions by the sizes of their states and their costs; and, on whatever runs this, \
-               generated packets through a real NAT, with states in a Redis, at another thread, or in the unit",
+    title: "Location and transfer of state",
+    question: "Where should state live?",
+    published: "S93, of a NAT: medians 0.67, 0.61 and 0.44 us, tails 168.18, 132.74 and 11.01 us \
+                with an external store, with states fetched on demand, and with replicas; S95: \
+                90.43 % of changes of unit without waiting",
+    workload: "W-B at 4 Gbit/s, P-paper; five functions by state size and cost; on this machine: \
+               generated packets through a real NAT, with states in a Redis, at another thread, \
+               or in the unit",
     matches: &[
         Claim {
-            text: "NAT: a median of at most 0.67 us with states copied ahead, and no packets dropped",
+            text: "NAT: a median of at most 0.67 us with replicas, without drops",
             test: |f| as_fast_as(f, &row("NAT", AHEAD), "p50", 670.0, 1e3),
         },
         Claim {
-            text: "every function: the tail (p99) is a 12th of that with states fetched on demand, and no more packets are dropped",
+            text: "every function: the tail (p99) is a 12th of that with states fetched on \
+                   demand, without more drops",
             test: |f| tails(f, ON_DEMAND, 12.0),
         },
         Claim {
-            text: "every function: it is a 15th of that with an external store, and no more packets are dropped",
+            text: "every function: the tail is a 15th of that with an external store, without \
+                   more drops",
             test: |f| tails(f, STORE, 15.0),
         },
         Claim {
-            text: "every function: it is a 12th and a 15th of these, each tuned for it, and no more packets are dropped",
+            text: "every function: the same with both baselines tuned for it",
             test: |f| {
                 let tuned = [(ON_DEMAND, 12.0), (STORE, 15.0)]
                     .map(|(manner, least)| tails(f, &tuning::row(manner, "p99"), least));
@@ -44,14 +49,15 @@ pub const X5: Experiment = Experiment {
             },
         },
         Claim {
-            text: "NAT: at least 90.43 % of changes go without waiting",
+            text: "NAT: at least 90.43 % of changes of unit go without waiting",
             test: |f| at_least(f, &row("NAT", AHEAD), "seamless", 0.9043, 0.01),
         },
     ],
     beats: &[
         Claim {
-            text: "NAT: if flowlets stay, and states are copied only from units that are nearly full, at least 97 % of changes go without \
-                   waiting, at no more than half of the bandwidth, seed by seed",
+            text: "NAT: if flowlets stay and only nearly full units send replicas, at least 97 % \
+                   of changes go without waiting, at no more than half of the bandwidth, seed by \
+                   seed",
             test: |f| {
                 let ours = row("NAT", FEW_COPIES);
                 let share = at_least(f, &ours, "seamless", 0.97, 0.01)?;
@@ -59,8 +65,9 @@ pub const X5: Experiment = Experiment {
             },
         },
         Claim {
-            text: "NAT: if flowlets stay with units that are not full, the tail (p99) is at most the published 11.01 us, and a 12th of that \
-                   with states fetched on demand, as published and tuned for it, and no more packets are dropped",
+            text: "NAT: if flowlets stay with units that are not full, the tail (p99) is at most \
+                   the published 11.01 us, and a 12th of that with states fetched on demand, as \
+                   published and tuned, without more drops",
             test: |f| {
                 let ours = row("NAT", STAYS);
                 Ok(Finding::all([
@@ -260,16 +267,19 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured {
         charts: [chart, rate_chart(&by_rate, rates)].into_iter().chain(real_chart).collect(),
         notes: [
-            "external store: states are read when a flowlet begins and written when the flow falls silent; naive: before and after every \
-             packet. Simulated, over a link as between units, 100 ns for a request"
+            "External store: states are read when a flowlet begins and written when the flow \
+             falls silent; naive: before and after every packet. Both are simulated, over a link \
+             as between units, with 100 ns per request."
                 .to_owned(),
             real::note(real.is_some()),
-            "costs of a packet are published for a NAT only: the other functions that look at headers count as much, the IDS five \
-             times that"
+            "Costs per packet are published for a NAT only. Other functions that read headers are \
+             assumed to cost the same, the IDS five times as much."
                 .to_owned(),
-            "the papers do not say which percentile the tail is; here it is the 99th".to_owned(),
-            "seamless: behind the warm-up, and 100 % where no flow changes its unit; pulls: of the whole run".to_owned(),
-            "tuned with the NAT's states, and the same for all functions".to_owned(),
+            "The papers do not name the percentile of the tail; here it is the 99th.".to_owned(),
+            "Seamless: the share after the warm-up, 100 % if no flow changes its unit. Pulls: of \
+             the whole run.".to_owned(),
+            "Baselines are tuned with the NAT's states and have the same settings for all \
+             functions.".to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X5"))

@@ -15,21 +15,26 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about adversaries (S96).
 pub const X6: Experiment = Experiment {
     id: "X6",
-    title: "Adversaries, and flowlets that end by size",
-    published: "S96: where every 100th, 50th or 10th flow sends bursts of 20 packets of 1,400 bytes, ending flowlets at 15 KB cuts the \
-                median from 101 to 87, 201 to 93, 752 to 102 us, and the tail from 678 to 504, 1,500 to 702, 5,200 to 756 us",
-    workload: "W-B at 4 Gbit/s with the adversaries' bursts on top, P-paper; flowlets that end by timeout only, or by size, too",
+    title: "Adversaries and the size limit of flowlets",
+    question: "Does a size limit stop elephants?",
+    published: "S96: with bursts of 20 packets of 1,400 bytes from every 100th, 50th or 10th \
+                flow, ending flowlets at 15 KB cuts the median from 101 to 87, 201 to 93, 752 to \
+                102 us, and the tail from 678 to 504, 1,500 to 702, 5,200 to 756 us",
+    workload: "W-B at 4 Gbit/s plus the adversaries' bursts, P-paper; flowlets that end by \
+               timeout only, or also by size",
     matches: &[
         Claim {
-            text: "the median is cut by 13 %, 53 % and 86 %, seed by seed, and no more packets are dropped",
+            text: "the limit cuts the median by 13 %, 53 % and 86 %, seed by seed, without more \
+                   drops",
             test: |f| cuts(f, TIMEOUT, "p50", [("1/100", 0.13), ("1/50", 0.53), ("1/10", 0.86)]),
         },
         Claim {
-            text: "the tail (p99) is cut by 25 %, 53 % and 85 %, seed by seed, and no more packets are dropped",
+            text: "the limit cuts the tail (p99) by 25 %, 53 % and 85 %, seed by seed, without \
+                   more drops",
             test: |f| cuts(f, TIMEOUT, "p99", [("1/100", 0.25), ("1/50", 0.53), ("1/10", 0.85)]),
         },
         Claim {
-            text: "it is cut as much from that with a timeout that is tuned for it",
+            text: "it cuts the tail by as much from that with a timeout tuned for it",
             test: |f| {
                 cuts(
                     f,
@@ -42,8 +47,9 @@ pub const X6: Experiment = Experiment {
     ],
     beats: &[
         Claim {
-            text: "if flowlets stay with units that are not full, p99 with every 10th flow is at most 1.2 times that of flowlets as published \
-               without an adversary, seed by seed, and below theirs with one; and no more packets are dropped",
+            text: "if flowlets stay with units that are not full, p99 with every 10th flow an \
+                   adversary is at most 1.2 times that of published flowlets without one, seed by \
+                   seed, and below theirs with one, without more drops",
             test: |f| {
                 let ours = row(STAYS, "1/10");
                 let calm = at_most_of(f, &ours, &row(SIZE, "none"), "p99", 1.2)?;
@@ -51,7 +57,7 @@ pub const X6: Experiment = Experiment {
             },
         },
         Claim {
-            text: "its p99 is below that with a timeout that is tuned for it, too, and no more packets are dropped",
+            text: "its p99 is also below that with a timeout tuned for it, without more drops",
             test: |f| faster(f, &row(STAYS, "1/10"), &row(&tuning::row(TIMEOUT, "p99"), "1/10"), "p99", 1e3),
         },
     ],
@@ -126,10 +132,12 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart(&by_quota), chart(&servers)],
         tables: vec![by_quota, servers],
         notes: [
-            "an adversary sends its 20 packets on top of each of its bursts, within 20 us of the trace's natural time: at 4 Gbit/s \
-             faster than any unit; demand and units grow with them"
+            "An adversary sends 20 packets in addition to each of its bursts, within 20 us of the \
+             trace's natural time: at 4 Gbit/s faster than any unit. Demand and units grow with \
+             them."
                 .to_owned(),
-            "a timeout is tuned where every tenth flow is an adversary, and is the same for the others".to_owned(),
+            "The timeout is tuned with every tenth flow an adversary and used for the other \
+             cases.".to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X6"))

@@ -12,22 +12,25 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about B (S100).
 pub const X10: Experiment = Experiment {
     id: "X10",
-    title: "How large a flowlet may be",
-    published: "S100: a larger B lowers latency, as less states are fetched, and takes more units",
+    title: "Size of flowlets",
+    question: "How large may a flowlet be?",
+    published: "S100: a larger B lowers latency, because fewer states are fetched, and takes more \
+                units",
     workload: "W-B at 1 to 10 Gbit/s, P-paper; B from 2 to 64 KB",
     matches: &[
         Claim {
-            text: "p99 is lower with 64 KB than with 2 KB, and no more packets are dropped",
+            text: "p99 is lower with 64 KB than with 2 KB, without more drops",
             test: |f| faster(f, LARGEST, LEAST, "p99", 1e3),
         },
         Claim {
-            text: "with 64 KB it takes more units than with 2 KB",
+            text: "64 KB takes more units than 2 KB",
             test: |f| below(f, LEAST, LARGEST, "units", 1.0),
         },
     ],
     beats: &[Claim {
-        text: "if units follow demand and flowlets stay, with B = 15 KB p99 is lower than with every B of the published algorithm, \
-               with no more packets dropped, and at most 1.02 times the units, seed by seed",
+        text: "if units follow demand and flowlets stay, p99 with B = 15 KB is lower than with \
+               every B of the published algorithm, without more drops, at no more than 1.02 times \
+               the units, seed by seed",
         test: beats,
     }],
     real: &[],

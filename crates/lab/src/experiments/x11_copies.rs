@@ -14,13 +14,15 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about K and lambda (S101).
 pub const X11: Experiment = Experiment {
     id: "X11",
-    title: "Copies ahead, and what they are worth",
+    title: "Benefit of replicas",
+    question: "Are replicas worth their cost?",
     published: "S101, 15 units of 500 Mbit/s: with K = 3 the tail falls from 107 to 6.8 us as lambda goes from 0 to 0.75; at high \
                 lambda, K from 3 to 9 raises it from 6.8 to 15.2 us; more lambda takes more units",
     workload: "W-B at 0.5 to 5 Gbit/s, P-paper with units of 500 Mbit/s, 15 at most",
     matches: &[
         Claim {
-            text: "K = 3: p99 falls to a tenth from lambda = 0 to 0.75, seed by seed, and no more packets are dropped",
+            text: "K = 3: p99 falls to a tenth from lambda = 0 to 0.75, seed by seed, without \
+                   more drops",
             test: |f| {
                 let ratio = f.get(&row(3, 0.0), "p99")?.over(f.get(&row(3, HIGH), "p99")?);
                 let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(10.0));
@@ -30,13 +32,14 @@ pub const X11: Experiment = Experiment {
             },
         },
         Claim {
-            text: "at lambda = 0.75, K = 9 has a higher p99 than K = 3, which drops no more packets",
+            text: "at lambda = 0.75, K = 3 has a lower p99 than K = 9, without more drops",
             test: |f| faster(f, &row(3, HIGH), &row(9, HIGH), "p99", 1e3),
         },
     ],
     beats: &[Claim {
-        text: "if flowlets stay, one copy, and only from units that are nearly full, has a lower p99, no more packets dropped and a larger \
-               seamless share than three of all at lambda = 0.25 and at 0.75",
+        text: "if flowlets stay, one replica from nearly full units only has a lower p99 and a \
+               larger seamless share than three of all flowlets, at lambda = 0.25 and at 0.75, \
+               without more drops",
         test: beats,
     }],
     real: &[],
@@ -144,9 +147,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 
 fn notes() -> Vec<String> {
     [
-        "the papers do not say which percentile the tail is; here it is the 99th",
-        "units spend no time on messages in the first table. In the second, one takes 0.44 us, as a packet does, of the unit that it comes to and of one that sends it to \
-         another; no quota is for it. No claim is about these rows",
+        "The papers do not name the percentile of the tail; here it is the 99th.",
+        "In the first table, messages cost units no time. In the second, a message costs 0.44 us, \
+         like a packet, at the receiving unit and at a sending one, outside of quotas. No claim \
+         is about the second table.",
     ]
     .map(str::to_owned)
     .into()

@@ -16,16 +16,18 @@ use crate::verdict::{Claim, Finding};
 /// Published claims about the cost of a choice (S102).
 pub const X12: Experiment = Experiment {
     id: "X12",
-    title: "What it costs to give a flowlet to a unit",
-    published: "S102: about 1 us for a flowlet",
-    workload: "the dispatcher alone, in this process, on whatever runs this: packets of 1,000 flows, of which all or none begin a flowlet, to \
-               units that are nearly full",
+    title: "Cost of an assignment",
+    question: "What does an assignment cost?",
+    published: "S102: about 1 us per flowlet",
+    workload: "the dispatcher alone, in this process, on this machine: packets of 1,000 flows, of \
+               which all or none begin a flowlet, to nearly full units",
     matches: &[Claim {
-        text: "at most 1 us for a flowlet with 100 units, its packet included",
+        text: "at most 1 us per flowlet with 100 units, its packet included",
         test: |f| at_most(f, "router, 100 units", "first packet", 1_000.0, 1.0),
     }],
     beats: &[Claim {
-        text: "at most 0.3 us for a flowlet with 1,000 units, its packet included, and less than a linear scan",
+        text: "at most 0.3 us per flowlet with 1,000 units, its packet included, and less than a \
+               linear scan",
         test: |f| {
             let limit = at_most(f, "router, 1000 units", "first packet", 300.0, 1.0)?;
             let scan = f.get("linear scan, 1000 units", "choice")?;
@@ -128,14 +130,17 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         tables: vec![table],
         charts: vec![chart],
         notes: vec![
-            "real time, which depends on the machine and on what else it does; figures differ from run to run".to_owned(),
-            "a packet that begins a flowlet chooses a unit among all and draws three targets; choice is the difference to one that \
-             does not. Keys are at hand: nothing is parsed"
+            "Times are measured on this machine and depend on its other work; figures differ from \
+             run to run.".to_owned(),
+            "For a packet that begins a flowlet, the dispatcher chooses a unit and draws three \
+             targets. Choice is the difference to other packets. Keys are given; nothing is \
+             parsed."
                 .to_owned(),
-            "the linear scan looks at each unit's load for the most utilised one with room, and does nothing else; loads are \
-             those that the dispatcher's units have, and flowlets the same. Units with room: for a flowlet of the mean size"
+            "The linear scan only searches all units for the most utilised one with room, with \
+             the same loads and flowlets. Units with room: for a flowlet of mean size."
                 .to_owned(),
-            "`rivulet bench dispatcher-flowlet --units N` measures the same with packets that are copied and parsed".to_owned(),
+            "`rivulet bench dispatcher-flowlet --units N` measures the same, with packets copied \
+             and parsed.".to_owned(),
         ],
     }
 }

@@ -12,17 +12,20 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about the bandwidth of states (S103, S57).
 pub const X13: Experiment = Experiment {
     id: "X13",
-    title: "What states take on links",
+    title: "Bandwidth of states",
+    question: "How much bandwidth do states need?",
     published: "S103, K = 3: NAT 3.62, load balancer 4.13, IDS 3.12, UDP whitelister 2.9, policer 4.8 Mbit/s",
-    workload: "W-B at 10 Gbit/s, P-paper; the state sizes of our functions; copies to three units (weighted), the first, the \
-               least loaded, all, or the one that would be chosen now; whole, or what has changed; of all flowlets, or of those that may leave their units",
+    workload: "W-B at 10 Gbit/s, P-paper; the state sizes of our functions; replicas at three \
+               units (weighted), the first, the least loaded, all, or the next choice; whole \
+               states or deltas; of all flowlets, or of those that may leave their units",
     matches: &[Claim {
-        text: "for each function, no more than is published, at the flowlet rate that W-B has at 10 Gbit/s",
+        text: "no function needs more than published, at the flowlet rate of W-B at 10 Gbit/s",
         test: matches,
     }],
     beats: &[Claim {
-        text: "if flowlets stay, copies of what has changed, only from units that are nearly full, take at most a third of what three whole weighted ones take, \
-               and theirs have at most 1.02 times the share of changes that go without waiting, seed by seed",
+        text: "if flowlets stay, deltas from nearly full units only take at most a third of the \
+               bandwidth of three whole weighted replicas, whose share of changes without waiting \
+               is at most 1.02 times as large, seed by seed",
         test: beats,
     }],
     real: &[],
@@ -140,14 +143,16 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart],
         tables: vec![table],
         notes: vec![
-            "bytes of states only: headers of messages do not count".to_owned(),
-            "deltas: states are made up, without zeros, and as much of them changes as with our functions; since which copy it does is part of the bytes. What \
-             is handed over when it is asked for is whole"
+            "Only bytes of states count, not headers of messages.".to_owned(),
+            "Deltas: states are synthetic, without zeros, and change as much as those of our \
+             functions. The version of the base counts. States handed over on request are whole."
                 .to_owned(),
             format!(
-                "the papers do not say at which flowlet rate, or whether of a unit or of all. At the {:.0} thousand flowlets that W-B has \
-                 in a second at 10 Gbit/s, their 3.62 Mbit/s of a NAT are {:.1} bytes for each: less than one copy of an address and a \
-                 port. So theirs are more likely of a unit, or not each flowlet's state is copied; we hold ourselves to the plain reading",
+                "The papers name neither the flowlet rate nor the number of units. At {:.0} \
+                 thousand flowlets per second (W-B at 10 Gbit/s), their 3.62 Mbit/s of a NAT are \
+                 {:.1} bytes per flowlet, less than an address and a port. So their figures are \
+                 probably per unit, or not every flowlet's state is copied. The verdict uses the \
+                 plain reading.",
                 FLOWLETS_PER_SECOND / 1e3,
                 3.62e6 / FLOWLETS_PER_SECOND / 8.0
             ),

@@ -19,11 +19,15 @@ use crate::verdict::{Claim, Finding};
 /// Claims about bills (S83, S84).
 pub const X14: Experiment = Experiment {
     id: "X14",
-    title: "What is paid, and by whom",
-    published: "S83, S84: tenants pay for packets, perhaps for flowlets, too; competitive with virtual machines (no figures)",
-    workload: "W-B at 1 to 10 Gbit/s, P-paper; work: what units had to do, handovers of states included, at the price of full units",
+    title: "Prices",
+    question: "Does the tenant pay for the work?",
+    published: "S83, S84: tenants pay per packet, perhaps also per flowlet; competitive with \
+                virtual machines (no figures)",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; work includes handovers of states, at the price of \
+               full units",
     matches: &[Claim {
-        text: "per packet, a tenant pays within 5 % of the price of the work that units had with packets and states",
+        text: "per packet, a tenant pays within 5 % of the price of the units' work with packets \
+               and states",
         test: |f| {
             let found = f.get(PER_PACKET, "paid x work")?;
             let holds = found.is_at_least(0.95) && found.is_at_most(1.05);
@@ -31,8 +35,8 @@ pub const X14: Experiment = Experiment {
         },
     }],
     beats: &[Claim {
-        text: "the tariff for packets and flowlets covers what units cost in every interval, and so in more intervals than one per packet that \
-               is to bring as much",
+        text: "the tariff for packets and flowlets covers the units' cost in every interval, and \
+               so in more intervals than an equally expensive tariff per packet",
         test: |f| {
             let (ours, theirs) = (f.get(MIXED, "intervals covered")?, f.get(DEARER, "intervals covered")?);
             let why = format!("{} against {}", show(ours, 0.01, "%"), show(theirs, 0.01, "%"));
@@ -207,24 +211,25 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart],
         notes: vec![
             format!(
-                "prices are set with seed {TUNING_SEED}, on which nothing is measured: a packet's such that all work is paid, that of \
-                 handovers, too; with flowlets, such that packets pay for all of the units' time, and flowlets a tenth on top; \
-                 `{DEARER}`: such that packets pay for both. Before, a packet's price was that of its own work alone, and came to 0.88 of \
-                 all work"
+                "Prices are set with seed {TUNING_SEED}, which no experiment measures. Per \
+                 packet: all work is paid, handovers included. With flowlets: packets pay for all \
+                 of the units' time, flowlets a tenth more. `{DEARER}`: packets pay for both. The \
+                 price of a packet's own work alone covers 0.88 of all work."
             ),
             format!(
-                "work is counted in bits, as quotas are: those of packets, once more for each packet that came late and was sent on, and those \
-                 of messages with states, and that ask for one, at the unit that sends and at the one that gets them, with {MESSAGE_BYTES} \
-                 bytes each on top. The simulator counts them, but units spend no time on messages: the processors' time for them \
-                 is not measured"
+                "Work is counted in bits, like quotas: those of packets, again for late packets \
+                 that were sent on, and those of messages with states and requests, at sender and \
+                 receiver, plus {MESSAGE_BYTES} bytes each. The simulator counts messages, but \
+                 they cost units no time."
             ),
-            "not paid: the share of the units' time that what the tenant pays does not cover, and the provider bears; below 0, he earns"
+            "Not paid: the share of the units' time that the tenant's payment does not cover. \
+             Below 0, the provider earns."
                 .to_owned(),
-            "machines are at their best here: as few as can hold each interval's demand, by the second; as many as the busiest interval needs, \
-             by the hour"
+            "Machines are priced at their best: the fewest for each interval's demand, by the \
+             second; those for the busiest interval, by the hour."
                 .to_owned(),
-            "functions per flow: an instance for each flow from its first to its last packet, waiting included, of the smallest size \
-             (128 of 1,769 MB of a processor)"
+            "Functions per flow: an instance per flow from its first to its last packet, waiting \
+             included, of the smallest size (128 of 1,769 MB of a processor)."
                 .to_owned(),
         ],
     }

@@ -16,22 +16,24 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Synthetic traces against captures (R5).
 pub const XC: Experiment = Experiment {
     id: "XC",
-    title: "The same on captures",
-    published: "R5: the papers' traces are not public; captures that are say whether what holds of made-up traffic holds of others' (no figures)",
-    workload: "captures that are given, sped up and in copies to 4 Gbit/s; P-paper; the modes of X1 to X3",
+    title: "Captured traffic",
+    question: "Do the results hold on real captures?",
+    published: "R5: the papers' traces are not public (no figures)",
+    workload: "the given captures, sped up and multiplied to 4 Gbit/s; P-paper; the modes of X1 \
+               to X3",
     matches: &[
         Claim {
-            text: "on every capture: flowlets overload units less than flows and smart flows",
+            text: "on every capture, flowlets overload units less than flows and smart flows",
             test: |f| on_all(f, |table| below_flow_modes(f, table, "above 100 %", 0.01)),
         },
         Claim {
-            text: "their p99 is below that of flows and smart flows, and no more packets are dropped",
+            text: "their p99 is below that of flows and smart flows, without more drops",
             test: |f| on_all(f, |table| below_flow_modes(f, table, "p99", 1e6)),
         },
     ],
     beats: &[Claim {
-        text: "if units follow demand and flowlets stay, p99 is below that of flowlets, with no more packets dropped, and at most 1.02 times \
-           the unit-seconds, seed by seed",
+        text: "if units follow demand and flowlets stay, p99 is below that of flowlets, without \
+               more drops, at no more than 1.02 times the unit-seconds, seed by seed",
         test: |f| {
             on_all(f, |table| {
                 let share = f.of(table, BOTH, "unit-seconds")?.over(f.of(table, FLOWLET, "unit-seconds")?);
@@ -94,15 +96,16 @@ const RATE_BPS: f64 = 4e9;
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut notes = vec![
-        "a capture's gaps are shrunk such that it takes a second (2 s with --full), and as many copies of it as make 4 Gbit/s run at the same time, each from \
-         another place, which the seed says, with flows of its own, again and again; both directions of a connection are one flow, and flows end behind \
-         a second of silence"
+        "A capture is sped up to take a second (2 s with --full) and repeated. Enough copies for \
+         4 Gbit/s run at the same time, each with its own flows and from a place that the seed \
+         determines. Both directions of a connection are one flow, which ends after a second of \
+         silence."
             .to_owned(),
     ];
     let files = lab.captures().to_vec();
     if files.is_empty() {
         notes.push(
-            "no captures were given (`--captures`): nothing was run, and nothing is asked for".to_owned(),
+            "No captures were given (`--captures`), so nothing was measured and judged.".to_owned(),
         );
     }
     let mut tables: Vec<Table> = Vec::new();
@@ -142,5 +145,6 @@ fn setup(lab: &Lab<'_>, file: &Path) -> Result<(ScenarioText, String), String> {
         .with("run.interval", format!("{interval_ms}ms"))
         .with("run.warm_up", format!("{interval_ms}ms"));
     let (packets, flows) = (recording.packets().len(), recording.flows());
-    Ok((setup, format!("{packets} packets of {flows} flows; {speedup:.0} times as fast, {copies} copies")))
+    Ok((setup, format!("{packets} packets of {flows} flows; sped up {speedup:.0} times, {copies} \
+                        copies")))
 }

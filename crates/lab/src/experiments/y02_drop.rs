@@ -12,23 +12,27 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about dropped packets (B31).
 pub const Y2: Experiment = Experiment {
     id: "Y2",
-    title: "Packets that are dropped early",
-    published: "B31: what a later function drops is dropped at once: only the fast path is left (no figures)",
-    workload: "a firewall that drops, as first, second or third function, with two rewriters or two monitors, on whatever runs this; 64-byte packets of \
-               1,024 flows, 32 at once",
+    title: "Early drops",
+    question: "Are early drops cheap?",
+    published: "B31: a packet that a later function would drop is dropped at once, so only the \
+                fast path is left (no figures)",
+    workload: "a firewall that drops, as first, second or third function, with two rewriters or \
+               two monitors, on this machine; 64-byte packets of 1,024 flows, in batches of 32",
     matches: &[
         Claim {
-            text: "with rewriters: consolidated, a packet costs the same, to 5 %, wherever it is dropped, round by round",
+            text: "with rewriters: a consolidated chain drops at the same cost, within 5 %, \
+                   wherever the firewall is, round by round",
             test: |f| is_the_same_everywhere(f, REWRITERS),
         },
         Claim {
-            text: "with monitors, which count what comes to them: the same",
+            text: "with monitors, which count the packets that reach them: the same",
             test: |f| is_the_same_everywhere(f, MONITORS),
         },
     ],
     beats: &[
         Claim {
-            text: "with rewriters: consolidated, a packet that the third function drops costs at most a third of what it costs in the plain chain",
+            text: "with rewriters: a packet that the third function drops costs at most a third \
+                   of its cost in the plain chain",
             test: |f| at_most(f, &row(CONSOLIDATED, 3, REWRITERS), "x plain", 1.0 / 3.0, 1.0),
         },
         Claim {
@@ -36,7 +40,8 @@ pub const Y2: Experiment = Experiment {
             test: |f| at_most(f, &row(CONSOLIDATED, 3, MONITORS), "x plain", 1.0 / 3.0, 1.0),
         },
         Claim {
-            text: "with either, in all places, it costs no more than in the plain chain, round by round",
+            text: "with either, at every place, a drop costs no more than in the plain chain, \
+                   round by round",
             test: |f| {
                 let all = OTHERS.iter().flat_map(|what| PLACES.map(|place| row(CONSOLIDATED, place, what)));
                 let places: Result<Vec<_>, _> =
@@ -191,12 +196,12 @@ fn chart(table: &Table) -> Chart {
 
 fn notes() -> Vec<String> {
     [
-        "real time, of processing only. Flows are let in, and then a command makes the firewall's rule count that denies them; what is measured begins \
-         when that has been recorded",
-        "monitors count the packets that come to them, dropped later or not, consolidated or not: the result is that of the chain (B4), so that \
-         they cost what counting costs",
-        "never let in: flows that were denied with their first packet. Nothing is kept of them: each of their packets is a first one again, is judged, and \
-         no rule is made of it, consolidated or not",
+        "Times cover processing only. Flows are allowed first; then a command activates the rule \
+         that denies them. The measurement begins after the drop has been recorded.",
+        "Monitors count all packets that reach them, also those dropped later, because the result \
+         must equal the chain's (B4). This counting is the remaining cost.",
+        "Never let in: flows denied from their first packet on. They leave no state, so each \
+         packet is a first one, is judged again, and makes no rule.",
     ]
     .map(str::to_owned)
     .into()

@@ -19,9 +19,11 @@ use crate::verdict::Claim;
 pub const Y4: Experiment = Experiment {
     id: "Y4",
     title: "Intrusion detection and a monitor",
+    question: "What does consolidation save with intrusion detection?",
     published: "B33: cycles fall, mainly by header consolidation (no figures for one process)",
-    workload: "intrusion detection by a few rules, unless others are given, and a monitor, on whatever runs this; made-up requests by TCP from both sides, up to 1,514 bytes long, \
-               32 packets at once",
+    workload: "intrusion detection, by a few rules unless others are given, and a monitor, on \
+               this machine; synthetic TCP requests from both sides, up to 1,514 bytes long, in \
+               batches of 32",
     matches: &[Claim {
         text: "consolidated, a packet costs less than in the plain chain, round by round",
         test: |f| at_most(f, CONSOLIDATED, "x plain", 1.0, 1.0),
@@ -125,11 +127,14 @@ fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool)
 
 fn notes(rules: &RuleFiles) -> Vec<String> {
     [
-        "real time, of processing only; each round begins with new chains. Where it goes is counted in runs of its own, in the processor's cycles, as counting them takes \
-         time: around each call of a function for a group of packets",
-        "all else: parsing, flows, TCP streams, groups, rules. There are no header actions in this chain: neither function changes a header",
-        "intrusion detection wants TCP streams, and sees every packet: only the monitor could be consolidated around it, and of one function no rules are made. \
-         The paper's Snort recorded its inspection as a state function of each flow; here that would take the streams to the rules",
+        "Times cover processing only; each round has new chains. Shares are measured in separate \
+         runs, in CPU cycles around each call of a function for a group of packets, because \
+         counting takes time.",
+        "All else: parsing, flows, TCP streams, groups, rules. Neither function of this chain \
+         changes a header.",
+        "Intrusion detection reads TCP streams and sees every packet. Only the monitor could be \
+         consolidated, and one function makes no rules. The paper's Snort recorded its inspection \
+         as a state function; here, rules have no streams.",
         &which_rules(rules),
     ]
     .map(str::to_owned)

@@ -16,10 +16,13 @@ use crate::verdict::{Claim, Figures, Finding, Missing};
 /// Published claims about real chains (B34), and their baselines (B35).
 pub const Y5: Experiment = Experiment {
     id: "Y5",
-    title: "Two real chains, and what could stand in their place",
+    title: "Two real chains and their alternatives",
+    question: "What does consolidation save in two real chains?",
     published: "B34: NAT, load balancer, monitor, firewall; and firewall, intrusion detection, monitor (no figures)",
-    workload: "both chains on whatever runs this, with 32 servers, 100 rules of a firewall, and a few of detection, unless others are given; made-up conversations from both sides, \
-               of many packets and of two, 64 bytes each, and captures, if some are given; 32 packets at once",
+    workload: "both chains on this machine, with 32 servers, 100 firewall rules, and a few \
+               detection rules unless others are given; synthetic conversations from both sides, \
+               long ones and ones of two packets, 64 bytes each; captures, if given; batches of \
+               32",
     matches: &[
         Claim {
             text: "NAT, load balancer, monitor, firewall: with flows of 3 packets and more, p50 and p99 are below those of the plain chain, round by round",
@@ -31,7 +34,7 @@ pub const Y5: Experiment = Experiment {
         },
     ],
     beats: &[Claim {
-        text: "both chains: with flows of 1 and 2 packets, too",
+        text: "both chains: the same with flows of 1 and 2 packets",
         test: |f| Ok(Finding::all([is_faster(f, FIRST, true)?, is_faster(f, SECOND, true)?])),
     }],
     real: &[],
@@ -295,9 +298,9 @@ fn chart(table: &Table) -> Chart {
 /// By which rules packets are inspected.
 pub(super) fn which_rules(files: &RuleFiles) -> String {
     match files.rules.len() {
-        0 => "rules of detection: the few of examples/ids.rules; others may be given (`--rules`)".to_owned(),
+        0 => "Detection rules: those of examples/ids.rules, unless `--rules` gives others.".to_owned(),
         count => format!(
-            "rules of detection: of {count} files, all that load (`rivulet rules` says which), and whatever else is looked at for them"
+            "Detection rules: all that load from {count} files (`rivulet rules` lists them)."
         ),
     }
 }
@@ -305,26 +308,34 @@ pub(super) fn which_rules(files: &RuleFiles) -> String {
 fn notes(lab: &Lab<'_>) -> Vec<String> {
     let played = match !lab.captures().is_empty() {
         true => {
-            "captures: whole IPv4 packets by TCP and UDP. The first speaker is inside; servers get the service's address, and each pair of \
-             addresses is a client, so that the load balancer has something to do; answers go to where the plain chain has sent from. All else is as it \
-             was captured, at the processor's pace"
+            "Captures: whole IPv4 packets of TCP and UDP. The first speaker is inside. Servers \
+             get the service's address, and each pair of addresses is a client, so that the load \
+             balancer has work. Answers go to the plain chain's source addresses. All else is as \
+             captured, at full speed."
         }
-        false => "no captures were given (`--captures`): made-up traffic only",
+        false => "No captures were given (`--captures`): synthetic traffic only.",
     };
     [
-        "chain 1: NAT, load balancer, monitor, firewall; chain 2: firewall, intrusion detection, monitor",
-        "real time, of processing only; a packet's latency is its batch's: from when 32 packets are handed over until they are through. Each round has \
-         new chains, and a quarter of the traffic comes before anything is measured: memory that was never touched is not what is compared. Flows begin and end all the \
-         time",
-        "long flows: 40 packets with data, and answers, half of them TCP connections; mice: a question and an answer by UDP. A flow's first packet walks, and a rule that is made for a mouse serves one packet",
-        "cache: a table from flows to what became of their headers, in front of the plain chain (OVS's exact-match level: as the NAT gives each flow a port \
-         of its own, no entry could be for several). What follows it is seen by no function: the monitor and the load balancer do not count it, no flow is \
-         kept for it, and the firewall sees connections only begin and end. A command makes it forget everything. In chain 2 only the firewall can be in \
-         it: intrusion detection and monitor see every packet",
-        "synthesis: the same table, made in advance by playing the tape once, with counts by flow; connections still begin and end in the chain, which has seen them before: flows that begin cost it nothing. Of chain 2 there is \
-         none: what looks into streams is no header action. Packets that differ: from those that leave the plain chain, in one run from the beginning",
-        "intrusion detection wants streams, and sees every packet in the consolidated chain, too. No two of the others stand one behind the other in chain 2, and so \
-         it has no rules: they would cost more than they save",
+        "Chain 1: NAT, load balancer, monitor, firewall. Chain 2: firewall, intrusion detection, \
+         monitor.",
+        "Times cover processing only. A packet's latency is that of its batch of 32. Each round \
+         has new chains; the first quarter of the traffic is a warm-up. Flows begin and end all \
+         the time.",
+        "Long flows: 40 packets with data and answers, half of them TCP connections. Mice: a \
+         question and an answer by UDP. A flow's first packet takes the slow path, so the rule of \
+         a mouse serves one packet.",
+        "Cache: a table of header actions by flow in front of the plain chain, like OVS's \
+         exact-match cache. Functions do not see the packets that hit it: monitor and load \
+         balancer do not count them, no flow is refreshed, and the firewall sees only begin and \
+         end of connections. A command empties it. In chain 2 only the firewall can be cached, \
+         because the other functions see every packet.",
+        "Synthesis: the same table, learned in advance, with counts per flow. Connections begin \
+         and end in the chain, which has seen them before, so new flows cost nothing. Chain 2 has \
+         none, because it inspects streams. Packets that differ: from those of the plain chain, \
+         in one whole run.",
+        "Intrusion detection reads streams and sees every packet in the consolidated chain. In \
+         chain 2 no two other functions are adjacent, so it has no rules: they would cost more \
+         than they save.",
         played,
         &which_rules(lab.rules()),
     ]

@@ -13,12 +13,14 @@ use crate::verdict::{Claim, Finding};
 /// Claims about consolidation (B4).
 pub const Y6: Experiment = Experiment {
     id: "Y6",
-    title: "Consolidated is the chain",
+    title: "Equality of results",
+    question: "Is the result the same?",
     published: "B4: the result equals the original chain's (no figures)",
-    workload: "chains of 1 to 6 random functions, conversations by TCP, UDP and ICMP with resets, fragments, IPv6 and malformed packets, in batches of \
-               1 to 70 packets of a dozen flows, with commands in between, and flows that move; each played through the plain chain, too",
+    workload: "chains of 1 to 6 random functions; conversations by TCP, UDP and ICMP with resets, \
+               fragments, IPv6 and malformed packets, in batches of 1 to 70 packets of a dozen \
+               flows, with commands and moves of flows; each also played through the plain chain",
     matches: &[Claim {
-        text: "no packet differs, and no alert, report, counter, shared state, or record of a flow",
+        text: "no packet, alert, report, counter, shared state or flow record differs",
         test: |f| {
             let [packets, states] =
                 ["packets that differ", "runs whose state differs"].map(|metric| f.get(OURS, metric));
@@ -127,14 +129,18 @@ fn other_packets(path: &mut dyn Path, trial: &GraphTrial<'_>, plain: &Witness) -
 
 fn notes() -> Vec<String> {
     [
-        "nothing is timed: the same seeds give the same figures, but for batches nothing depends on the machine",
-        "functions: all but vpn and re, which are alone in their chains, most in several ways; commands take servers, rules and addresses out and put them back; now and then all \
-         flows move to another graph. Packets from the outside answer what left the plain graph, of one in fifty a byte is another one; flows end by FIN and RST, and, where only 5 have \
-         room, for others. `rivulet nf check` does the same, with more packets, and with functions that somebody adds",
-        "compared: packets, their order, sides and bytes; alerts in order; numbers of events; all counters, sets, pools and meters; flow reports; and the bytes of all records of \
-         flows, or their headers where functions keep growing buffers",
-        "synthesis: a table of header actions, learned as packets come, that knows of no events and no state: the comparison finds what it does otherwise",
-        "identifiers of flows cannot collide here: a rule is its flow's record's own",
+        "Nothing is timed: the same seeds give the same figures on every machine.",
+        "Functions: all but vpn and re, which stand alone; most with several configurations. \
+         Commands remove and restore servers, rules and addresses, and at times all flows move to \
+         another graph. Packets from outside answer those of the plain graph; one in fifty has a \
+         changed byte. Flows end by FIN and RST or, in tables of 5, for others. `rivulet nf \
+         check` does the same, with more packets and also for your own functions.",
+        "Compared: packets, their order, sides and bytes; alerts in order; numbers of events; all \
+         counters, sets, pools and meters; flow reports; the bytes of all flow records, or their \
+         headers with growing buffers.",
+        "Synthesis: a table of header actions, learned from packets, without events and state. \
+         The comparison finds its errors.",
+        "Flow identifiers cannot collide here, because a rule belongs to its flow's record.",
     ]
     .map(str::to_owned)
     .into()

@@ -12,12 +12,16 @@ use crate::verdict::{Claim, Finding};
 /// Published claims about events (B25).
 pub const Y7: Experiment = Experiment {
     id: "Y7",
-    title: "Servers that go and come back",
-    published: "B25: a lost server is an event, which changes the recorded action before the flow's next packet (no figures)",
-    workload: "load balancer with 32 servers, monitor and firewall, on whatever runs this; 64-byte packets of 1,024 flows, 32 at once, as if a million \
-               came in a second, and 0 to 10,000 servers a second that go or come back",
+    title: "Events",
+    question: "Are events honoured at once?",
+    published: "B25: the loss of a server is an event, which changes the recorded action before \
+                the flow's next packet (no figures)",
+    workload: "load balancer with 32 servers, monitor and firewall, on this machine; 64-byte \
+               packets of 1,024 flows, in batches of 32, at a simulated million per second; 0 to \
+               10,000 servers per second that go or come back",
     matches: &[Claim {
-        text: "at every rate no packet of the consolidated chain is other than the plain chain's: none is stale",
+        text: "at every rate, the consolidated chain sends the packets of the plain chain: none \
+               is stale",
         test: |f| {
             let rates = RATES.map(|rate| {
                 let stale = f.get(&row(CONSOLIDATED, rate), "stale packets")?;
@@ -28,7 +32,8 @@ pub const Y7: Experiment = Experiment {
     }],
     beats: &[
         Claim {
-            text: "at 1,000 and 10,000 events a second, a packet costs less than if every event ends all rules",
+            text: "at 1,000 and 10,000 events per second, a packet costs less than if every event \
+                   ends all rules",
             test: |f| {
                 Ok(Finding::all([
                     below(f, &row(CONSOLIDATED, 1_000), &row(FLUSH, 1_000), "packet", 1.0)?,
@@ -37,7 +42,8 @@ pub const Y7: Experiment = Experiment {
             },
         },
         Claim {
-            text: "at 1,000 events a second, a packet costs at most 1.1 times as much as without events, round by round",
+            text: "at 1,000 events per second, a packet costs at most 1.1 times as much as \
+                   without events, round by round",
             test: |f| at_most_of(f, &row(CONSOLIDATED, 1_000), &row(CONSOLIDATED, 0), "packet", 1.1),
         },
     ],
@@ -221,15 +227,19 @@ fn chart(table: &Table) -> Chart {
 
 fn notes() -> Vec<String> {
     [
-        "real time, of processing only; commands are measured apart: most of theirs is the load balancer's new table of servers, the same for all",
-        "events are servers that go and, with the next event, come back; flows of a lost server get another one, and the plain chain says which: stale \
-         packets are those that leave otherwise than there, in a run with the same events at the same places",
-        "full flush: the same chain with a function that ends every rule at each event, so that all flows are recorded \
-         again; the other chains have the function, too, and there it does nothing",
-        "cache: a table of header actions in front of the plain chain, which forgets everything with each event (B35)",
-        "an outdated rule is predicted again at its flow's next packet: that is the cost of events for other flows. \
-         A flow that gets another server repeats its new alias with each packet until that server answers. Nobody \
-         answers here, so these flows stay on the slow path: they are the packets that do not follow",
+        "Times cover processing only. Commands are measured separately; most of their time is the \
+         load balancer's new table of servers, the same for all.",
+        "Events: a server goes and, with the next event, comes back. Flows of a lost server get \
+         another one. Stale packets differ from those of the plain chain in a run with the same \
+         events.",
+        "Full flush: the same chain with a function that ends every rule at each event, so that \
+         all flows are recorded again. In the other chains this function does nothing.",
+        "Cache: a table of header actions in front of the plain chain, emptied by each event \
+         (B35).",
+        "An outdated rule is predicted again at its flow's next packet, which is the cost of \
+         events for other flows. A flow with a new server stays on the slow path until that \
+         server answers. Here no server answers, so these flows are the packets that do not \
+         follow.",
     ]
     .map(str::to_owned)
     .into()

@@ -17,12 +17,16 @@ use crate::verdict::{Claim, Finding};
 /// flows collide in it.
 pub const Y8: Experiment = Experiment {
     id: "Y8",
-    title: "Flows beyond what the table holds",
-    published: "B9: flow identifiers of 20 bits, about a million flows (no figures); in the authors' code a flow overwrites another one in the same slot",
-    workload: "2^16 to 2^21 flows whose packets come in any order, one of each flow in turn; a chain of two monitors with room for 2^20 flows, and a table of \
-               999,983 slots in which the last flow wins; no times are measured",
+    title: "Flows beyond the table",
+    question: "What happens beyond the table's capacity?",
+    published: "B9: flow identifiers of 20 bits, about a million flows (no figures); in the \
+                authors' code a flow overwrites another one in its slot",
+    workload: "2^16 to 2^21 flows, one packet of each flow per round, in random order; a chain of \
+               two monitors with room for 2^20 flows, and a table of 999,983 slots in which the \
+               last flow wins; no times are measured",
     matches: &[Claim {
-        text: "with 2^16 to 2^20 flows, fewer packets leave the fast path than with slots that are overwritten",
+        text: "with 2^16 to 2^20 flows, fewer packets leave the fast path than with overwritten \
+               slots",
         test: |f| {
             let rows = f.0.iter().flat_map(|table| &table.rows).map(|row| row.name.as_str());
             let ours =
@@ -36,7 +40,7 @@ pub const Y8: Experiment = Experiment {
         },
     }],
     beats: &[Claim {
-        text: "with a table that is filled to 80 %, less than 1 % of packets leave the fast path",
+        text: "with a table filled to 80 %, less than 1 % of packets leave the fast path",
         test: |f| at_most(f, &row(OURS, FILLED), "slow path", 0.01, 0.01),
     }],
     real: &[],
@@ -194,13 +198,17 @@ fn chart(table: &Table, sizes: &[u32]) -> Chart {
 
 fn notes() -> Vec<String> {
     [
-        "ours: rules stand beside flows' records, one for each direction, and go with them; when the table is full, a new flow takes the place of another one. \
-         Everything that walks counts: flows that begin, and packets that are recorded",
-        "overwritten slots: a hash of the flow says the slot, which holds its last flow; keys are compared, so that no packet is treated as another flow's. Of the \
-         authors' code, after its description; its hash is not known, and is a good one here",
-        "the orders of flows, by seed, and the hash differ; shares are of the last of 5 rounds, in each of which every flow has one packet. Where there are more flows \
-         than room, that is the worst of all orders for a table that makes room by age",
-        "memory: 384 bytes for each flow's rules, and the monitors' records, some 800 MB in all for 2^20 flows, which are freed after each run",
+        "Ours: rules stand beside flow records, one per direction, and end with them. In a full \
+         table, a new flow evicts another one. All packets on the slow path count: first packets \
+         and recorded ones.",
+        "Overwritten slots: a hash of the flow determines the slot, which holds its latest flow. \
+         Keys are compared, so no packet gets another flow's rule. This follows the description \
+         of the authors' code, whose hash is unknown; ours is a good one.",
+        "Seeds determine the order of flows and the hash. Shares are of the last of 5 rounds, \
+         with one packet per flow each. With more flows than room, this is the worst order for \
+         eviction by age.",
+        "Memory: 384 bytes per flow for rules, and the monitors' records; about 800 MB for 2^20 \
+         flows.",
     ]
     .map(str::to_owned)
     .into()

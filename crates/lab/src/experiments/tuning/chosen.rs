@@ -471,8 +471,9 @@ pub fn notes(id: &str) -> Vec<String> {
         _ => ("short", "--quick"),
     };
     let head = format!(
-        "tuned: the best of a grid of settings that holds the published ones, in the median of seeds {} to {} of {runs} runs, on which nothing is \
-         measured here, at no more unit-seconds than flowlets as published take; `rivulet lab tune {id} {option}` finds them",
+        "Tuned: the best of a grid of settings that includes the published ones, by the median of \
+         seeds {} to {} of {runs} runs, which no experiment measures, at no more unit-seconds than \
+         published flowlets. `rivulet lab tune {id} {option}` finds them.",
         TUNING_SEEDS.start(),
         TUNING_SEEDS.end()
     );

@@ -22,11 +22,13 @@ use crate::verdict::Claim;
 /// Claims of S93 about measurements, as ratios, because the machine is another one.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        text: "NAT: the tail (p99) with states copied ahead is a 12th of that with states fetched on demand from another thread",
+        text: "NAT: the tail (p99) with replicas is a 12th of that with states fetched on demand \
+               from another thread",
         test: |f| times_as_long(f, TABLE, "NAT", (AHEAD, ON_DEMAND), 12.0),
     },
     Claim {
-        text: "NAT: it is a 15th of that with a Redis, which is read when a flowlet begins and written when its flow falls silent",
+        text: "NAT: the tail is a 15th of that with a Redis, read when a flowlet begins and \
+               written when its flow falls silent",
         test: |f| times_as_long(f, TABLE, "NAT", (AHEAD, STORE), 15.0),
     },
 ];
@@ -85,12 +87,14 @@ pub(super) fn measure(length: Length) -> Option<Table> {
 /// Returns the note below the table, or the reason for its absence.
 pub(super) fn note(is_there: bool) -> String {
     match is_there {
-        true => "REAL: generated packets, both directions, through a NAT, one after the other, each at its time or when the one before \
-                 it is through: the time of a packet is that of the NAT and of what it waits for, not that of others before it. The \
-                 Redis is on the same machine, behind a Unix socket. On demand, and ahead: as if every flowlet came from another unit, on \
-                 a thread of its own, which sleeps when it has nothing to do"
+        true => "REAL: generated packets of both directions pass a NAT in sequence, each at its \
+                 time or after the one before it. A packet's time is that of the NAT and of its \
+                 own waiting, without that of earlier packets. The Redis is on the same machine, \
+                 behind a Unix socket. On demand and ahead: as if every flowlet came from another \
+                 unit, on its own thread, which sleeps when idle."
             .to_owned(),
-        false => format!("REAL is left out: there is no `{PROGRAM}` here; Debian's package `redis-server` has it"),
+        false => format!("REAL is left out, because `{PROGRAM}` is not installed; Debian's \
+                          package `redis-server` has it."),
     }
 }
 
