@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::lab::{
-    Experiment, ExperimentOutcome, Lab, Length, RuleFiles, RunProgress, Sweep, Tuning, experiments, sweeps,
+    Experiment, ExperimentOutcome, Lab, RuleFiles, RunLength, RunProgress, SettingsSweep, TuningOutcome,
+    experiments, sweeps,
 };
 use anyhow::Context;
 use indicatif::ProgressBar;
@@ -54,7 +55,7 @@ enum Task {
     Tune {
         /// IDs of experiments [default: all whose baselines have settings]
         #[arg(value_name = "ID", value_parser = sweep)]
-        ids: Vec<Sweep>,
+        ids: Vec<SettingsSweep>,
         #[command(flatten)]
         length: LengthOptions,
         #[command(flatten)]
@@ -111,11 +112,11 @@ struct Options {
 }
 
 impl LengthOptions {
-    fn length(&self) -> Length {
+    fn length(&self) -> RunLength {
         match (self.full, self.smoke) {
-            (true, _) => Length::Full,
-            (_, true) => Length::Smoke,
-            _ => Length::Quick,
+            (true, _) => RunLength::Full,
+            (_, true) => RunLength::Smoke,
+            _ => RunLength::Quick,
         }
     }
 }
@@ -133,9 +134,9 @@ impl Options {
     /// The options that reproduce the figures.
     fn again(&self) -> String {
         let length = match self.length.length() {
-            Length::Full => " --full",
-            Length::Quick => " --quick",
-            Length::Smoke => " --smoke",
+            RunLength::Full => " --full",
+            RunLength::Quick => " --quick",
+            RunLength::Smoke => " --smoke",
         };
         let seeds = self.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
         let captures = if self.captures.is_empty() { "" } else { " --captures FILE..." };
@@ -164,7 +165,7 @@ fn experiment(id: &str) -> Result<Experiment, String> {
 }
 
 /// Parses the ID of a sweep.
-fn sweep(id: &str) -> Result<Sweep, String> {
+fn sweep(id: &str) -> Result<SettingsSweep, String> {
     let found = sweeps().iter().find(|sweep| sweep.id.eq_ignore_ascii_case(id)).copied();
     found.ok_or_else(|| {
         let ids: Vec<&str> = sweeps().iter().map(|sweep| sweep.id).collect();
@@ -225,8 +226,8 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
 }
 
 fn tune(
-    sweeps: &[Sweep],
-    length: Length,
+    sweeps: &[SettingsSweep],
+    length: RunLength,
     OutputOptions { json, out }: &OutputOptions,
 ) -> anyhow::Result<ExitCode> {
     make_ready(length, out)?;
@@ -252,8 +253,8 @@ fn tune(
 }
 
 /// Creates the output directory, and warns about a debug build.
-fn make_ready(length: Length, out: &Path) -> anyhow::Result<()> {
-    if cfg!(debug_assertions) && length != Length::Smoke {
+fn make_ready(length: RunLength, out: &Path) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) && length != RunLength::Smoke {
         say!("rivulet: this is a debug build; a release build is many times faster");
     }
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))
@@ -281,7 +282,7 @@ fn write(dir: &Path, outcome: &ExperimentOutcome, options: &str) -> anyhow::Resu
 }
 
 /// Writes the files of a sweep.
-fn write_tuning(dir: &Path, tuning: &Tuning) -> anyhow::Result<()> {
+fn write_tuning(dir: &Path, tuning: &TuningOutcome) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(tuning)? + "\n";
     write_files(&dir.join(format!("{}-tuning", tuning.id)), &[("csv", tuning.csv()), ("json", json)])
 }

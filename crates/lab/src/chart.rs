@@ -2,29 +2,29 @@
 
 /// A chart: lines, points or bars over two axes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chart {
+pub struct FigureChart {
     /// Its title.
     pub title: String,
     /// From left to right.
-    pub x: Axis,
+    pub x: ChartAxis,
     /// From bottom to top.
-    pub y: Axis,
+    pub y: ChartAxis,
     /// Its series.
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Axis {
+pub struct ChartAxis {
     /// The quantity, with its unit.
     pub label: String,
     /// Its scale.
-    pub scale: Scale,
+    pub scale: AxisScale,
 }
 
 /// The scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Scale {
+pub enum AxisScale {
     /// Evenly, from 0.
     Linear,
     /// By their logarithms. What is not above 0 is not drawn.
@@ -35,18 +35,18 @@ pub enum Scale {
 
 /// Things of one colour.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
+pub struct ChartSeries {
     /// Its text in the legend.
     pub name: String,
     /// Its mark.
-    pub mark: Mark,
+    pub mark: ChartMark,
     /// Its points.
     pub points: Vec<(f64, f64)>,
 }
 
 /// The mark of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum ChartMark {
     /// A line, with a point at each place if there are few.
     Line,
     /// A thick grey line: what others are measured by.
@@ -57,27 +57,31 @@ pub enum Mark {
     Bars,
 }
 
-impl Axis {
+impl ChartAxis {
     /// Evenly, from 0.
-    pub fn linear(label: impl Into<String>) -> Axis {
-        Axis { label: label.into(), scale: Scale::Linear }
+    pub fn linear(label: impl Into<String>) -> ChartAxis {
+        ChartAxis { label: label.into(), scale: AxisScale::Linear }
     }
 
     /// By logarithms.
-    pub fn logarithmic(label: impl Into<String>) -> Axis {
-        Axis { label: label.into(), scale: Scale::Logarithmic }
+    pub fn logarithmic(label: impl Into<String>) -> ChartAxis {
+        ChartAxis { label: label.into(), scale: AxisScale::Logarithmic }
     }
 
     /// Names in place of numbers.
-    pub fn names<T: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = T>) -> Axis {
+    pub fn names<T: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = T>) -> ChartAxis {
         let names = names.into_iter().map(Into::into).collect();
-        Axis { label: label.into(), scale: Scale::Names(names) }
+        ChartAxis { label: label.into(), scale: AxisScale::Names(names) }
     }
 }
 
-impl Series {
+impl ChartSeries {
     /// A series of this name.
-    pub fn new(name: impl Into<String>, mark: Mark, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
-        Series { name: name.into(), mark, points: points.into_iter().collect() }
+    pub fn new(
+        name: impl Into<String>,
+        mark: ChartMark,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> ChartSeries {
+        ChartSeries { name: name.into(), mark, points: points.into_iter().collect() }
     }
 }

@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use crate::chart::{Axis, Chart, Mark, Scale, Series};
+use crate::chart::{AxisScale, ChartAxis, ChartMark, ChartSeries, FigureChart};
 
 /// Pixels of a chart.
 const SIZE: (u32, u32) = (800, 400);
@@ -46,7 +46,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 ///
 /// # Errors
 /// If the drawing library refuses.
-pub fn svg(charts: &[Chart]) -> Result<String, DrawError> {
+pub fn svg(charts: &[FigureChart]) -> Result<String, DrawError> {
     let columns = charts.len().clamp(1, 2) as u32;
     let rows = (charts.len() as u32).div_ceil(columns).max(1);
     let mut text = String::new();
@@ -66,11 +66,11 @@ fn refused(error: impl ToString) -> DrawError {
 }
 
 /// Axes are of different types, one for each scale; names lie evenly.
-fn draw(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
+fn draw(area: &Area<'_>, chart: &FigureChart) -> Result<(), DrawError> {
     let (area, legend) = area.split_horizontally(SIZE.0 - LEGEND);
     draw_legend(&legend, chart)?;
     let (x, y) = (extent(chart, &chart.x, |p| p.0), extent(chart, &chart.y, |p| p.1));
-    let is_log = |axis: &Axis| axis.scale == Scale::Logarithmic;
+    let is_log = |axis: &ChartAxis| axis.scale == AxisScale::Logarithmic;
     match (is_log(&chart.x), is_log(&chart.y)) {
         (false, false) => draw_on(&area, chart, x.clone(), y.clone(), &x, &y),
         (false, true) => draw_on(&area, chart, x.clone(), y.clone().log_scale(), &x, &y),
@@ -80,13 +80,13 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
 }
 
 /// From where to where an axis goes.
-fn extent(chart: &Chart, axis: &Axis, of: fn(&(f64, f64)) -> f64) -> Range<f64> {
+fn extent(chart: &FigureChart, axis: &ChartAxis, of: fn(&(f64, f64)) -> f64) -> Range<f64> {
     let values = || chart.series.iter().flat_map(|s| &s.points).map(of).filter(|value| value.is_finite());
     let most = values().fold(0.0, f64::max);
     match &axis.scale {
-        Scale::Names(names) => -0.5..names.len() as f64 - 0.5,
-        Scale::Linear => 0.0..if most > 0.0 { most * 1.05 } else { 1.0 },
-        Scale::Logarithmic => {
+        AxisScale::Names(names) => -0.5..names.len() as f64 - 0.5,
+        AxisScale::Linear => 0.0..if most > 0.0 { most * 1.05 } else { 1.0 },
+        AxisScale::Logarithmic => {
             let least = values().filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
             let (least, most) = if least <= most { (least, most) } else { (1.0, 10.0) };
             decade(least, f64::floor)..decade(most * 1.001, f64::ceil)
@@ -101,7 +101,7 @@ fn decade(value: f64, round: fn(f64) -> f64) -> f64 {
 
 fn draw_on<X, Y>(
     area: &Area<'_>,
-    chart: &Chart,
+    chart: &FigureChart,
     x_axis: X,
     y_axis: Y,
     x: &Range<f64>,
@@ -124,22 +124,24 @@ where
     mesh.light_line_style(WHITE.mix(0.0)).bold_line_style(BLACK.mix(0.12));
     mesh.label_style(("sans-serif", 12)).axis_desc_style(("sans-serif", 13));
     mesh.x_label_formatter(&name_of).y_label_formatter(&number);
-    if let Scale::Names(names) = &chart.x.scale {
+    if let AxisScale::Names(names) = &chart.x.scale {
         mesh.x_labels(names.len()).disable_x_mesh();
     }
     mesh.draw().map_err(refused)?;
-    let bars = chart.series.iter().filter(|series| series.mark == Mark::Bars).count();
+    let bars = chart.series.iter().filter(|series| series.mark == ChartMark::Bars).count();
     let mut bar = 0;
     for (series, colour) in chart.series.iter().zip(colours(chart)) {
         let points = visible(series, x, y);
         let drawn = match series.mark {
-            Mark::Line => {
+            ChartMark::Line => {
                 let size = if series.points.len() <= POINTS_SHOWN { 2 } else { 0 };
                 context.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(size))
             }
-            Mark::Reference => context.draw_series(LineSeries::new(points, colour.stroke_width(5))),
-            Mark::Points => context.draw_series(points.map(|point| Circle::new(point, 4, colour.filled()))),
-            Mark::Bars => {
+            ChartMark::Reference => context.draw_series(LineSeries::new(points, colour.stroke_width(5))),
+            ChartMark::Points => {
+                context.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))
+            }
+            ChartMark::Bars => {
                 let (width, place, floor) = (0.8 / bars as f64, bar as f64, y.start);
                 bar += 1;
                 context.draw_series(points.map(move |(at, height)| {
@@ -154,17 +156,17 @@ where
 }
 
 /// The colours of a chart's series, in order.
-fn colours(chart: &Chart) -> Vec<RGBColor> {
+fn colours(chart: &FigureChart) -> Vec<RGBColor> {
     let mut others = COLOURS.iter().cycle().copied();
-    let colour = |series: &Series| match series.mark {
-        Mark::Reference => Some(GREY),
+    let colour = |series: &ChartSeries| match series.mark {
+        ChartMark::Reference => Some(GREY),
         _ => others.next(),
     };
     chart.series.iter().filter_map(colour).collect()
 }
 
 /// Draws the legend, a line per series.
-fn draw_legend(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
+fn draw_legend(area: &Area<'_>, chart: &FigureChart) -> Result<(), DrawError> {
     for (row, (series, colour)) in (0..).zip(chart.series.iter().zip(colours(chart))) {
         let top = 44 + 20 * row;
         area.draw(&Rectangle::new([(4, top), (20, top + 10)], colour.filled())).map_err(refused)?;
@@ -176,7 +178,7 @@ fn draw_legend(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
 
 /// The points that lie on the axes.
 fn visible<'a>(
-    series: &'a Series,
+    series: &'a ChartSeries,
     x: &Range<f64>,
     y: &Range<f64>,
 ) -> impl Iterator<Item = (f64, f64)> + 'a + use<'a> {
@@ -186,8 +188,8 @@ fn visible<'a>(
 }
 
 /// Returns the label at a value of the axis.
-fn label(scale: &Scale, value: f64) -> String {
-    let Scale::Names(names) = scale else { return number(&value) };
+fn label(scale: &AxisScale, value: f64) -> String {
+    let AxisScale::Names(names) = scale else { return number(&value) };
     let is_place = (value - value.round()).abs() < 0.01 && value > -0.4;
     names.get(value.round().max(0.0) as usize).filter(|_| is_place).cloned().unwrap_or_default()
 }
@@ -208,20 +210,20 @@ fn number(value: &f64) -> String {
 mod tests {
     use super::*;
 
-    fn chart(mark: Mark, y: Axis) -> Chart {
+    fn chart(mark: ChartMark, y: ChartAxis) -> FigureChart {
         let points = [(0.0, 5.0), (1.0, 0.0), (2.0, 4e6)];
-        Chart {
+        FigureChart {
             title: "a < b".to_owned(),
-            x: Axis::names("what", ["one", "two", "three"]),
+            x: ChartAxis::names("what", ["one", "two", "three"]),
             y,
-            series: vec![Series::new("first", mark, points), Series::new("second", mark, points)],
+            series: vec![ChartSeries::new("first", mark, points), ChartSeries::new("second", mark, points)],
         }
     }
 
     #[test]
     fn the_same_data_give_the_same_picture() {
-        for mark in [Mark::Line, Mark::Reference, Mark::Points, Mark::Bars] {
-            for y in [Axis::linear("time, ns"), Axis::logarithmic("time, ns")] {
+        for mark in [ChartMark::Line, ChartMark::Reference, ChartMark::Points, ChartMark::Bars] {
+            for y in [ChartAxis::linear("time, ns"), ChartAxis::logarithmic("time, ns")] {
                 let charts = [chart(mark, y.clone()), chart(mark, y)];
                 let picture = svg(&charts).unwrap();
                 assert_eq!(svg(&charts).unwrap(), picture);
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn charts_of_nothing_are_pictures_too() {
-        let empty = Chart { series: vec![], ..chart(Mark::Line, Axis::logarithmic("ns")) };
+        let empty = FigureChart { series: vec![], ..chart(ChartMark::Line, ChartAxis::logarithmic("ns")) };
         assert!(svg(&[empty]).unwrap().contains("</svg>"));
         assert!(svg(&[]).unwrap().contains("</svg>"));
     }

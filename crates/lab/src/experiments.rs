@@ -27,12 +27,12 @@ mod y08_table;
 
 use serde::Serialize;
 
-pub use tuning::{Baseline, Best, Sweep, TUNING_SEEDS, Tuning, sweeps};
+pub use tuning::{BestSettings, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome, sweeps};
 
-use crate::chart::Chart;
+use crate::chart::FigureChart;
 use crate::outcome::ExperimentOutcome;
 use crate::runs::Lab;
-use crate::table::{CostProfile, Table};
+use crate::table::{CostProfile, FigureTable};
 use crate::verdict::{Claim, ClaimsVerdict};
 
 /// An experiment: what is published, how it is measured again, and what is asked of the result.
@@ -60,8 +60,8 @@ pub struct Experiment {
 
 /// Measurements of an experiment.
 struct Measured {
-    tables: Vec<Table>,
-    charts: Vec<Chart>,
+    tables: Vec<FigureTable>,
+    charts: Vec<FigureChart>,
     notes: Vec<String>,
 }
 

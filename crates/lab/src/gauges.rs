@@ -3,13 +3,13 @@
 use protocol::metering::{Interval, Tracking};
 use sim::Report;
 
-use crate::table::{FigureUnit, Gauge, Metric};
+use crate::table::{FigureUnit, ReportGauge, TableMetric};
 
 macro_rules! gauges {
     ($($(#[$doc:meta])* $ident:ident = $name:literal, $unit:ident, |$report:ident| $of:expr;)*) => {$(
         $(#[$doc])*
-        pub const $ident: Gauge =
-            Gauge { metric: Metric { name: $name, unit: FigureUnit::$unit }, of: |$report: &Report| $of };
+        pub const $ident: ReportGauge =
+            ReportGauge { metric: TableMetric { name: $name, unit: FigureUnit::$unit }, of: |$report: &Report| $of };
     )*};
 }
 

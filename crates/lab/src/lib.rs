@@ -33,13 +33,19 @@ mod table;
 pub mod two_cores;
 mod verdict;
 
-pub use chart::{Axis, Chart, Mark, Scale, Series};
+pub use chart::{AxisScale, ChartAxis, ChartMark, ChartSeries, FigureChart};
 pub use draw::{DrawError, svg};
-pub use experiments::{Baseline, Best, Experiment, Sweep, TUNING_SEEDS, Tuning, experiments, sweeps};
+pub use experiments::{
+    BestSettings, Experiment, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome, experiments, sweeps,
+};
 pub use outcome::ExperimentOutcome;
 pub use recording::read as read_recording;
-pub use runs::{Lab, Length, RuleFiles, RunProgress, RunResult};
+pub use runs::{Lab, RuleFiles, RunLength, RunProgress, RunResult};
 pub use setup::{ScenarioText, ScenarioValue, toml};
 pub use statistics::{Estimate, interval, median};
-pub use table::{Cell, CostProfile, FigureUnit, Gauge, Metric, Row, RowKind, RowSubject, Table};
-pub use verdict::{Answer, Claim, ClaimsVerdict, Figures, Finding, Judged, Missing};
+pub use table::{
+    CostProfile, FigureTable, FigureUnit, ReportGauge, RowKind, RowSubject, TableCell, TableMetric, TableRow,
+};
+pub use verdict::{
+    Claim, ClaimAnswer, ClaimFinding, ClaimsVerdict, JudgedClaim, MeasuredFigures, MissingFigure,
+};

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use serde::{Serialize, Serializer};
 
-use crate::chart::Chart;
+use crate::chart::FigureChart;
 use crate::draw::{DrawError, svg};
 use crate::statistics::Estimate;
-use crate::table::{Cell, CostProfile, FigureUnit, Row, RowKind, Table};
-use crate::verdict::{Answer, ClaimsVerdict, Judged};
+use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, TableRow};
+use crate::verdict::{ClaimAnswer, ClaimsVerdict, JudgedClaim};
 
 /// The result of an experiment.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct ExperimentOutcome {
     /// Seeds of each row.
     pub seeds: u32,
     /// The measurements.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FigureTable>,
     /// Verdict against the published figures.
     pub matched: ClaimsVerdict,
     /// Verdict on being better.
@@ -35,7 +35,7 @@ pub struct ExperimentOutcome {
     /// Notes on the tables.
     pub notes: Vec<String>,
     /// Its charts.
-    pub charts: Vec<Chart>,
+    pub charts: Vec<FigureChart>,
 }
 
 impl ExperimentOutcome {
@@ -60,7 +60,7 @@ impl ExperimentOutcome {
 }
 
 /// A line for each figure of an experiment's tables.
-pub fn csv(id: &str, tables: &[Table]) -> String {
+pub fn csv(id: &str, tables: &[FigureTable]) -> String {
     let mut text = "experiment,profile,table,row,kind,metric,unit,paper,median,low,high,values\n".to_owned();
     for table in tables {
         for row in &table.rows {
@@ -82,7 +82,7 @@ pub fn csv(id: &str, tables: &[Table]) -> String {
 }
 
 /// Paper, median, interval and values, as far as they are there.
-fn numbers(cell: &Cell) -> [String; 5] {
+fn numbers(cell: &TableCell) -> [String; 5] {
     let show = |value: f64| value.to_string();
     let measured = |of: fn(&Estimate) -> f64| cell.measured.as_ref().map(of).map(show).unwrap_or_default();
     let values = cell.measured.iter().flat_map(|estimate| &estimate.values);
@@ -133,19 +133,19 @@ struct Json<'a> {
     published: &'static str,
     seeds: u32,
     #[serde(rename = "match")]
-    matched: Answer,
+    matched: ClaimAnswer,
     #[serde(rename = "beat")]
-    beaten: Answer,
-    real: Answer,
-    match_claims: &'a [Judged],
-    beat_claims: &'a [Judged],
-    real_claims: &'a [Judged],
+    beaten: ClaimAnswer,
+    real: ClaimAnswer,
+    match_claims: &'a [JudgedClaim],
+    beat_claims: &'a [JudgedClaim],
+    real_claims: &'a [JudgedClaim],
     notes: &'a [String],
     rows: Vec<JsonRow<'a>>,
 }
 
 /// The rows of tables, as JSON has them.
-pub fn json_rows(tables: &[Table]) -> Vec<JsonRow<'_>> {
+pub fn json_rows(tables: &[FigureTable]) -> Vec<JsonRow<'_>> {
     tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row))).collect()
 }
 
@@ -173,9 +173,9 @@ struct JsonFigure<'a> {
 }
 
 impl<'a> JsonRow<'a> {
-    fn new(table: &'a Table, row: &'a Row) -> JsonRow<'a> {
+    fn new(table: &'a FigureTable, row: &'a TableRow) -> JsonRow<'a> {
         let figures = table.metrics.iter().zip(&row.cells).map(|(metric, cell)| {
-            let Cell { measured, paper } = cell;
+            let TableCell { measured, paper } = cell;
             (metric.name, JsonFigure { unit: metric.unit, paper: *paper, measured: measured.as_ref() })
         });
         JsonRow {

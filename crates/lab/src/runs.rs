@@ -15,7 +15,7 @@ use crate::setup::ScenarioText;
 
 /// Length of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
+pub enum RunLength {
     /// So short that it only shows that everything works.
     Smoke,
     /// Short runs of few seeds: less than a minute for an experiment, on two cores.
@@ -24,21 +24,21 @@ pub enum Length {
     Full,
 }
 
-impl Length {
+impl RunLength {
     /// Seeds, unless something else is wanted.
     pub fn seeds(self) -> u32 {
         match self {
-            Length::Smoke => 1,
-            Length::Quick => 3,
-            Length::Full => 20,
+            RunLength::Smoke => 1,
+            RunLength::Quick => 3,
+            RunLength::Full => 20,
         }
     }
 
     /// Of two, the one for short runs or the one for full ones.
     pub(crate) fn pick<T>(self, short: T, full: T) -> T {
         match self {
-            Length::Smoke | Length::Quick => short,
-            Length::Full => full,
+            RunLength::Smoke | RunLength::Quick => short,
+            RunLength::Full => full,
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct RuleFiles {
 
 /// Runs scenarios, and remembers what came of them: experiments share runs.
 pub struct Lab<'a> {
-    length: Length,
+    length: RunLength,
     seeds: u32,
     runs: HashMap<(String, u64), RunResult>,
     captures: Vec<PathBuf>,
@@ -84,7 +84,7 @@ pub struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are
     /// over.
-    pub fn new(length: Length, seeds: u32, progress: impl FnMut(&RunProgress) + 'a) -> Lab<'a> {
+    pub fn new(length: RunLength, seeds: u32, progress: impl FnMut(&RunProgress) + 'a) -> Lab<'a> {
         Lab {
             length,
             seeds: seeds.max(1),
@@ -126,7 +126,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Returns the length of simulations.
-    pub fn length(&self) -> Length {
+    pub fn length(&self) -> RunLength {
         self.length
     }
 
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_run_is_done_once() {
         let mut steps = Vec::new();
-        let mut lab = Lab::new(Length::Smoke, 3, |step| steps.push(step.done));
+        let mut lab = Lab::new(RunLength::Smoke, 3, |step| steps.push(step.done));
         let (flow, flowlet) = (steady("flow"), steady("flowlet"));
         let first = lab.run(&[&flow, &flowlet, &flow]);
         let again = lab.run(&[&flowlet]);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_run_says_why() {
-        let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+        let mut lab = Lab::new(RunLength::Smoke, 1, |_| {});
         let runs = lab.run(&[&ScenarioText::new().with("dispatcher.lamda", 0.5)]);
         assert!(runs[0][0].as_ref().unwrap_err().contains("lamda"));
     }

@@ -12,15 +12,15 @@ use crate::statistics::Estimate;
 
 /// Rows that may be compared: all of one profile (R4).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct FigureTable {
     /// Its title.
     pub title: String,
     /// Under which costs.
     pub profile: CostProfile,
     /// Its columns.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<TableMetric>,
     /// Its rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
 }
 
 /// Source of the costs of packets, messages and states.
@@ -50,7 +50,7 @@ impl CostProfile {
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct TableMetric {
     /// Its name.
     pub name: &'static str,
     /// The unit of its numbers.
@@ -122,7 +122,7 @@ impl RowKind {
 
 /// One of the things that are compared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -130,14 +130,14 @@ pub struct Row {
     /// Its scenario, for `rivulet sim`; empty if it is none.
     pub scenario: String,
     /// Its figures, in the order of the metrics.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TableCell>,
     /// Runs that failed, and why.
     pub failures: Vec<String>,
 }
 
 /// A figure.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct TableCell {
     /// The measured value; `None` if there is none, or a run failed.
     pub measured: Option<Estimate>,
     /// The published value.
@@ -146,9 +146,9 @@ pub struct Cell {
 
 /// A figure of a report.
 #[derive(Clone, Copy, Debug)]
-pub struct Gauge {
+pub struct ReportGauge {
     /// Its metric.
-    pub metric: Metric,
+    pub metric: TableMetric,
     /// Its value; none if there is none.
     pub of: fn(&Report) -> Option<f64>,
 }
@@ -171,17 +171,17 @@ impl RowSubject {
     }
 }
 
-impl Table {
+impl FigureTable {
     /// Runs these, and reads these gauges.
     pub fn measure(
         lab: &mut Lab<'_>,
         title: impl Into<String>,
         profile: CostProfile,
-        gauges: &[&Gauge],
+        gauges: &[&ReportGauge],
         subjects: &[RowSubject],
-    ) -> Table {
+    ) -> FigureTable {
         let seeds = 1..=u64::from(lab.seeds());
-        Table::measure_on(lab, &seeds, title, profile, gauges, subjects)
+        FigureTable::measure_on(lab, &seeds, title, profile, gauges, subjects)
     }
 
     /// The same with seeds that are not those of the lab.
@@ -190,13 +190,13 @@ impl Table {
         seeds: &RangeInclusive<u64>,
         title: impl Into<String>,
         profile: CostProfile,
-        gauges: &[&Gauge],
+        gauges: &[&ReportGauge],
         subjects: &[RowSubject],
-    ) -> Table {
+    ) -> FigureTable {
         let setups: Vec<&ScenarioText> = subjects.iter().map(|subject| &subject.setup).collect();
         let runs = lab.run_on(seeds, &setups);
-        let rows = subjects.iter().zip(&runs).map(|(subject, runs)| Row::read(subject, runs, gauges));
-        Table {
+        let rows = subjects.iter().zip(&runs).map(|(subject, runs)| TableRow::read(subject, runs, gauges));
+        FigureTable {
             title: title.into(),
             profile,
             metrics: gauges.iter().map(|gauge| gauge.metric).collect(),
@@ -205,7 +205,7 @@ impl Table {
     }
 
     /// Sets the published value of a row and metric.
-    pub fn paper(mut self, row: &str, metric: &str, value: f64) -> Table {
+    pub fn paper(mut self, row: &str, metric: &str, value: f64) -> FigureTable {
         let column = self.metrics.iter().position(|m| m.name == metric);
         let row = self.rows.iter_mut().find(|r| r.name == row);
         if let (Some(column), Some(row)) = (column, row)
@@ -217,16 +217,16 @@ impl Table {
     }
 
     /// Adds a column: a metric of each row over that of another one, seed by seed.
-    pub fn with_ratio(mut self, name: &'static str, metric: &str, base: &str) -> Table {
+    pub fn with_ratio(mut self, name: &'static str, metric: &str, base: &str) -> FigureTable {
         let divisor = self.get(base, metric).cloned();
-        let ratios: Vec<Cell> = self
+        let ratios: Vec<TableCell> = self
             .rows
             .iter()
             .map(|row| self.get(&row.name, metric).zip(divisor.as_ref()).and_then(|(a, b)| a.over(b)))
-            .map(|measured| Cell { measured, paper: None })
+            .map(|measured| TableCell { measured, paper: None })
             .collect();
         self.rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.cells.push(ratio));
-        self.metrics.push(Metric { name, unit: FigureUnit::Ratio });
+        self.metrics.push(TableMetric { name, unit: FigureUnit::Ratio });
         self
     }
 
@@ -237,24 +237,30 @@ impl Table {
     }
 }
 
-impl Row {
+impl TableRow {
     /// Returns the gauges' values of these runs; none if one of them failed.
-    fn read(subject: &RowSubject, runs: &[RunResult], gauges: &[&Gauge]) -> Row {
+    fn read(subject: &RowSubject, runs: &[RunResult], gauges: &[&ReportGauge]) -> TableRow {
         let failures = runs.iter().filter_map(|run| run.as_ref().err().cloned()).collect::<Vec<_>>();
         let reports: Vec<&Arc<Report>> = runs.iter().filter_map(|run| run.as_ref().ok()).collect();
-        let read = |gauge: &&Gauge| {
+        let read = |gauge: &&ReportGauge| {
             let values: Option<Vec<f64>> = reports.iter().map(|report| (gauge.of)(report)).collect();
             let measured = values.filter(|_| failures.is_empty()).and_then(Estimate::of);
-            Cell { measured, paper: None }
+            TableCell { measured, paper: None }
         };
         let cells = gauges.iter().map(read).collect();
         let (name, scenario) = (subject.name.clone(), subject.setup.to_string());
-        Row { name, kind: subject.kind, scenario, cells, failures }
+        TableRow { name, kind: subject.kind, scenario, cells, failures }
     }
 
     /// A row that was not simulated: the values of each metric, one for each seed.
-    pub fn of(name: impl Into<String>, kind: RowKind, values: Vec<Vec<f64>>) -> Row {
-        let cells = values.into_iter().map(|v| Cell { measured: Estimate::of(v), paper: None });
-        Row { name: name.into(), kind, scenario: String::new(), cells: cells.collect(), failures: Vec::new() }
+    pub fn of(name: impl Into<String>, kind: RowKind, values: Vec<Vec<f64>>) -> TableRow {
+        let cells = values.into_iter().map(|v| TableCell { measured: Estimate::of(v), paper: None });
+        TableRow {
+            name: name.into(),
+            kind,
+            scenario: String::new(),
+            cells: cells.collect(),
+            failures: Vec::new(),
+        }
     }
 }

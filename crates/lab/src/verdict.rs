@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::statistics::Estimate;
-use crate::table::Table;
+use crate::table::FigureTable;
 
 /// A claim about the figures of an experiment.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -12,12 +12,12 @@ pub struct Claim {
     pub text: &'static str,
     /// In code.
     #[serde(skip)]
-    pub test: fn(&Figures<'_>) -> Result<Finding, Missing>,
+    pub test: fn(&MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure>,
 }
 
 /// The outcome of a claim, with the figures behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ClaimFinding {
     /// The claim holds.
     pub holds: bool,
     /// The claim holds by construction: parameters were fitted to it.
@@ -29,21 +29,21 @@ pub struct Finding {
 /// A figure that a claim is about was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{row} has no {metric}")]
-pub struct Missing {
+pub struct MissingFigure {
     row: String,
     metric: String,
 }
 
 /// The figures of an experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures<'a>(pub &'a [Table]);
+pub struct MeasuredFigures<'a>(pub &'a [FigureTable]);
 
-impl<'a> Figures<'a> {
+impl<'a> MeasuredFigures<'a> {
     /// A figure of the first table.
     ///
     /// # Errors
     /// If it is not there, or a run of it failed.
-    pub fn get(&self, row: &str, metric: &str) -> Result<&'a Estimate, Missing> {
+    pub fn get(&self, row: &str, metric: &str) -> Result<&'a Estimate, MissingFigure> {
         self.of(0, row, metric)
     }
 
@@ -51,39 +51,43 @@ impl<'a> Figures<'a> {
     ///
     /// # Errors
     /// If it is not there, or a run of it failed.
-    pub fn of(&self, table: usize, row: &str, metric: &str) -> Result<&'a Estimate, Missing> {
+    pub fn of(&self, table: usize, row: &str, metric: &str) -> Result<&'a Estimate, MissingFigure> {
         let found = self.0.get(table).and_then(|table| table.get(row, metric));
-        found.ok_or_else(|| Missing { row: row.to_owned(), metric: metric.to_owned() })
+        found.ok_or_else(|| MissingFigure { row: row.to_owned(), metric: metric.to_owned() })
     }
 }
 
-impl Finding {
+impl ClaimFinding {
     /// It holds, or does not, because of this.
-    pub fn new(holds: bool, why: impl Into<String>) -> Finding {
-        Finding { holds, is_by_fit: false, why: why.into() }
+    pub fn new(holds: bool, why: impl Into<String>) -> ClaimFinding {
+        ClaimFinding { holds, is_by_fit: false, why: why.into() }
     }
 
     /// The same of something that was made such that it holds.
-    pub fn by_fit(self, of: &str) -> Finding {
-        Finding { is_by_fit: true, why: format!("{}; by the fit of {of}: shows nothing", self.why), ..self }
+    pub fn by_fit(self, of: &str) -> ClaimFinding {
+        ClaimFinding {
+            is_by_fit: true,
+            why: format!("{}; by the fit of {of}: shows nothing", self.why),
+            ..self
+        }
     }
 
     /// All of them hold.
-    pub fn all(findings: impl IntoIterator<Item = Finding>) -> Finding {
+    pub fn all(findings: impl IntoIterator<Item = ClaimFinding>) -> ClaimFinding {
         let (mut holds, mut is_by_fit, mut whys) = (true, false, Vec::new());
         for finding in findings {
             holds &= finding.holds;
             is_by_fit |= finding.is_by_fit;
             whys.push(finding.why);
         }
-        Finding { holds, is_by_fit, why: whys.join("; ") }
+        ClaimFinding { holds, is_by_fit, why: whys.join("; ") }
     }
 }
 
 /// The verdict on several claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum ClaimAnswer {
     /// It does.
     Yes,
     /// It does, but some of it because what was run was made such that it does.
@@ -99,14 +103,14 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimsVerdict {
     /// The verdict on all of them.
-    pub answer: Answer,
+    pub answer: ClaimAnswer,
     /// Each of them.
-    pub claims: Vec<Judged>,
+    pub claims: Vec<JudgedClaim>,
 }
 
 /// A claim with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Judged {
+pub struct JudgedClaim {
     /// The claim.
     pub text: &'static str,
     /// It holds.
@@ -117,34 +121,37 @@ pub struct Judged {
 
 impl ClaimsVerdict {
     /// Holds these claims against these tables.
-    pub fn of(claims: &[Claim], tables: &[Table]) -> ClaimsVerdict {
+    pub fn of(claims: &[Claim], tables: &[FigureTable]) -> ClaimsVerdict {
         let judge = |claim: &Claim| {
-            let finding = (claim.test)(&Figures(tables));
-            finding.unwrap_or_else(|missing| Finding::new(false, missing.to_string()))
+            let finding = (claim.test)(&MeasuredFigures(tables));
+            finding.unwrap_or_else(|missing| ClaimFinding::new(false, missing.to_string()))
         };
-        let findings: Vec<Finding> = claims.iter().map(judge).collect();
-        let all = Finding::all(findings.iter().cloned());
+        let findings: Vec<ClaimFinding> = claims.iter().map(judge).collect();
+        let all = ClaimFinding::all(findings.iter().cloned());
         let answer = match (claims.is_empty(), all.holds, all.is_by_fit) {
-            (true, ..) => Answer::None,
-            (false, false, _) => Answer::No,
-            (false, true, true) => Answer::ByFit,
-            (false, true, false) => Answer::Yes,
+            (true, ..) => ClaimAnswer::None,
+            (false, false, _) => ClaimAnswer::No,
+            (false, true, true) => ClaimAnswer::ByFit,
+            (false, true, false) => ClaimAnswer::Yes,
         };
         let judged = claims.iter().zip(findings);
-        let judged =
-            judged.map(|(claim, Finding { holds, why, .. })| Judged { text: claim.text, holds, why });
+        let judged = judged.map(|(claim, ClaimFinding { holds, why, .. })| JudgedClaim {
+            text: claim.text,
+            holds,
+            why,
+        });
         ClaimsVerdict { answer, claims: judged.collect() }
     }
 }
 
-impl Answer {
+impl ClaimAnswer {
     /// `yes`, `by fit`, `no` or `none`.
     pub fn name(self) -> &'static str {
         match self {
-            Answer::Yes => "yes",
-            Answer::ByFit => "by fit",
-            Answer::No => "no",
-            Answer::None => "none",
+            ClaimAnswer::Yes => "yes",
+            ClaimAnswer::ByFit => "by fit",
+            ClaimAnswer::No => "no",
+            ClaimAnswer::None => "none",
         }
     }
 }
@@ -152,12 +159,12 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind};
+    use crate::table::{CostProfile, FigureUnit, RowKind, TableMetric, TableRow};
 
-    fn table() -> Table {
-        let metric = Metric { name: "p99", unit: FigureUnit::Ns };
-        let row = |name: &str, values: [f64; 3]| Row::of(name, RowKind::Baseline, vec![values.to_vec()]);
-        Table {
+    fn table() -> FigureTable {
+        let metric = TableMetric { name: "p99", unit: FigureUnit::Ns };
+        let row = |name: &str, values: [f64; 3]| TableRow::of(name, RowKind::Baseline, vec![values.to_vec()]);
+        FigureTable {
             title: String::new(),
             profile: CostProfile::Paper,
             metrics: vec![metric],
@@ -169,8 +176,8 @@ mod tests {
         }
     }
 
-    fn below(f: &Figures<'_>, low: &str, high: &str) -> Result<Finding, Missing> {
-        Ok(Finding::new(f.get(low, "p99")?.is_below(f.get(high, "p99")?), low))
+    fn below(f: &MeasuredFigures<'_>, low: &str, high: &str) -> Result<ClaimFinding, MissingFigure> {
+        Ok(ClaimFinding::new(f.get(low, "p99")?.is_below(f.get(high, "p99")?), low))
     }
 
     #[test]
@@ -179,18 +186,18 @@ mod tests {
         let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
         let missing = Claim { text: "nobody", test: |f| below(f, "fast", "nobody") };
         let of = |claims: &[Claim]| ClaimsVerdict::of(claims, &[table()]);
-        assert_eq!(of(&[]).answer, Answer::None);
-        assert_eq!(of(&[good]).answer, Answer::Yes);
-        assert_eq!(of(&[good, vague]).answer, Answer::No);
+        assert_eq!(of(&[]).answer, ClaimAnswer::None);
+        assert_eq!(of(&[good]).answer, ClaimAnswer::Yes);
+        assert_eq!(of(&[good, vague]).answer, ClaimAnswer::No);
         let verdict = of(&[missing]);
-        assert_eq!(verdict.answer, Answer::No);
+        assert_eq!(verdict.answer, ClaimAnswer::No);
         assert_eq!(verdict.claims[0].why, "nobody has no p99");
     }
 
     #[test]
     fn findings_come_together() {
-        let [yes, no] = [Finding::new(true, "a"), Finding::new(false, "b")];
-        assert_eq!(Finding::all([yes.clone(), no.clone()]), Finding::new(false, "a; b"));
+        let [yes, no] = [ClaimFinding::new(true, "a"), ClaimFinding::new(false, "b")];
+        assert_eq!(ClaimFinding::all([yes.clone(), no.clone()]), ClaimFinding::new(false, "a; b"));
     }
 
     #[test]
@@ -199,10 +206,10 @@ mod tests {
         let fitted = Claim { text: "as fitted", test: |f| Ok(below(f, "fast", "slow")?.by_fit("a trace")) };
         let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
         let of = |claims: &[Claim]| ClaimsVerdict::of(claims, &[table()]);
-        assert_eq!(of(&[real, fitted]).answer, Answer::ByFit);
-        assert_eq!(of(&[fitted, vague]).answer, Answer::No);
+        assert_eq!(of(&[real, fitted]).answer, ClaimAnswer::ByFit);
+        assert_eq!(of(&[fitted, vague]).answer, ClaimAnswer::No);
         assert_eq!(of(&[fitted]).claims[0].why, "fast; by the fit of a trace: shows nothing");
-        assert_eq!(Answer::ByFit.name(), serde_json::to_value(Answer::ByFit).unwrap());
+        assert_eq!(ClaimAnswer::ByFit.name(), serde_json::to_value(ClaimAnswer::ByFit).unwrap());
     }
 
     #[test]

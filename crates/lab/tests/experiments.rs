@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use io::capture::{CaptureFormat, CaptureRecord, CaptureWriter};
 use io::traffic::{Generator, TrafficProfile};
-use lab::{Answer, Experiment, ExperimentOutcome, Lab, Length, RowKind, RuleFiles, experiments};
+use lab::{ClaimAnswer, Experiment, ExperimentOutcome, Lab, RowKind, RuleFiles, RunLength, experiments};
 
 fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> ExperimentOutcome {
     let outcome = experiment.run(lab);
@@ -36,11 +36,11 @@ fn capture() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn without_captures_nothing_is_asked_of_captures() {
     let xc = experiments().iter().find(|experiment| experiment.id == "XC").unwrap();
-    let outcome = smoke(xc, &mut Lab::new(Length::Smoke, 1, |_| {}));
-    assert_eq!((outcome.matched.answer, outcome.beaten.answer), (Answer::None, Answer::None));
+    let outcome = smoke(xc, &mut Lab::new(RunLength::Smoke, 1, |_| {}));
+    assert_eq!((outcome.matched.answer, outcome.beaten.answer), (ClaimAnswer::None, ClaimAnswer::None));
     let notes = |outcome: &ExperimentOutcome| outcome.notes.join("; ");
     assert!(notes(&outcome).contains("no captures"), "{}", notes(&outcome));
-    let missing = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
+    let missing = Lab::new(RunLength::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
     let outcome = smoke(xc, &mut { missing });
     assert!(notes(&outcome).contains("left out: nowhere.pcap"), "{}", notes(&outcome));
 }
@@ -53,7 +53,7 @@ fn detection_goes_by_the_rules_that_are_given() {
     std::fs::write(&rules.rules[0], text).unwrap();
     let of = |rules: RuleFiles, id: &str| {
         let experiment = experiments().iter().find(|experiment| experiment.id == id).unwrap();
-        experiment.run(&mut Lab::new(Length::Smoke, 1, |_| {}).with_rules(rules))
+        experiment.run(&mut Lab::new(RunLength::Smoke, 1, |_| {}).with_rules(rules))
     };
     for id in ["Y4", "Y5"] {
         let outcome = of(rules.clone(), id);
@@ -68,14 +68,14 @@ fn detection_goes_by_the_rules_that_are_given() {
 #[test]
 fn every_experiment_runs_and_says_what_it_found() {
     let (_folder, path) = capture();
-    let mut lab = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec![path]);
+    let mut lab = Lab::new(RunLength::Smoke, 1, |_| {}).with_captures(vec![path]);
     for experiment in experiments() {
         let outcome = smoke(experiment, &mut lab);
         let id = experiment.id;
         assert!(!outcome.tables.is_empty() && !outcome.charts.is_empty(), "{id}");
         assert_eq!(outcome.matched.claims.len(), experiment.matches.len(), "{id}");
-        assert_ne!(outcome.matched.answer, Answer::None, "{id}");
-        assert_eq!(outcome.beaten.answer == Answer::None, experiment.beats.is_empty(), "{id}");
+        assert_ne!(outcome.matched.answer, ClaimAnswer::None, "{id}");
+        assert_eq!(outcome.beaten.answer == ClaimAnswer::None, experiment.beats.is_empty(), "{id}");
         for table in &outcome.tables {
             assert!(table.rows.iter().all(|row| row.cells.len() == table.metrics.len()), "{id}: {table:?}");
             let names: BTreeSet<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
@@ -99,10 +99,10 @@ fn every_experiment_runs_and_says_what_it_found() {
 
 #[test]
 fn files_have_what_tables_have() {
-    let mut lab = Lab::new(Length::Smoke, 2, |_| {});
+    let mut lab = Lab::new(RunLength::Smoke, 2, |_| {});
     let x4 = experiments().iter().find(|experiment| experiment.id == "X4").unwrap();
     let outcome = smoke(x4, &mut lab);
-    assert_eq!(smoke(x4, &mut Lab::new(Length::Smoke, 2, |_| {})).csv(), outcome.csv());
+    assert_eq!(smoke(x4, &mut Lab::new(RunLength::Smoke, 2, |_| {})).csv(), outcome.csv());
 
     let csv = outcome.csv();
     let lines: Vec<&str> = csv.lines().collect();

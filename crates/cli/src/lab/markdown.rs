@@ -1,6 +1,6 @@
 //! Outcomes as Markdown: a page for each experiment, and an index.
 
-use ::lab::{Answer, ClaimsVerdict, ExperimentOutcome, Judged};
+use ::lab::{ClaimAnswer, ClaimsVerdict, ExperimentOutcome, JudgedClaim};
 
 use super::show;
 
@@ -34,7 +34,7 @@ pub fn page(outcome: &ExperimentOutcome, options: &str) -> String {
     }
     for (name, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.claims.is_empty()) {
         text += &format!("\n## Claims: {name}\n\n");
-        for Judged { text: asked, holds, why } in &verdict.claims {
+        for JudgedClaim { text: asked, holds, why } in &verdict.claims {
             text += &format!("- {}: {asked}. {why}\n", if *holds { "yes" } else { "no" });
         }
     }
@@ -48,7 +48,7 @@ pub fn page(outcome: &ExperimentOutcome, options: &str) -> String {
 /// Returns the verdicts by name.
 fn verdicts(outcome: &ExperimentOutcome) -> Vec<(&'static str, &ClaimsVerdict)> {
     let all = [("match", &outcome.matched), ("beat", &outcome.beaten), ("real", &outcome.real)];
-    all.into_iter().filter(|(name, of)| *name != "real" || of.answer != Answer::None).collect()
+    all.into_iter().filter(|(name, of)| *name != "real" || of.answer != ClaimAnswer::None).collect()
 }
 
 fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {

@@ -1,8 +1,8 @@
 //! Outcome of an experiment as text.
 
 use ::lab::{
-    Answer, Best, ClaimsVerdict, CostProfile, Estimate, ExperimentOutcome, FigureUnit, Judged, Metric, Table,
-    Tuning,
+    BestSettings, ClaimAnswer, ClaimsVerdict, CostProfile, Estimate, ExperimentOutcome, FigureTable,
+    FigureUnit, JudgedClaim, TableMetric, TuningOutcome,
 };
 
 use crate::output;
@@ -23,7 +23,7 @@ pub fn outcome(outcome: &ExperimentOutcome) -> String {
     }
     text += &verdict("match", matched);
     text += &verdict("beat", beaten);
-    if real.answer != Answer::None {
+    if real.answer != ClaimAnswer::None {
         text += &verdict("real", real);
     }
     for note in notes {
@@ -33,8 +33,8 @@ pub fn outcome(outcome: &ExperimentOutcome) -> String {
 }
 
 /// Renders the result of a sweep.
-pub fn tuning(tuning: &Tuning) -> String {
-    let Tuning { id, seeds, tables, best } = tuning;
+pub fn tuning(tuning: &TuningOutcome) -> String {
+    let TuningOutcome { id, seeds, tables, best } = tuning;
     let mut text = format!("{id}  settings of baselines, seeds {} to {}\n", seeds.start(), seeds.end());
     for shown in tables {
         text += &format!("\n{}\n", caption(shown, (seeds.end() - seeds.start() + 1) as u32));
@@ -44,7 +44,7 @@ pub fn tuning(tuning: &Tuning) -> String {
     for (row, why) in tuning.failures() {
         text += &format!("FAILED: {row}: {why}\n");
     }
-    for Best { baseline, objective, points, point, value, published, is_in_use, .. } in best {
+    for BestSettings { baseline, objective, points, point, value, published, is_in_use, .. } in best {
         let (value, published) = (one(objective, *value), one(objective, *published));
         let in_use = if *is_in_use { "in use" } else { "not what experiments use" };
         text += &format!(
@@ -55,19 +55,19 @@ pub fn tuning(tuning: &Tuning) -> String {
     text + "\n"
 }
 
-fn table(shown: &Table) -> String {
+fn table(shown: &FigureTable) -> String {
     let mut table = output::Table::new(&head(shown));
     rows(shown).into_iter().for_each(|row| table.row(row));
     table.render()
 }
 
 /// Column heads of a table.
-pub fn head(shown: &Table) -> Vec<&'static str> {
+pub fn head(shown: &FigureTable) -> Vec<&'static str> {
     [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect()
 }
 
 /// Rows of a table, each followed by the published values if there are any.
-pub fn rows(shown: &Table) -> Vec<Vec<String>> {
+pub fn rows(shown: &FigureTable) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for row in &shown.rows {
         let cells = || shown.metrics.iter().zip(&row.cells);
@@ -78,7 +78,7 @@ pub fn rows(shown: &Table) -> Vec<Vec<String>> {
         });
         rows.push([row.name.clone()].into_iter().chain(measured).collect());
         if row.cells.iter().any(|cell| cell.paper.is_some()) {
-            let paper = |(metric, cell): (&Metric, &::lab::Cell)| {
+            let paper = |(metric, cell): (&TableMetric, &::lab::TableCell)| {
                 cell.paper.map_or_else(String::new, |value| one(metric, value))
             };
             rows.push(["  published".to_owned()].into_iter().chain(cells().map(paper)).collect());
@@ -88,7 +88,7 @@ pub fn rows(shown: &Table) -> Vec<Vec<String>> {
 }
 
 /// Caption of a table.
-pub fn caption(shown: &Table, seeds: u32) -> String {
+pub fn caption(shown: &FigureTable, seeds: u32) -> String {
     let medians = match (shown.profile, seeds) {
         (CostProfile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
         (_, 1) => "one seed".to_owned(),
@@ -99,14 +99,14 @@ pub fn caption(shown: &Table, seeds: u32) -> String {
 
 fn verdict(name: &str, verdict: &ClaimsVerdict) -> String {
     let mut text = format!("{name}: {}\n", verdict.answer.name());
-    for Judged { text: asked, holds, why } in &verdict.claims {
+    for JudgedClaim { text: asked, holds, why } in &verdict.claims {
         text += &format!("  {} {asked}: {why}\n", if *holds { "yes" } else { "no " });
     }
     text
 }
 
 /// Formats median and interval in one unit.
-fn figure(metric: &Metric, estimate: &Estimate) -> String {
+fn figure(metric: &TableMetric, estimate: &Estimate) -> String {
     let Estimate { median, low, high, values } = estimate;
     let (factor, unit) = scale(metric.unit, *median);
     let digits = |value: f64| number(value / factor);
@@ -119,7 +119,7 @@ fn figure(metric: &Metric, estimate: &Estimate) -> String {
     }
 }
 
-fn one(metric: &Metric, value: f64) -> String {
+fn one(metric: &TableMetric, value: f64) -> String {
     let (factor, unit) = scale(metric.unit, value);
     format!("{}{unit}", number(value / factor))
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn figures_have_one_unit_and_three_digits() {
-        let metric = |unit| Metric { name: "", unit };
+        let metric = |unit| TableMetric { name: "", unit };
         let estimate = |values: [f64; 3]| Estimate::of(values.to_vec()).unwrap();
         let shown = figure(&metric(FigureUnit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
         assert_eq!(shown, "1.23 [0.95, 22.0] ms");

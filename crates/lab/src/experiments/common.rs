@@ -3,12 +3,12 @@
 use runtime::elastic::UnitsConfig;
 
 use super::tuning;
-use crate::chart::{Axis, Chart, Mark, Series};
-use crate::runs::Length;
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use crate::runs::RunLength;
 use crate::setup::{ScenarioText, toml};
 use crate::statistics::Estimate;
-use crate::table::{RowKind, RowSubject, Table};
-use crate::verdict::{Figures, Finding, Missing};
+use crate::table::{FigureTable, RowKind, RowSubject};
+use crate::verdict::{ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// The rate of the workload over time, in ms and Gbit/s: 1 to 10 Gbit/s, up and down (R5).
 const CURVE: [(u32, f64); 19] = [
@@ -75,7 +75,7 @@ pub fn strict(setup: ScenarioText) -> ScenarioText {
 }
 
 /// A trace whose rate goes up and down, `scale` times as high: all of it, or its first second.
-pub fn up_and_down(setup: ScenarioText, trace: &str, scale: f64, length: Length) -> ScenarioText {
+pub fn up_and_down(setup: ScenarioText, trace: &str, scale: f64, length: RunLength) -> ScenarioText {
     let points = CURVE.map(|(ms, gbps)| format!("[\"{ms}ms\", \"{}Mbps\"]", (gbps * scale * 1e3).round()));
     let curve = toml(format!("[{}]", points.join(", ")));
     let setup = made_up(setup, trace).with("workload.trace.curve", curve);
@@ -87,7 +87,7 @@ pub fn flat(
     setup: ScenarioText,
     trace: &str,
     rate: &str,
-    length: Length,
+    length: RunLength,
     quick: u32,
     full: u32,
 ) -> ScenarioText {
@@ -102,11 +102,11 @@ fn made_up(setup: ScenarioText, trace: &str) -> ScenarioText {
 }
 
 /// So long, with a warm-up of one interval: 100 ms, the time over which load is measured.
-fn timed(setup: ScenarioText, length: Length, quick: u32, full: u32) -> ScenarioText {
+fn timed(setup: ScenarioText, length: RunLength, quick: u32, full: u32) -> ScenarioText {
     let (time, interval) = match length {
-        Length::Smoke => (40, 10),
-        Length::Quick => (quick, 100),
-        Length::Full => (full, 100),
+        RunLength::Smoke => (40, 10),
+        RunLength::Quick => (quick, 100),
+        RunLength::Full => (full, 100),
     };
     let ms = |ms: u32| format!("{ms}ms");
     setup.with("run.time", ms(time)).with("run.interval", ms(interval)).with("run.warm_up", ms(interval))
@@ -236,36 +236,54 @@ pub fn number(value: f64) -> String {
 }
 
 /// All of a row's interval is at or below this.
-pub fn at_most(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
+pub fn at_most(
+    f: &MeasuredFigures<'_>,
+    row: &str,
+    metric: &str,
+    limit: f64,
+    per: f64,
+) -> Result<ClaimFinding, MissingFigure> {
     let found = f.get(row, metric)?;
     let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
-    Ok(Finding::new(found.is_at_most(limit), why))
+    Ok(ClaimFinding::new(found.is_at_most(limit), why))
 }
 
 /// All of a row's interval is at or above this.
-pub fn at_least(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
+pub fn at_least(
+    f: &MeasuredFigures<'_>,
+    row: &str,
+    metric: &str,
+    limit: f64,
+    per: f64,
+) -> Result<ClaimFinding, MissingFigure> {
     let found = f.get(row, metric)?;
     let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
-    Ok(Finding::new(found.is_at_least(limit), why))
+    Ok(ClaimFinding::new(found.is_at_least(limit), why))
 }
 
 /// One row is below another, and the intervals do not overlap.
-pub fn below(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> Result<Finding, Missing> {
+pub fn below(
+    f: &MeasuredFigures<'_>,
+    low: &str,
+    high: &str,
+    metric: &str,
+    per: f64,
+) -> Result<ClaimFinding, MissingFigure> {
     let (a, b) = (f.get(low, metric)?, f.get(high, metric)?);
     let why = format!("{metric}: {low} {}, {high} {}", show(a, per, ""), show(b, per, ""));
-    Ok(Finding::new(a.is_below(b), why))
+    Ok(ClaimFinding::new(a.is_below(b), why))
 }
 
 /// The first row's metric is below that of each of the others.
 pub fn below_all(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     low: &str,
     others: &[impl AsRef<str>],
     metric: &str,
     per: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     let findings = others.iter().map(|high| below(f, low, high.as_ref(), metric, per));
-    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
+    Ok(ClaimFinding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Largest ratio, seed by seed, that counts as no increase: chance alone causes a few hundredths.
@@ -274,68 +292,82 @@ pub const NO_MORE: f64 = 1.02;
 /// Of a metric, one row has at most this share of what another one has, seed by seed, with the
 /// whole interval.
 pub fn at_most_of(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     row: &str,
     base: &str,
     metric: &str,
     limit: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     let share = f.get(row, metric)?.over(f.get(base, metric)?);
     let holds = share.as_ref().is_some_and(|share| share.is_at_most(limit));
     let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
-    Ok(Finding::new(holds, format!("{row} has {shown} of the {metric} of {base}, asked is at most {limit}")))
+    Ok(ClaimFinding::new(
+        holds,
+        format!("{row} has {shown} of the {metric} of {base}, asked is at most {limit}"),
+    ))
 }
 
 /// With no seed does one row drop more packets than another: what drops packets is not fast.
-pub fn drops_no_more(f: &Figures<'_>, table: usize, row: &str, against: &str) -> Result<Finding, Missing> {
+pub fn drops_no_more(
+    f: &MeasuredFigures<'_>,
+    table: usize,
+    row: &str,
+    against: &str,
+) -> Result<ClaimFinding, MissingFigure> {
     let (ours, theirs) = (f.of(table, row, "dropped")?, f.of(table, against, "dropped")?);
     let holds = ours.values.iter().zip(&theirs.values).all(|(ours, theirs)| ours <= theirs);
     let why = format!("{row} drops {}, {against} {}", show(ours, 1.0, ""), show(theirs, 1.0, ""));
-    Ok(Finding::new(holds, why))
+    Ok(ClaimFinding::new(holds, why))
 }
 
 /// A row drops nothing.
-pub fn drops_nothing(f: &Figures<'_>, row: &str) -> Result<Finding, Missing> {
+pub fn drops_nothing(f: &MeasuredFigures<'_>, row: &str) -> Result<ClaimFinding, MissingFigure> {
     let dropped = f.get(row, "dropped")?;
-    Ok(Finding::new(dropped.is_at_most(0.0), format!("drops {}", show(dropped, 1.0, ""))))
+    Ok(ClaimFinding::new(dropped.is_at_most(0.0), format!("drops {}", show(dropped, 1.0, ""))))
 }
 
 /// All of a row's interval is at or below this, and it drops nothing.
 pub fn as_fast_as(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     row: &str,
     metric: &str,
     limit: f64,
     per: f64,
-) -> Result<Finding, Missing> {
-    Ok(Finding::all([at_most(f, row, metric, limit, per)?, drops_nothing(f, row)?]))
+) -> Result<ClaimFinding, MissingFigure> {
+    Ok(ClaimFinding::all([at_most(f, row, metric, limit, per)?, drops_nothing(f, row)?]))
 }
 
 /// One row's latency is below another's, and the intervals do not overlap; and it drops no more.
-pub fn faster(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> Result<Finding, Missing> {
-    Ok(Finding::all([below(f, low, high, metric, per)?, drops_no_more(f, 0, low, high)?]))
+pub fn faster(
+    f: &MeasuredFigures<'_>,
+    low: &str,
+    high: &str,
+    metric: &str,
+    per: f64,
+) -> Result<ClaimFinding, MissingFigure> {
+    Ok(ClaimFinding::all([below(f, low, high, metric, per)?, drops_no_more(f, 0, low, high)?]))
 }
 
 /// The same against each of several rows.
 pub fn faster_than_all(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     low: &str,
     others: &[impl AsRef<str>],
     metric: &str,
     per: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     let findings = others.iter().map(|high| faster(f, low, high.as_ref(), metric, per));
-    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
+    Ok(ClaimFinding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Medians of these metrics, a series for each row.
-pub fn series_of_rows(table: &Table, metrics: &[&str], per: f64, mark: Mark) -> Vec<Series> {
+pub fn series_of_rows(table: &FigureTable, metrics: &[&str], per: f64, mark: ChartMark) -> Vec<ChartSeries> {
     let series = |name: &str| {
         let medians = (0..).zip(metrics).filter_map(|(place, metric)| {
             let estimate = table.get(name, metric)?;
             Some((f64::from(place), estimate.median / per))
         });
-        Series::new(name, mark, medians)
+        ChartSeries::new(name, mark, medians)
     };
     table.rows.iter().map(|row| series(&row.name)).collect()
 }
@@ -344,27 +376,27 @@ pub fn series_of_rows(table: &Table, metrics: &[&str], per: f64, mark: Mark) -> 
 pub const PERCENTILES: [&str; 6] = ["p1", "p25", "p50", "p75", "p99", "p99.9"];
 
 /// Percentiles of latency by row, as bars over logarithms.
-pub fn percentile_chart(table: &Table) -> Chart {
-    Chart {
+pub fn percentile_chart(table: &FigureTable) -> FigureChart {
+    FigureChart {
         title: table.title.clone(),
-        x: Axis::names("percentile of packets", PERCENTILES),
-        y: Axis::logarithmic("latency at the unit, us"),
-        series: series_of_rows(table, &PERCENTILES, 1e3, Mark::Bars),
+        x: ChartAxis::names("percentile of packets", PERCENTILES),
+        y: ChartAxis::logarithmic("latency at the unit, us"),
+        series: series_of_rows(table, &PERCENTILES, 1e3, ChartMark::Bars),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{CostProfile, FigureUnit, Metric, Row};
+    use crate::table::{CostProfile, FigureUnit, TableMetric, TableRow};
 
     #[test]
     fn a_claim_has_to_be_shown() {
-        let metric = |name| Metric { name, unit: FigureUnit::Count };
+        let metric = |name| TableMetric { name, unit: FigureUnit::Count };
         let row = |name: &str, cost: [f64; 3], dropped: [f64; 3]| {
-            Row::of(name, RowKind::Plus, vec![cost.to_vec(), dropped.to_vec()])
+            TableRow::of(name, RowKind::Plus, vec![cost.to_vec(), dropped.to_vec()])
         };
-        let tables = [Table {
+        let tables = [FigureTable {
             title: String::new(),
             profile: CostProfile::Paper,
             metrics: vec![metric("cost"), metric("dropped")],
@@ -376,7 +408,7 @@ mod tests {
                 row("vague", [4.0, 6.0, 9.0], [0.0, 1.0, 1.0]),
             ],
         }];
-        let f = Figures(&tables);
+        let f = MeasuredFigures(&tables);
         let no_more = |row| at_most_of(&f, row, "theirs", "cost", NO_MORE).unwrap().holds;
         assert_eq!([no_more("same"), no_more("vague")], [true, false]);
         let drops = |row| drops_no_more(&f, 0, row, "theirs").unwrap().holds;

@@ -1,20 +1,20 @@
 //! Measurements on the machine: contenders take turns, round by round.
 
 use crate::paths::{Path, Player, Tape, differing};
-use crate::runs::Length;
+use crate::runs::RunLength;
 use crate::statistics::Estimate;
-use crate::table::{CostProfile, Metric, Row, RowKind, Table};
+use crate::table::{CostProfile, FigureTable, RowKind, TableMetric, TableRow};
 
 /// Packets that are handed over at once, as with SpeedyBox.
 pub const BATCH: usize = 32;
 
 /// Times that each thing is measured, in turn with the others (R6): many short ones, so that most
 /// are not disturbed by whatever else the machine does.
-pub fn rounds(length: Length) -> usize {
+pub fn rounds(length: RunLength) -> usize {
     match length {
-        Length::Smoke => 2,
-        Length::Quick => 41,
-        Length::Full => 201,
+        RunLength::Smoke => 2,
+        RunLength::Quick => 41,
+        RunLength::Full => 201,
     }
 }
 
@@ -59,15 +59,15 @@ impl Rounds {
     }
 
     /// All of it. Rows with failures have no figures.
-    pub fn table(self, title: impl Into<String>, metrics: &[Metric]) -> Table {
+    pub fn table(self, title: impl Into<String>, metrics: &[TableMetric]) -> FigureTable {
         let row = |Measured { name, kind, mut values, failures }: Measured| {
             values.resize(metrics.len(), Vec::new());
             if !failures.is_empty() {
                 values.iter_mut().for_each(Vec::clear);
             }
-            Row { failures, ..Row::of(name, kind, values) }
+            TableRow { failures, ..TableRow::of(name, kind, values) }
         };
-        Table {
+        FigureTable {
             title: title.into(),
             profile: CostProfile::Real,
             metrics: metrics.to_vec(),
@@ -107,6 +107,6 @@ pub fn differences(player: &mut Player, contenders: &mut [Contender], tape: &Tap
 }
 
 /// A row's metric, as long as it has one: for pictures.
-pub fn point(table: &Table, row: &str, metric: &str, x: f64) -> Option<(f64, f64)> {
+pub fn point(table: &FigureTable, row: &str, metric: &str, x: f64) -> Option<(f64, f64)> {
     table.get(row, metric).map(|Estimate { median, .. }| (x, *median))
 }

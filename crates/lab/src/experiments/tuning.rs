@@ -20,14 +20,14 @@ use std::ops::RangeInclusive;
 use serde::{Serialize, Serializer};
 
 pub(super) use chosen::{notes, row, subjects, tuned};
-pub use grids::Baseline;
+pub use grids::TunedBaseline;
 
 use crate::gauges;
 use crate::outcome::{JsonRow, csv, json_rows};
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::setup::{ScenarioText, toml};
 use crate::statistics::Estimate;
-use crate::table::{CostProfile, Gauge, Metric, Row, RowKind, RowSubject, Table};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject, TableMetric, TableRow};
 
 /// The seeds that settings are chosen with: none of them is among those that experiments measure.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
@@ -42,36 +42,36 @@ const PUBLISHED: &str = "flowlet, as published";
 
 /// A sweep of settings for an experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sweep {
+pub struct SettingsSweep {
     /// The experiment's number.
     pub id: &'static str,
     /// Metrics to minimise, each on its own: those of the experiment's claims.
-    pub objectives: &'static [&'static Gauge],
+    pub objectives: &'static [&'static ReportGauge],
     /// The baselines, and what is tried of them.
-    pub baselines: &'static [Baseline],
+    pub baselines: &'static [TunedBaseline],
     /// The published algorithm's scenario, of which the baselines' are variants.
-    base: fn(Length) -> ScenarioText,
+    base: fn(RunLength) -> ScenarioText,
     /// In how long runs the settings were found that experiments use.
-    length: Length,
+    length: RunLength,
 }
 
 /// All sweeps, in order of their experiments' numbers.
-pub fn sweeps() -> &'static [Sweep] {
+pub fn sweeps() -> &'static [SettingsSweep] {
     grids::SWEEPS
 }
 
 /// Results of a sweep.
 #[derive(Clone, Debug)]
-pub struct Tuning {
+pub struct TuningOutcome {
     /// The experiment.
     pub id: &'static str,
     /// Seeds of each row.
     pub seeds: RangeInclusive<u64>,
     /// A table for each baseline: the published algorithm, and then each point of the baseline's
     /// grid, the published one first.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FigureTable>,
     /// The best point of each baseline by each objective.
-    pub best: Vec<Best>,
+    pub best: Vec<BestSettings>,
 }
 
 /// A point of a grid: its settings.
@@ -80,17 +80,17 @@ type Point = Vec<(&'static str, &'static str)>;
 /// Points of a baseline, and what came of them: a row for each behind the published algorithm's.
 struct Field {
     points: Vec<Point>,
-    table: Table,
+    table: FigureTable,
 }
 
 /// The best point of a baseline's grid.
 #[derive(Clone, Debug, Serialize)]
-pub struct Best {
+pub struct BestSettings {
     /// The baseline.
     pub baseline: &'static str,
     /// The metric to minimise.
     #[serde(serialize_with = "name_of")]
-    pub objective: Metric,
+    pub objective: TableMetric,
     /// Points run at this length.
     pub points: usize,
     /// The best one's name.
@@ -105,12 +105,12 @@ pub struct Best {
     pub is_in_use: bool,
 }
 
-impl Sweep {
+impl SettingsSweep {
     /// Runs every point of every baseline with the tuning seeds, whatever the lab's own are.
-    pub fn run(&self, lab: &mut Lab<'_>) -> Tuning {
+    pub fn run(&self, lab: &mut Lab<'_>) -> TuningOutcome {
         let seeds = match lab.length() {
-            Length::Smoke => *TUNING_SEEDS.start()..=*TUNING_SEEDS.start(),
-            Length::Quick | Length::Full => TUNING_SEEDS,
+            RunLength::Smoke => *TUNING_SEEDS.start()..=*TUNING_SEEDS.start(),
+            RunLength::Quick | RunLength::Full => TUNING_SEEDS,
         };
         let fields: Vec<Field> =
             self.baselines.iter().map(|baseline| self.field(lab, &seeds, baseline)).collect();
@@ -118,16 +118,21 @@ impl Sweep {
             self.objectives.iter().filter_map(|objective| self.best(baseline, field, objective.metric))
         });
         let best = best.collect();
-        Tuning { id: self.id, seeds, best, tables: fields.into_iter().map(|field| field.table).collect() }
+        TuningOutcome {
+            id: self.id,
+            seeds,
+            best,
+            tables: fields.into_iter().map(|field| field.table).collect(),
+        }
     }
 
     /// Runs all points of a baseline, or, whole, those that are good in short runs.
-    fn field(&self, lab: &mut Lab<'_>, seeds: &RangeInclusive<u64>, baseline: &Baseline) -> Field {
+    fn field(&self, lab: &mut Lab<'_>, seeds: &RangeInclusive<u64>, baseline: &TunedBaseline) -> Field {
         let all = baseline.points();
         let points = match lab.length() {
-            Length::Smoke | Length::Quick => all,
-            Length::Full => {
-                let short = self.measure(lab, (Length::Quick, seeds), baseline, all);
+            RunLength::Smoke | RunLength::Quick => all,
+            RunLength::Full => {
+                let short = self.measure(lab, (RunLength::Quick, seeds), baseline, all);
                 let objectives = self.objectives.iter().map(|objective| objective.metric.name);
                 let places = finalists(&short.table, objectives.collect());
                 places.into_iter().map(|place| short.points[place].clone()).collect()
@@ -139,8 +144,8 @@ impl Sweep {
     fn measure(
         &self,
         lab: &mut Lab<'_>,
-        (length, seeds): (Length, &RangeInclusive<u64>),
-        baseline: &Baseline,
+        (length, seeds): (RunLength, &RangeInclusive<u64>),
+        baseline: &TunedBaseline,
         points: Vec<Point>,
     ) -> Field {
         let base = (self.base)(length);
@@ -151,19 +156,20 @@ impl Sweep {
         });
         let subjects: Vec<RowSubject> = [published].into_iter().chain(of_points).collect();
         let costs = [&gauges::UNIT_SECONDS, &gauges::DROPPED];
-        let gauges: Vec<&Gauge> = self.objectives.iter().copied().chain(costs).collect();
-        let table = Table::measure_on(lab, seeds, baseline.name, CostProfile::Paper, &gauges, &subjects);
+        let gauges: Vec<&ReportGauge> = self.objectives.iter().copied().chain(costs).collect();
+        let table =
+            FigureTable::measure_on(lab, seeds, baseline.name, CostProfile::Paper, &gauges, &subjects);
         Field { points, table }
     }
 
     /// None if the published point could not be run.
-    fn best(&self, baseline: &Baseline, field: &Field, objective: Metric) -> Option<Best> {
+    fn best(&self, baseline: &TunedBaseline, field: &Field, objective: TableMetric) -> Option<BestSettings> {
         let Field { points, table } = field;
         let (reference, rows) = table.rows.split_first()?;
         let at = best_of(table, reference, rows, objective.name)?;
         let point = points.get(at)?;
-        let median = |row: &Row| Some(table.get(&row.name, objective.name)?.median);
-        Some(Best {
+        let median = |row: &TableRow| Some(table.get(&row.name, objective.name)?.median);
+        Some(BestSettings {
             baseline: baseline.name,
             objective,
             points: rows.len(),
@@ -178,10 +184,10 @@ impl Sweep {
 
 /// The places of the rows, behind the first one, that are run whole: the published one's, and, of
 /// each objective, of the best.
-fn finalists(table: &Table, objectives: Vec<&str>) -> BTreeSet<usize> {
+fn finalists(table: &FigureTable, objectives: Vec<&str>) -> BTreeSet<usize> {
     let rows = table.rows.get(1..).unwrap_or_default();
     let best = |objective: &str| {
-        let of = |row: &Row, metric| table.get(&row.name, metric).map(|found| found.median);
+        let of = |row: &TableRow, metric| table.get(&row.name, metric).map(|found| found.median);
         let point =
             |(place, row)| Some((of(row, objective)?, of(row, gauges::UNIT_SECONDS.metric.name)?, place));
         let mut left: Vec<(f64, f64, usize)> = rows.iter().enumerate().filter_map(point).collect();
@@ -206,13 +212,13 @@ fn finalists(table: &Table, objectives: Vec<&str>) -> BTreeSet<usize> {
 }
 
 /// The place of the best of these rows, the first of which is the baseline as published.
-fn best_of(table: &Table, reference: &Row, rows: &[Row], objective: &str) -> Option<usize> {
-    let of = |row: &Row, metric| table.get(&row.name, metric);
-    let cost = |row: &Row| of(row, gauges::UNIT_SECONDS.metric.name).map(|found| found.median);
-    let dropped = |row: &Row| of(row, gauges::DROPPED.metric.name).map(total);
+fn best_of(table: &FigureTable, reference: &TableRow, rows: &[TableRow], objective: &str) -> Option<usize> {
+    let of = |row: &TableRow, metric| table.get(&row.name, metric);
+    let cost = |row: &TableRow| of(row, gauges::UNIT_SECONDS.metric.name).map(|found| found.median);
+    let dropped = |row: &TableRow| of(row, gauges::DROPPED.metric.name).map(total);
     let published = rows.first()?;
     let (cost_max, dropped_max) = (cost(reference)?.max(cost(published)?), dropped(published)?);
-    let score = |(place, row): (usize, &Row)| {
+    let score = |(place, row): (usize, &TableRow)| {
         let (value, cost) = (of(row, objective)?.median, cost(row)?);
         (cost <= cost_max && dropped(row)? <= dropped_max).then_some((value, cost, place))
     };
@@ -239,7 +245,7 @@ fn name(settings: &[(&'static str, &'static str)]) -> String {
     settings.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-impl Tuning {
+impl TuningOutcome {
     /// Runs that did what they must not, or could not be done: the row, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
@@ -252,9 +258,9 @@ impl Tuning {
     }
 }
 
-impl Serialize for Tuning {
+impl Serialize for TuningOutcome {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Tuning { id, seeds, tables, best } = self;
+        let TuningOutcome { id, seeds, tables, best } = self;
         let (first_seed, last_seed) = (*seeds.start(), *seeds.end());
         Json { id, first_seed, last_seed, best, rows: json_rows(tables) }.serialize(to)
     }
@@ -265,11 +271,11 @@ struct Json<'a> {
     id: &'a str,
     first_seed: u64,
     last_seed: u64,
-    best: &'a [Best],
+    best: &'a [BestSettings],
     rows: Vec<JsonRow<'a>>,
 }
 
-fn name_of<S: Serializer>(metric: &Metric, to: S) -> Result<S::Ok, S::Error> {
+fn name_of<S: Serializer>(metric: &TableMetric, to: S) -> Result<S::Ok, S::Error> {
     metric.name.serialize(to)
 }
 

@@ -8,12 +8,12 @@ use super::common::{
     up_and_down,
 };
 use super::{Experiment, Measured, tuning};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, Gauge, Row, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Finding};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject, TableRow};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about provisioning (S88).
 pub const X1: Experiment = Experiment {
@@ -45,7 +45,7 @@ pub const X1: Experiment = Experiment {
                    seed",
             test: |f| {
                 let near = at_least(f, FOLLOWS, "within 1 unit", 0.95, 1.0)?;
-                Ok(Finding::all([near, at_most_of(f, FOLLOWS, FLOWLET, "area", 0.8)?]))
+                Ok(ClaimFinding::all([near, at_most_of(f, FOLLOWS, FLOWLET, "area", 0.8)?]))
             },
         },
         Claim {
@@ -58,7 +58,7 @@ pub const X1: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::WITHIN_1,
     &gauges::WITHIN_2,
     &gauges::ERROR,
@@ -78,24 +78,24 @@ pub const MODES: [&str; 12] =
     [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS, STAYS, BOTH];
 
 /// The scenario of X1, X2 and X3: their runs are the same.
-pub fn base(length: Length) -> ScenarioText {
+pub fn base(length: RunLength) -> ScenarioText {
     up_and_down(paper(), "W-B", 1.0, length)
 }
 
 /// The same with flowlets as published.
-pub fn flowlets(length: Length) -> ScenarioText {
+pub fn flowlets(length: RunLength) -> ScenarioText {
     in_mode(&base(length), FLOWLET).setup
 }
 
 /// All modes as published, and then those that are tuned for an experiment.
-pub fn subjects(id: &str, length: Length) -> Vec<RowSubject> {
+pub fn subjects(id: &str, length: RunLength) -> Vec<RowSubject> {
     let published = in_modes(&base(length), &MODES);
     published.into_iter().chain(tuning::subjects(id, &flowlets(length))).collect()
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = base(lab.length());
-    let mut table = Table::measure(
+    let mut table = FigureTable::measure(
         lab,
         "provision and demand",
         CostProfile::Paper,
@@ -128,13 +128,13 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 
 /// Returns the row of perfect knowledge for the same demand; `None` if the runs failed from which
 /// the demand is taken.
-pub fn oracle_row(lab: &mut Lab<'_>, setup: &ScenarioText, gauges: &[&Gauge]) -> Option<Row> {
+pub fn oracle_row(lab: &mut Lab<'_>, setup: &ScenarioText, gauges: &[&ReportGauge]) -> Option<TableRow> {
     let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
     let reports: Option<Vec<Report>> =
         runs.first()?.iter().map(|run| run.as_ref().ok().map(perfect)).collect();
     let reports = reports?;
-    let read = |gauge: &&Gauge| reports.iter().filter_map(gauge.of).collect();
-    Some(Row::of(ORACLE, RowKind::Bound, gauges.iter().map(read).collect()))
+    let read = |gauge: &&ReportGauge| reports.iter().filter_map(gauge.of).collect();
+    Some(TableRow::of(ORACLE, RowKind::Bound, gauges.iter().map(read).collect()))
 }
 
 /// The same report with the oracle's intervals.
@@ -147,7 +147,7 @@ fn perfect(report: &std::sync::Arc<Report>) -> Report {
 }
 
 /// Demand and provision of seed 1.
-fn chart(lab: &mut Lab<'_>, setup: &ScenarioText, mode: &str) -> Option<Chart> {
+fn chart(lab: &mut Lab<'_>, setup: &ScenarioText, mode: &str) -> Option<FigureChart> {
     let runs = lab.run(&[&in_mode(setup, mode).setup]);
     let report = runs.first()?.first()?.as_ref().ok()?;
     let over_time = |of: fn(&protocol::metering::Interval) -> f64| {
@@ -160,13 +160,13 @@ fn chart(lab: &mut Lab<'_>, setup: &ScenarioText, mode: &str) -> Option<Chart> {
             .map(move |interval| (middle(interval), of(interval) * 1e-9))
             .collect::<Vec<_>>()
     };
-    Some(Chart {
+    Some(FigureChart {
         title: mode.to_owned(),
-        x: Axis::linear("time, s"),
-        y: Axis::linear("Gbit/s"),
+        x: ChartAxis::linear("time, s"),
+        y: ChartAxis::linear("Gbit/s"),
         series: vec![
-            Series::new("demand", Mark::Reference, over_time(|interval| interval.demand_bps)),
-            Series::new("provision", Mark::Line, over_time(|interval| interval.provisioned_bps)),
+            ChartSeries::new("demand", ChartMark::Reference, over_time(|interval| interval.demand_bps)),
+            ChartSeries::new("provision", ChartMark::Line, over_time(|interval| interval.provisioned_bps)),
         ],
     })
 }

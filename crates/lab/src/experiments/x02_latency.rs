@@ -7,12 +7,12 @@ use super::common::{
 };
 use super::x01_tracking::{base, subjects};
 use super::{Experiment, Measured, tuning};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::statistics::Estimate;
-use crate::table::{CostProfile, Gauge, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about latency (S90, S91, S104, S105).
 pub const X2: Experiment = Experiment {
@@ -29,7 +29,7 @@ pub const X2: Experiment = Experiment {
             test: |f| {
                 let order = [FLOWLET, SMART_50, SMART_100, FLOW];
                 let pairs = order.windows(2).map(|pair| faster(f, pair[0], pair[1], "p75", 1e6));
-                Ok(Finding::all(pairs.collect::<Result<Vec<_>, _>>()?))
+                Ok(ClaimFinding::all(pairs.collect::<Result<Vec<_>, _>>()?))
             },
         },
         Claim {
@@ -83,7 +83,7 @@ pub const X2: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P1,
     &gauges::P25,
     &gauges::P50,
@@ -94,7 +94,7 @@ const GAUGES: &[&Gauge] = &[
     &gauges::DROPPED,
 ];
 
-const SWEEP_GAUGES: &[&Gauge] =
+const SWEEP_GAUGES: &[&ReportGauge] =
     &[&gauges::P50, &gauges::P75, &gauges::P99, &gauges::UNIT_SECONDS, &gauges::DROPPED];
 
 /// Modes of the sweep over loads.
@@ -121,8 +121,8 @@ const LOADS_FULL: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 const LOADS_QUICK: [f64; 2] = [0.5, 1.0];
 
 /// Returns the length of runs for the other tables, which explain the first one: one second.
-fn aside(length: Length) -> Length {
-    if length == Length::Full { Length::Quick } else { length }
+fn aside(length: RunLength) -> RunLength {
+    if length == RunLength::Full { RunLength::Quick } else { length }
 }
 
 /// Published p75 of flow mode (S90).
@@ -134,47 +134,47 @@ const PUBLISHED: [(&str, f64); 3] = [(FLOW, 19.6e3), (SMART_100, 4.6e3), (SMART_
 /// The table of the sweep.
 const SWEEP: usize = 1;
 
-fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn ratios(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let distance = |load: f64| {
         let flow = f.of(SWEEP, &at_load(FLOW, load), "p75").ok()?;
         Some((load, (flow.median / FLOW_P75_NS).ln().abs()))
     };
     let nearest = LOADS_FULL.into_iter().filter_map(distance).min_by(|a, b| a.1.total_cmp(&b.1));
     let Some((load, _)) = nearest.filter(|&(_, distance)| distance <= std::f64::consts::LN_2) else {
-        return Ok(Finding::new(false, "flows come nowhere near 275.4 ms in this sweep"));
+        return Ok(ClaimFinding::new(false, "flows come nowhere near 275.4 ms in this sweep"));
     };
     let flowlet = f.of(SWEEP, &at_load(FLOWLET, load), "p75")?;
     let judge = |(mode, least): (&str, f64)| {
         let ratio = times(mode, f.of(SWEEP, &at_load(mode, load), "p75")?, flowlet, least);
         let dropped = drops_no_more(f, SWEEP, &at_load(FLOWLET, load), &at_load(mode, load))?;
-        Ok(Finding::all([ratio, dropped]))
+        Ok(ClaimFinding::all([ratio, dropped]))
     };
     let findings: Result<Vec<_>, _> = PUBLISHED.into_iter().map(judge).collect();
-    let finding = Finding::all(findings?);
-    Ok(Finding { why: format!("at {load} times the demand: {}", finding.why), ..finding })
+    let finding = ClaimFinding::all(findings?);
+    Ok(ClaimFinding { why: format!("at {load} times the demand: {}", finding.why), ..finding })
 }
 
-fn tuned_ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn tuned_ratios(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let flowlet = f.get(FLOWLET, "p75")?;
     let judge = |(row, least): (&String, f64)| {
         let ratio = times(row, f.get(row, "p75")?, flowlet, least);
-        Ok(Finding::all([ratio, drops_no_more(f, 0, FLOWLET, row)?]))
+        Ok(ClaimFinding::all([ratio, drops_no_more(f, 0, FLOWLET, row)?]))
     };
     let rows = tuned_for("p75", &PUBLISHED.map(|(mode, _)| mode));
     let findings: Result<Vec<_>, _> = rows.iter().zip(PUBLISHED.map(|(_, least)| least)).map(judge).collect();
-    Ok(Finding::all(findings?))
+    Ok(ClaimFinding::all(findings?))
 }
 
 /// Judges a row's figure to be at least `least` times that of flowlets, seed by seed.
-fn times(name: &str, theirs: &Estimate, flowlet: &Estimate, least: f64) -> Finding {
+fn times(name: &str, theirs: &Estimate, flowlet: &Estimate, least: f64) -> ClaimFinding {
     let ratio = theirs.over(flowlet);
     let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
     let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1e3, "K"));
-    Finding::new(holds, format!("{name} {shown} against {} K", least / 1e3))
+    ClaimFinding::new(holds, format!("{name} {shown} against {} K", least / 1e3))
 }
 
-fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
-    Ok(Finding::all([
+fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
+    Ok(ClaimFinding::all([
         at_most(f, BOTH, "p99", 1.4e6, 1e6)?,
         faster(f, BOTH, FLOWLET, "p99", 1e6)?,
         at_most_of(f, BOTH, FLOWLET, "unit-seconds", NO_MORE)?,
@@ -185,7 +185,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
     let setup = base(aside(length));
     let by_mode =
-        Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects("X2", length))
+        FigureTable::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects("X2", length))
             .with_ratio("p75 x flowlet", "p75", FLOWLET)
             .paper(FLOWLET, "p50", 5e3)
             .paper(FLOWLET, "p75", 14e3)
@@ -201,8 +201,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .iter()
         .flat_map(|&load| at(load, in_modes(&up_and_down(paper(), "W-B", load, aside(length)), &SWEEP_MODES)))
         .collect();
-    let sweep = Table::measure(lab, "the same, by load", CostProfile::Paper, SWEEP_GAUGES, &at_loads);
-    let servers = Table::measure(
+    let sweep = FigureTable::measure(lab, "the same, by load", CostProfile::Paper, SWEEP_GAUGES, &at_loads);
+    let servers = FigureTable::measure(
         lab,
         "sensitivity: strict servers of 1 Gbit/s in place of quotas",
         CostProfile::Paper,
@@ -210,7 +210,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         &in_modes(&strict(setup.clone()), &SERVER_MODES),
     )
     .with_ratio("p75 x flowlet", "p75", FLOWLET);
-    let measured_here = Table::measure(
+    let measured_here = FigureTable::measure(
         lab,
         "a NAT's packet as measured here, links and quotas as published",
         CostProfile::Here,
@@ -242,18 +242,18 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-fn sweep_chart(sweep: &Table, loads: &[f64]) -> Chart {
+fn sweep_chart(sweep: &FigureTable, loads: &[f64]) -> FigureChart {
     let series = |mode: &&str| {
         let points = loads.iter().filter_map(|&load| {
             let p75 = sweep.get(&at_load(mode, load), "p75")?;
             Some((load, p75.median / 1e3))
         });
-        Series::new(*mode, Mark::Line, points)
+        ChartSeries::new(*mode, ChartMark::Line, points)
     };
-    Chart {
+    FigureChart {
         title: "p75 by load".to_owned(),
-        x: Axis::linear("demand, as a multiple of that of X1"),
-        y: Axis::logarithmic("p75 of latency at the unit, us"),
+        x: ChartAxis::linear("demand, as a multiple of that of X1"),
+        y: ChartAxis::logarithmic("p75 of latency at the unit, us"),
         series: SWEEP_MODES.iter().map(series).collect(),
     }
 }

@@ -5,12 +5,12 @@ use super::common::{
 };
 use super::x01_tracking::{MODES, base, oracle_row, subjects};
 use super::{Experiment, Measured, tuning};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, Gauge, Table};
-use crate::verdict::{Claim, Finding};
+use crate::table::{CostProfile, FigureTable, ReportGauge};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about utilisation (S92).
 pub const X3: Experiment = Experiment {
@@ -41,19 +41,19 @@ pub const X3: Experiment = Experiment {
         test: |f| {
             let [cheap, kind] = [("x oracle", 1.05, 1.0), ("above 100 %", 0.01, 0.01)]
                 .map(|(metric, limit, per)| at_most(f, FOLLOWS, metric, limit, per));
-            Ok(Finding::all([cheap?, kind?]))
+            Ok(ClaimFinding::all([cheap?, kind?]))
         },
     }],
     real: &[],
     measure,
 };
 
-const GAUGES: &[&Gauge] =
+const GAUGES: &[&ReportGauge] =
     &[&gauges::OVERLOADED, &gauges::UNDERLOADED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE];
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = base(lab.length());
-    let mut table = Table::measure(
+    let mut table = FigureTable::measure(
         lab,
         "units' intervals of 100 ms",
         CostProfile::Paper,
@@ -77,7 +77,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 /// Share of units' intervals with at most a load.
-fn chart(lab: &mut Lab<'_>, setup: &ScenarioText) -> Chart {
+fn chart(lab: &mut Lab<'_>, setup: &ScenarioText) -> FigureChart {
     let subjects = in_modes(setup, &MODES);
     let series = subjects.iter().map(|subject| {
         let runs = lab.run(&[&in_mode(setup, &subject.name).setup]);
@@ -90,12 +90,12 @@ fn chart(lab: &mut Lab<'_>, setup: &ScenarioText) -> Chart {
             let at = (loads.len() * percent / 100).min(loads.len().saturating_sub(1));
             loads.get(at).map(|&load| (load * 100.0, percent as f64))
         };
-        Series::new(&subject.name, Mark::Line, (0..=100).filter_map(share).filter(|p| p.0 <= 300.0))
+        ChartSeries::new(&subject.name, ChartMark::Line, (0..=100).filter_map(share).filter(|p| p.0 <= 300.0))
     });
-    Chart {
+    FigureChart {
         title: "load of units in intervals".to_owned(),
-        x: Axis::linear("load, % of what a unit can do"),
-        y: Axis::linear("share of units' intervals with at most this load, %"),
+        x: ChartAxis::linear("load, % of what a unit can do"),
+        y: ChartAxis::linear("share of units' intervals with at most this load, %"),
         series: series.collect(),
     }
 }

@@ -2,12 +2,12 @@
 
 use super::common::{FLOWLET, in_mode, paper, show, up_and_down};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Finding};
+use crate::table::{CostProfile, FigureTable, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about flowlets per flow (S89, S99).
 pub const X4: Experiment = Experiment {
@@ -22,7 +22,7 @@ pub const X4: Experiment = Experiment {
             text: "W-B, T = 500 us: more than 3.36 flowlets per flow",
             test: |f| {
                 let found = f.get(&row("W-B", "500us"), "flowlets per flow")?;
-                Ok(Finding::new(found.low > 3.36, show(found, 1.0, "")).by_fit("our trace"))
+                Ok(ClaimFinding::new(found.low > 3.36, show(found, 1.0, "")).by_fit("our trace"))
             },
         },
         Claim {
@@ -34,9 +34,9 @@ pub const X4: Experiment = Experiment {
                     let ratio = many.over(few);
                     let shown = ratio.as_ref().map_or_else(|| "-".to_owned(), |ratio| show(ratio, 1.0, ""));
                     let holds = ratio.is_some_and(|ratio| ratio.low > 1.0);
-                    Ok(Finding::new(holds, format!("{trace}: {shown} times as many")))
+                    Ok(ClaimFinding::new(holds, format!("{trace}: {shown} times as many")))
                 };
-                Ok(Finding::all([judge("W-A")?, judge("W-B")?]))
+                Ok(ClaimFinding::all([judge("W-A")?, judge("W-B")?]))
             },
         },
     ],
@@ -63,7 +63,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let subjects: Vec<RowSubject> = pairs
         .map(|(trace, gap)| RowSubject::new(row(trace, gap), RowKind::Faithful, setup(trace, gap)))
         .collect();
-    let table = Table::measure(
+    let table = FigureTable::measure(
         lab,
         "flowlets per flow",
         CostProfile::Paper,
@@ -72,10 +72,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     )
     .paper(&row("W-B", "100us"), "flowlets per flow", 5.18)
     .paper(&row("W-B", "500us"), "flowlets per flow", 4.66);
-    let chart = Chart {
+    let chart = FigureChart {
         title: "flowlets per flow".to_owned(),
-        x: Axis::names("trace", TRACES),
-        y: Axis::logarithmic("flowlets per flow"),
+        x: ChartAxis::names("trace", TRACES),
+        y: ChartAxis::logarithmic("flowlets per flow"),
         series: GAPS.iter().map(|gap| bars(&table, gap)).collect(),
     };
     Measured {
@@ -93,10 +93,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-fn bars(table: &Table, gap: &str) -> Series {
+fn bars(table: &FigureTable, gap: &str) -> ChartSeries {
     let heights = (0..).zip(TRACES).filter_map(|(place, trace)| {
         let found = table.get(&row(trace, gap), "flowlets per flow")?;
         Some((f64::from(place), found.median))
     });
-    Series::new(format!("T = {gap}"), Mark::Bars, heights)
+    ChartSeries::new(format!("T = {gap}"), ChartMark::Bars, heights)
 }

@@ -7,12 +7,12 @@ use super::common::{
     drops_no_more, flat, in_mode, paper, percentile_chart, series_of_rows, show,
 };
 use super::{Experiment, Measured, tuning};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about the place of states (S93, S94, S95).
 pub const X5: Experiment = Experiment {
@@ -45,7 +45,7 @@ pub const X5: Experiment = Experiment {
             test: |f| {
                 let tuned = [(ON_DEMAND, 12.0), (STORE, 15.0)]
                     .map(|(manner, least)| tails(f, &tuning::row(manner, "p99"), least));
-                Ok(Finding::all(tuned.into_iter().collect::<Result<Vec<_>, _>>()?))
+                Ok(ClaimFinding::all(tuned.into_iter().collect::<Result<Vec<_>, _>>()?))
             },
         },
         Claim {
@@ -61,7 +61,7 @@ pub const X5: Experiment = Experiment {
             test: |f| {
                 let ours = row("NAT", FEW_COPIES);
                 let share = at_least(f, &ours, "seamless", 0.97, 0.01)?;
-                Ok(Finding::all([share, at_most_of(f, &ours, &row("NAT", AHEAD), "states", 0.5)?]))
+                Ok(ClaimFinding::all([share, at_most_of(f, &ours, &row("NAT", AHEAD), "states", 0.5)?]))
             },
         },
         Claim {
@@ -70,7 +70,7 @@ pub const X5: Experiment = Experiment {
                    published and tuned, without more drops",
             test: |f| {
                 let ours = row("NAT", STAYS);
-                Ok(Finding::all([
+                Ok(ClaimFinding::all([
                     as_fast_as(f, &ours, "p99", 11.01e3, 1e3)?,
                     tail(f, "NAT", STAYS, ON_DEMAND, 12.0)?,
                     tail(f, "NAT", STAYS, &tuning::row(ON_DEMAND, "p99"), 12.0)?,
@@ -82,7 +82,7 @@ pub const X5: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P1,
     &gauges::P25,
     &gauges::P50,
@@ -118,32 +118,38 @@ pub(super) fn row(function: &str, manner: &str) -> String {
     format!("{function}, {manner}")
 }
 
-fn tails(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> {
+fn tails(f: &MeasuredFigures<'_>, manner: &str, least: f64) -> Result<ClaimFinding, MissingFigure> {
     let findings: Result<Vec<_>, _> =
         FUNCTIONS.into_iter().map(|(function, ..)| tail(f, function, AHEAD, manner, least)).collect();
-    Ok(Finding::all(findings?))
+    Ok(ClaimFinding::all(findings?))
 }
 
 /// Judges a function's tail in another mode to be at least `least` times that of ours, which drops
 /// no more.
-fn tail(f: &Figures<'_>, function: &str, ours: &str, other: &str, least: f64) -> Result<Finding, Missing> {
+fn tail(
+    f: &MeasuredFigures<'_>,
+    function: &str,
+    ours: &str,
+    other: &str,
+    least: f64,
+) -> Result<ClaimFinding, MissingFigure> {
     let ratio = times_as_long(f, 0, function, (ours, other), least)?;
-    Ok(Finding::all([ratio, drops_no_more(f, 0, &row(function, ours), &row(function, other))?]))
+    Ok(ClaimFinding::all([ratio, drops_no_more(f, 0, &row(function, ours), &row(function, other))?]))
 }
 
 /// Judges a function's p99 in the second mode to be at least `least` times that in the first.
 pub(super) fn times_as_long(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     table: usize,
     function: &str,
     (ours, other): (&str, &str),
     least: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     let p99 = |manner| f.of(table, &row(function, manner), "p99");
     let ratio = p99(other)?.over(p99(ours)?);
     let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
     let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
-    Ok(Finding::new(holds, format!("{function}: {shown} times as long, asked is {least}")))
+    Ok(ClaimFinding::new(holds, format!("{function}: {shown} times as long, asked is {least}")))
 }
 
 /// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
@@ -152,7 +158,7 @@ fn in_store(base: &ScenarioText, manner: &str) -> ScenarioText {
 }
 
 /// Flowlets as published, with states of no function yet.
-fn flowlets(length: Length) -> ScenarioText {
+fn flowlets(length: RunLength) -> ScenarioText {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 500, 2_000), FLOWLET).setup
 }
 
@@ -160,7 +166,7 @@ fn flowlets(length: Length) -> ScenarioText {
 const RATES_FULL: [u32; 7] = [1, 2, 3, 4, 6, 8, 10];
 const RATES_QUICK: [u32; 2] = [2, 4];
 
-const SWEEP_GAUGES: &[&Gauge] = &[
+const SWEEP_GAUGES: &[&ReportGauge] = &[
     &gauges::P50,
     &gauges::P75,
     &gauges::P99,
@@ -176,7 +182,7 @@ fn at_rate(manner: &str, gbps: u32) -> String {
 }
 
 /// A NAT's states copied ahead, fetched on demand, and with flowlets that stay, by rate.
-fn by_rate(lab: &mut Lab<'_>, rates: &[u32]) -> Table {
+fn by_rate(lab: &mut Lab<'_>, rates: &[u32]) -> FigureTable {
     let at = |&gbps: &u32| {
         let base = flat(paper(), "W-B", &format!("{gbps}Gbps"), lab.length(), 500, 1_000);
         let base = of_function(in_mode(&base, FLOWLET).setup, FUNCTIONS[0]);
@@ -190,20 +196,20 @@ fn by_rate(lab: &mut Lab<'_>, rates: &[u32]) -> Table {
         .map(|(manner, kind, setup)| RowSubject::new(at_rate(manner, gbps), kind, setup))
     };
     let subjects: Vec<RowSubject> = rates.iter().flat_map(at).collect();
-    Table::measure(lab, "a NAT, by rate", CostProfile::Paper, SWEEP_GAUGES, &subjects)
+    FigureTable::measure(lab, "a NAT, by rate", CostProfile::Paper, SWEEP_GAUGES, &subjects)
 }
 
-fn rate_chart(table: &Table, rates: &[u32]) -> Chart {
+fn rate_chart(table: &FigureTable, rates: &[u32]) -> FigureChart {
     let series = |manner: &str| {
         let points = rates
             .iter()
             .filter_map(|&gbps| Some((gbps.into(), table.get(&at_rate(manner, gbps), "p99")?.median / 1e3)));
-        Series::new(manner, Mark::Line, points)
+        ChartSeries::new(manner, ChartMark::Line, points)
     };
-    Chart {
+    FigureChart {
         title: "NAT: p99 by rate".to_owned(),
-        x: Axis::linear("demand, Gbit/s"),
-        y: Axis::logarithmic("p99 of latency at the unit, us"),
+        x: ChartAxis::linear("demand, Gbit/s"),
+        y: ChartAxis::logarithmic("p99 of latency at the unit, us"),
         series: [ON_DEMAND, AHEAD, BOTH].map(series).into(),
     }
 }
@@ -214,7 +220,7 @@ fn of_function(setup: ScenarioText, (_, bytes, cost): (&str, u32, &str)) -> Scen
 }
 
 /// Flowlets as published, through a NAT.
-pub(super) fn nat(length: Length) -> ScenarioText {
+pub(super) fn nat(length: RunLength) -> ScenarioText {
     of_function(flowlets(length), FUNCTIONS[0])
 }
 
@@ -243,7 +249,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         })
         .collect();
     let published = [(STORE, 670.0, 168.18e3), (ON_DEMAND, 610.0, 132.74e3), (AHEAD, 440.0, 11.01e3)];
-    let table = Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects);
+    let table = FigureTable::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects);
     let table = published.iter().fold(table, |table, &(manner, p50, p99)| {
         let row = row("NAT", manner);
         table.paper(&row, "p50", p50).paper(&row, "p99", p99)
@@ -251,16 +257,16 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let table = table.paper(&row("NAT", AHEAD), "seamless", 0.9043);
     let mut of_nat = table.clone();
     of_nat.rows.retain(|row| row.name.starts_with("NAT"));
-    let chart = Chart {
+    let chart = FigureChart {
         title: "NAT: latency at the unit".to_owned(),
-        x: Axis::names("percentile of packets", PERCENTILES),
-        y: Axis::logarithmic("latency at the unit, us"),
-        series: series_of_rows(&of_nat, &PERCENTILES, 1e3, Mark::Bars),
+        x: ChartAxis::names("percentile of packets", PERCENTILES),
+        y: ChartAxis::logarithmic("latency at the unit, us"),
+        series: series_of_rows(&of_nat, &PERCENTILES, 1e3, ChartMark::Bars),
     };
     let rates = lab.length().pick(&RATES_QUICK[..], &RATES_FULL[..]);
     let by_rate = by_rate(lab, rates);
     let real = real::measure(lab.length());
-    let real_chart = real.as_ref().map(|table| Chart {
+    let real_chart = real.as_ref().map(|table| FigureChart {
         title: "NAT, measured: time of a packet at the unit".to_owned(),
         ..percentile_chart(table)
     });

@@ -5,12 +5,12 @@ use super::common::{
     show, strict,
 };
 use super::{Experiment, Measured, tuning};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::setup::{ScenarioText, toml};
-use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about adversaries (S96).
 pub const X6: Experiment = Experiment {
@@ -53,7 +53,7 @@ pub const X6: Experiment = Experiment {
             test: |f| {
                 let ours = row(STAYS, "1/10");
                 let calm = at_most_of(f, &ours, &row(SIZE, "none"), "p99", 1.2)?;
-                Ok(Finding::all([calm, faster(f, &ours, &row(SIZE, "1/10"), "p99", 1e3)?]))
+                Ok(ClaimFinding::all([calm, faster(f, &ours, &row(SIZE, "1/10"), "p99", 1e3)?]))
             },
         },
         Claim {
@@ -65,7 +65,7 @@ pub const X6: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P50,
     &gauges::P75,
     &gauges::P99,
@@ -86,22 +86,27 @@ fn row(manner: &str, every: &str) -> String {
     format!("{manner}, {every}")
 }
 
-fn cuts(f: &Figures<'_>, from: &str, metric: &str, least: [(&str, f64); 3]) -> Result<Finding, Missing> {
+fn cuts(
+    f: &MeasuredFigures<'_>,
+    from: &str,
+    metric: &str,
+    least: [(&str, f64); 3],
+) -> Result<ClaimFinding, MissingFigure> {
     let judge = |(every, cut): (&str, f64)| {
         let (with, without) = (f.get(&row(SIZE, every), metric)?, f.get(&row(from, every), metric)?);
         let left = with.over(without);
         let holds = left.as_ref().is_some_and(|left| left.is_at_most(1.0 - cut));
         let shown = left.map_or_else(|| "-".to_owned(), |left| show(&left, 1.0, ""));
         let left =
-            Finding::new(holds, format!("{every}: {shown} is left, asked is at most {:.2}", 1.0 - cut));
-        Ok(Finding::all([left, drops_no_more(f, 0, &row(SIZE, every), &row(from, every))?]))
+            ClaimFinding::new(holds, format!("{every}: {shown} is left, asked is at most {:.2}", 1.0 - cut));
+        Ok(ClaimFinding::all([left, drops_no_more(f, 0, &row(SIZE, every), &row(from, every))?]))
     };
     let findings: Result<Vec<_>, _> = least.into_iter().map(judge).collect();
-    Ok(Finding::all(findings?))
+    Ok(ClaimFinding::all(findings?))
 }
 
 /// Flowlets as published, without an adversary.
-fn flowlets(length: Length) -> ScenarioText {
+fn flowlets(length: RunLength) -> ScenarioText {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 400, 2_000), FLOWLET).setup
 }
 
@@ -111,7 +116,7 @@ fn attacked(setup: ScenarioText, every: u32) -> ScenarioText {
 }
 
 /// Flowlets as published, where every tenth flow is an adversary.
-pub(super) fn at_worst(length: Length) -> ScenarioText {
+pub(super) fn at_worst(length: RunLength) -> ScenarioText {
     attacked(flowlets(length), 10)
 }
 
@@ -119,7 +124,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let base = flowlets(lab.length());
     let tuned = tuning::subjects("X6", &base).into_iter().flat_map(|tuned| attacks(&tuned));
     let all: Vec<RowSubject> = subjects(&base).into_iter().chain(tuned).collect();
-    let by_quota = Table::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &all);
+    let by_quota = FigureTable::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &all);
     let by_quota =
         [("1/100", [101e3, 677.9e3], [87e3, 504.4e3]), ("1/50", [201.2e3, 1.5e6], [93e3, 702.4e3])]
             .into_iter()
@@ -127,7 +132,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             .flat_map(|(every, timeout, size)| [(row(TIMEOUT, every), timeout), (row(SIZE, every), size)])
             .fold(by_quota, |table, (row, [p50, p99])| table.paper(&row, "p50", p50).paper(&row, "p99", p99));
     let title = "sensitivity: strict servers of 1 Gbit/s in place of quotas";
-    let servers = Table::measure(lab, title, CostProfile::Paper, GAUGES, &subjects(&strict(base)));
+    let servers = FigureTable::measure(lab, title, CostProfile::Paper, GAUGES, &subjects(&strict(base)));
     Measured {
         charts: vec![chart(&by_quota), chart(&servers)],
         tables: vec![by_quota, servers],
@@ -166,7 +171,7 @@ fn attacks(manner: &RowSubject) -> [RowSubject; 4] {
     })
 }
 
-fn chart(table: &Table) -> Chart {
+fn chart(table: &FigureTable) -> FigureChart {
     const PLACES: [&str; 4] = ["none", "1/100", "1/50", "1/10"];
     let series = [TIMEOUT, SIZE].into_iter().chain(OURS).flat_map(|manner| {
         ["p50", "p99"].map(|metric| {
@@ -174,13 +179,13 @@ fn chart(table: &Table) -> Chart {
                 let found = table.get(&row(manner, every), metric)?;
                 Some((f64::from(place), found.median / 1e3))
             });
-            Series::new(format!("{manner}, {metric}"), Mark::Bars, points)
+            ChartSeries::new(format!("{manner}, {metric}"), ChartMark::Bars, points)
         })
     });
-    Chart {
+    FigureChart {
         title: table.title.clone(),
-        x: Axis::names("flows that are adversaries", PLACES),
-        y: Axis::logarithmic("latency at the unit, us"),
+        x: ChartAxis::names("flows that are adversaries", PLACES),
+        y: ChartAxis::logarithmic("latency at the unit, us"),
         series: series.collect(),
     }
 }

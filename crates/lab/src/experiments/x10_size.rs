@@ -3,11 +3,11 @@
 use super::common::{BOTH, NO_MORE, PREDICTED, at_most_of, below, faster, in_mode};
 use super::x01_tracking::base;
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about B (S100).
 pub const X10: Experiment = Experiment {
@@ -37,7 +37,7 @@ pub const X10: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P50,
     &gauges::P75,
     &gauges::P99,
@@ -54,14 +54,14 @@ const SIZES_KB: [u32; 6] = [2, 4, 8, 15, 32, 64];
 /// The default, which is left out so that X1 shares the run.
 const DEFAULT_KB: u32 = 15;
 
-fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let judge = |size: u32| {
         let size = format!("B = {size}KB");
         let cheap = at_most_of(f, BOTH, &size, "units", NO_MORE)?;
-        Ok(Finding::all([faster(f, BOTH, &size, "p99", 1e3)?, cheap]))
+        Ok(ClaimFinding::all([faster(f, BOTH, &size, "p99", 1e3)?, cheap]))
     };
     let findings: Result<Vec<_>, _> = SIZES_KB.into_iter().map(judge).collect();
-    Ok(Finding::all(findings?))
+    Ok(ClaimFinding::all(findings?))
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -80,18 +80,18 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         })
         .collect();
     subjects.extend([PREDICTED, BOTH].map(|mode| in_mode(&base, mode)));
-    let table = Table::measure(lab, "by B", CostProfile::Paper, GAUGES, &subjects);
+    let table = FigureTable::measure(lab, "by B", CostProfile::Paper, GAUGES, &subjects);
     let line = |name: &str, metric: &'static str, per: f64| {
         let points = SIZES_KB.into_iter().filter_map(|size| {
             let found = table.get(&format!("B = {size}KB"), metric)?;
             Some((f64::from(size), found.median / per))
         });
-        Series::new(name, Mark::Line, points)
+        ChartSeries::new(name, ChartMark::Line, points)
     };
-    let chart = |title: &str, label: &str, series| Chart {
+    let chart = |title: &str, label: &str, series| FigureChart {
         title: title.to_owned(),
-        x: Axis::linear("B, KB"),
-        y: Axis::linear(label),
+        x: ChartAxis::linear("B, KB"),
+        y: ChartAxis::linear(label),
         series: vec![series],
     };
     let charts = vec![

@@ -5,11 +5,11 @@ use super::common::{
     up_and_down,
 };
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about K and lambda (S101).
 pub const X11: Experiment = Experiment {
@@ -27,8 +27,8 @@ pub const X11: Experiment = Experiment {
                 let ratio = f.get(&row(3, 0.0), "p99")?.over(f.get(&row(3, HIGH), "p99")?);
                 let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(10.0));
                 let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
-                let fall = Finding::new(holds, format!("a factor of {shown} against 10"));
-                Ok(Finding::all([fall, drops_no_more(f, 0, &row(3, HIGH), &row(3, 0.0))?]))
+                let fall = ClaimFinding::new(holds, format!("a factor of {shown} against 10"));
+                Ok(ClaimFinding::all([fall, drops_no_more(f, 0, &row(3, HIGH), &row(3, 0.0))?]))
             },
         },
         Claim {
@@ -46,7 +46,7 @@ pub const X11: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P50,
     &gauges::P75,
     &gauges::P99,
@@ -82,16 +82,16 @@ fn predicted_at(lambda: f64) -> String {
     format!("plus: predicted, lambda = {lambda}")
 }
 
-fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let mut findings = Vec::new();
     for lambda in [DEFAULT, HIGH] {
         let theirs = row(3, lambda);
         let (share, their_share) = (f.get(FEW_COPIES, "seamless")?, f.get(&theirs, "seamless")?);
         let why = format!("seamless {} against {}", show(share, 0.01, "%"), show(their_share, 0.01, "%"));
         findings.push(faster(f, FEW_COPIES, &theirs, "p99", 1e3)?);
-        findings.push(Finding::new(their_share.is_below(share), why));
+        findings.push(ClaimFinding::new(their_share.is_below(share), why));
     }
-    Ok(Finding::all(findings))
+    Ok(ClaimFinding::all(findings))
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -119,7 +119,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }));
     // With the published lambda, and K unless there are few copies.
     subjects.extend([STAYS, FEW_COPIES, PUSHED, BOTH].map(|mode| in_mode(&setup, mode)));
-    let table = Table::measure(lab, "by K and lambda", CostProfile::Paper, GAUGES, &subjects)
+    let table = FigureTable::measure(lab, "by K and lambda", CostProfile::Paper, GAUGES, &subjects)
         .paper(&row(3, 0.0), "p99", 107e3)
         .paper(&row(3, HIGH), "p99", 6.8e3)
         .paper(&row(9, HIGH), "p99", 15.2e3);
@@ -137,7 +137,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         })
         .collect();
     let with_cost =
-        Table::measure(lab, "units that spend time on messages", CostProfile::Paper, GAUGES, &costly);
+        FigureTable::measure(lab, "units that spend time on messages", CostProfile::Paper, GAUGES, &costly);
     let charts = [("p99", "p99 of latency at the unit, us", 1e3), ("units", "units in the mean", 1.0)]
         .into_iter()
         .chain([("seamless", "changes without waiting, %", 0.01)])
@@ -156,15 +156,27 @@ fn notes() -> Vec<String> {
     .into()
 }
 
-fn chart(table: &Table, ks: &[u32], lambdas: &[f64], metric: &str, label: &str, per: f64) -> Chart {
+fn chart(
+    table: &FigureTable,
+    ks: &[u32],
+    lambdas: &[f64],
+    metric: &str,
+    label: &str,
+    per: f64,
+) -> FigureChart {
     let line = |name: String, row: &dyn Fn(f64) -> String| {
         let points = lambdas
             .iter()
             .filter_map(|&lambda| Some((lambda, table.get(&row(lambda), metric)?.median / per)));
-        Series::new(name, Mark::Line, points)
+        ChartSeries::new(name, ChartMark::Line, points)
     };
-    let mut series: Vec<Series> =
+    let mut series: Vec<ChartSeries> =
         ks.iter().map(|&k| line(format!("K = {k}"), &|lambda| row(k, lambda))).collect();
     series.push(line("plus: predicted".to_owned(), &predicted_at));
-    Chart { title: metric.to_owned(), x: Axis::linear("lambda"), y: Axis::linear(label), series }
+    FigureChart {
+        title: metric.to_owned(),
+        x: ChartAxis::linear("lambda"),
+        y: ChartAxis::linear(label),
+        series,
+    }
 }

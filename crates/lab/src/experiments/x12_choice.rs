@@ -8,10 +8,10 @@ use protocol::dispatcher::{Config, Dispatcher, DispatcherOutput, PacketArrival};
 
 use super::common::{at_most, show};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
-use crate::runs::{Lab, Length};
-use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind, Table};
-use crate::verdict::{Claim, Finding};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use crate::runs::{Lab, RunLength};
+use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableMetric, TableRow};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about the cost of a choice (S102).
 pub const X12: Experiment = Experiment {
@@ -37,18 +37,18 @@ pub const X12: Experiment = Experiment {
                 show(ours, 1.0, "ns"),
                 show(scan, 1.0, "ns")
             );
-            Ok(Finding::all([limit, Finding::new(ours.is_below(scan), why)]))
+            Ok(ClaimFinding::all([limit, ClaimFinding::new(ours.is_below(scan), why)]))
         },
     }],
     real: &[],
     measure,
 };
 
-const METRICS: [Metric; 4] = [
-    Metric { name: "later packet", unit: FigureUnit::Ns },
-    Metric { name: "first packet", unit: FigureUnit::Ns },
-    Metric { name: "choice", unit: FigureUnit::Ns },
-    Metric { name: "units with room", unit: FigureUnit::Share },
+const METRICS: [TableMetric; 4] = [
+    TableMetric { name: "later packet", unit: FigureUnit::Ns },
+    TableMetric { name: "first packet", unit: FigureUnit::Ns },
+    TableMetric { name: "choice", unit: FigureUnit::Ns },
+    TableMetric { name: "units with room", unit: FigureUnit::Share },
 ];
 
 const UNITS: [u16; 3] = [16, 100, 1_000];
@@ -78,8 +78,8 @@ const PACKETS_PER_SCAN: u32 = 10;
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let packets = match lab.length() {
-        Length::Smoke => 500,
-        Length::Quick | Length::Full => 2_000,
+        RunLength::Smoke => 500,
+        RunLength::Quick | RunLength::Full => 2_000,
     };
     let mut rows = Vec::new();
     for units in UNITS {
@@ -96,15 +96,15 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             scans.push(per_item(packets / PACKETS_PER_SCAN, |n| scan.choose(n)));
         }
         let choice = first.iter().zip(&later).map(|(first, later)| first - later).collect();
-        rows.push(Row::of(
+        rows.push(TableRow::of(
             format!("router, {units} units"),
             RowKind::Faithful,
             vec![later, first, choice, with_room],
         ));
         let scan = vec![Vec::new(), Vec::new(), scans, Vec::new()];
-        rows.push(Row::of(format!("linear scan, {units} units"), RowKind::Baseline, scan));
+        rows.push(TableRow::of(format!("linear scan, {units} units"), RowKind::Baseline, scan));
     }
-    let table = Table {
+    let table = FigureTable {
         title: format!("time of a packet in the dispatcher; intervals over {ROUNDS} rounds in turn"),
         profile: CostProfile::Real,
         metrics: METRICS.to_vec(),
@@ -114,12 +114,12 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         let points = (0..).zip(UNITS).filter_map(|(place, units)| {
             Some((f64::from(place), table.get(&format!("{name}, {units} units"), metric)?.median))
         });
-        Series::new(format!("{name}, {metric}"), Mark::Bars, points)
+        ChartSeries::new(format!("{name}, {metric}"), ChartMark::Bars, points)
     };
-    let chart = Chart {
+    let chart = FigureChart {
         title: "time of a packet in the dispatcher".to_owned(),
-        x: Axis::names("units", UNITS.map(|units| units.to_string())),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names("units", UNITS.map(|units| units.to_string())),
+        y: ChartAxis::linear("ns"),
         series: vec![
             series("router", "later packet"),
             series("router", "first packet"),

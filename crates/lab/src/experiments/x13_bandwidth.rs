@@ -2,12 +2,12 @@
 
 use super::common::{FLOWLET, NO_MORE, at_most_of, few_copies, flat, in_mode, paper, predicted, show};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::setup::{ScenarioText, toml};
-use crate::table::{CostProfile, Gauge, RowKind, RowSubject, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about the bandwidth of states (S103, S57).
 pub const X13: Experiment = Experiment {
@@ -32,7 +32,7 @@ pub const X13: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::STATE_RATE,
     &gauges::STATE_PER_FLOWLET,
     &gauges::STATE_RATE_PER_UNIT,
@@ -77,22 +77,22 @@ fn row(function: &str, targets: &str) -> String {
     format!("{function}, {targets}")
 }
 
-fn matches(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn matches(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let judge = |Function { name, published_bps, .. }: Function| {
         let found = f.get(&row(name, WEIGHTED), "per flowlet")?;
         let limit = published_bps / FLOWLETS_PER_SECOND;
         let why = format!("{name} {} against {limit:.0} bit per flowlet", show(found, 1.0, ""));
-        Ok(Finding::new(found.is_at_most(limit), why))
+        Ok(ClaimFinding::new(found.is_at_most(limit), why))
     };
     let findings: Result<Vec<_>, _> = FUNCTIONS.into_iter().map(judge).collect();
-    Ok(Finding::all(findings?))
+    Ok(ClaimFinding::all(findings?))
 }
 
-fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
     let name = FUNCTIONS[0].name;
     let (ours, theirs) = (row(name, FEW_DELTAS), row(name, WEIGHTED));
     let cheap = at_most_of(f, &ours, &theirs, "per flowlet", 1.0 / 3.0)?;
-    Ok(Finding::all([cheap, at_most_of(f, &theirs, &ours, "seamless", NO_MORE)?]))
+    Ok(ClaimFinding::all([cheap, at_most_of(f, &theirs, &ours, "seamless", NO_MORE)?]))
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -122,7 +122,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             subjects.push(RowSubject::new(row(name, manner), *kind, setup));
         }
     }
-    let mut table = Table::measure(lab, "states on links", CostProfile::Paper, GAUGES, &subjects);
+    let mut table = FigureTable::measure(lab, "states on links", CostProfile::Paper, GAUGES, &subjects);
     for Function { name, published_bps, .. } in FUNCTIONS {
         table = table.paper(&row(name, WEIGHTED), "states", published_bps);
     }
@@ -131,12 +131,12 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         let points = places().filter_map(|(place, manner)| {
             Some((f64::from(place), table.get(&row(name, manner), "states")?.median / 1e6))
         });
-        Series::new(name, Mark::Bars, points)
+        ChartSeries::new(name, ChartMark::Bars, points)
     });
-    let chart = Chart {
+    let chart = FigureChart {
         title: "states on links".to_owned(),
-        x: Axis::names("copies to", places().map(|(_, manner)| manner)),
-        y: Axis::linear("Mbit/s"),
+        x: ChartAxis::names("copies to", places().map(|(_, manner)| manner)),
+        y: ChartAxis::linear("Mbit/s"),
         series: series.collect(),
     };
     Measured {

@@ -10,11 +10,11 @@ use sim::{Report, Scenario};
 use super::common::{FLOWLET, in_mode, show};
 use super::x01_tracking::base;
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
-use crate::table::{Cell, CostProfile, FigureUnit, Metric, Row, RowKind, Table};
-use crate::verdict::{Claim, Finding};
+use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, TableMetric, TableRow};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Claims about bills (S83, S84).
 pub const X14: Experiment = Experiment {
@@ -31,7 +31,7 @@ pub const X14: Experiment = Experiment {
         test: |f| {
             let found = f.get(PER_PACKET, "paid x work")?;
             let holds = found.is_at_least(0.95) && found.is_at_most(1.05);
-            Ok(Finding::new(holds, show(found, 1.0, "")))
+            Ok(ClaimFinding::new(holds, show(found, 1.0, "")))
         },
     }],
     beats: &[Claim {
@@ -40,18 +40,18 @@ pub const X14: Experiment = Experiment {
         test: |f| {
             let (ours, theirs) = (f.get(MIXED, "intervals covered")?, f.get(DEARER, "intervals covered")?);
             let why = format!("{} against {}", show(ours, 0.01, "%"), show(theirs, 0.01, "%"));
-            Ok(Finding::new(ours.is_at_least(1.0) && theirs.is_below(ours), why))
+            Ok(ClaimFinding::new(ours.is_at_least(1.0) && theirs.is_below(ours), why))
         },
     }],
     real: &[],
     measure,
 };
 
-const METRICS: [Metric; 4] = [
-    Metric { name: "paid x work", unit: FigureUnit::Ratio },
-    Metric { name: "paid x packets' work", unit: FigureUnit::Ratio },
-    Metric { name: "not paid", unit: FigureUnit::Share },
-    Metric { name: "intervals covered", unit: FigureUnit::Share },
+const METRICS: [TableMetric; 4] = [
+    TableMetric { name: "paid x work", unit: FigureUnit::Ratio },
+    TableMetric { name: "paid x packets' work", unit: FigureUnit::Ratio },
+    TableMetric { name: "not paid", unit: FigureUnit::Share },
+    TableMetric { name: "intervals covered", unit: FigureUnit::Share },
 ];
 
 const PER_PACKET: &str = "per packet";
@@ -179,7 +179,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             no_intervals(a, flow_seconds.get(i).map_or(f64::NAN, |s| s * SMALLEST_INSTANCE))
         }),
     ];
-    let mut table = Table {
+    let mut table = FigureTable {
         title: "what a tenant pays".to_owned(),
         profile: CostProfile::Paper,
         metrics: METRICS.to_vec(),
@@ -188,7 +188,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     for row in &mut table.rows {
         row.scenario.clone_from(&text);
         if !failures.is_empty() {
-            row.cells = vec![Cell::default(); METRICS.len()];
+            row.cells = vec![TableCell::default(); METRICS.len()];
         }
     }
     if let Some(row) = table.rows.first_mut() {
@@ -197,14 +197,14 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let points = (0..)
         .zip(&table.rows)
         .filter_map(|(place, row)| Some((f64::from(place), table.get(&row.name, METRICS[0].name)?.median)));
-    let chart = Chart {
+    let chart = FigureChart {
         title: "what a tenant pays".to_owned(),
-        x: Axis::names(
+        x: ChartAxis::names(
             "tariff",
             ["packets", "packets, dearer", "and flowlets", "machines, s", "machines, h", "functions"],
         ),
-        y: Axis::linear("paid, as a multiple of the price of the work done"),
-        series: vec![Series::new("paid", Mark::Bars, points)],
+        y: ChartAxis::linear("paid, as a multiple of the price of the work done"),
+        series: vec![ChartSeries::new("paid", ChartMark::Bars, points)],
     };
     Measured {
         tables: vec![table],
@@ -258,10 +258,10 @@ fn tariff(
     kind: RowKind,
     accounts: &[Account],
     figures: impl Fn(&Account, usize) -> [f64; 4],
-) -> Row {
+) -> TableRow {
     let seeds: Vec<[f64; 4]> = accounts.iter().enumerate().map(|(i, account)| figures(account, i)).collect();
     let column = |i: usize| seeds.iter().map(|seed| seed[i]).collect();
-    Row::of(name, kind, (0..METRICS.len()).map(column).collect())
+    TableRow::of(name, kind, (0..METRICS.len()).map(column).collect())
 }
 
 /// Time from the first to the last packet of each flow, added up, in seconds; the warm-up does not

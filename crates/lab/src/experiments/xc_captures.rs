@@ -8,10 +8,10 @@ use super::common::{
 };
 use super::{Experiment, Measured};
 use crate::gauges;
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, RunLength};
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, Gauge, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::table::{CostProfile, FigureTable, ReportGauge};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Synthetic traces against captures (R5).
 pub const XC: Experiment = Experiment {
@@ -39,8 +39,8 @@ pub const XC: Experiment = Experiment {
                 let share = f.of(table, BOTH, "unit-seconds")?.over(f.of(table, FLOWLET, "unit-seconds")?);
                 let is_no_more = share.as_ref().is_some_and(|share| share.is_at_most(NO_MORE));
                 let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
-                let costs = Finding::new(is_no_more, format!("{shown} of the unit-seconds"));
-                Ok(Finding::all([faster(f, table, BOTH, FLOWLET, "p99", 1e6)?, costs]))
+                let costs = ClaimFinding::new(is_no_more, format!("{shown} of the unit-seconds"));
+                Ok(ClaimFinding::all([faster(f, table, BOTH, FLOWLET, "p99", 1e6)?, costs]))
             })
         },
     }],
@@ -50,7 +50,7 @@ pub const XC: Experiment = Experiment {
 
 const MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, RSS, FOLLOWS, STAYS, BOTH];
 
-const GAUGES: &[&Gauge] = &[
+const GAUGES: &[&ReportGauge] = &[
     &gauges::P50,
     &gauges::P75,
     &gauges::P99,
@@ -65,30 +65,41 @@ const GAUGES: &[&Gauge] = &[
 ];
 
 /// Judges every table.
-fn on_all(f: &Figures<'_>, judge: impl Fn(usize) -> Result<Finding, Missing>) -> Result<Finding, Missing> {
+fn on_all(
+    f: &MeasuredFigures<'_>,
+    judge: impl Fn(usize) -> Result<ClaimFinding, MissingFigure>,
+) -> Result<ClaimFinding, MissingFigure> {
     let each = f.0.iter().enumerate().map(|(number, table)| {
         let finding = judge(number)?;
-        Ok(Finding { why: format!("{}: {}", table.title, finding.why), ..finding })
+        Ok(ClaimFinding { why: format!("{}: {}", table.title, finding.why), ..finding })
     });
-    Ok(Finding::all(each.collect::<Result<Vec<_>, _>>()?))
+    Ok(ClaimFinding::all(each.collect::<Result<Vec<_>, _>>()?))
 }
 
-fn below_flow_modes(f: &Figures<'_>, table: usize, metric: &str, per: f64) -> Result<Finding, Missing> {
+fn below_flow_modes(
+    f: &MeasuredFigures<'_>,
+    table: usize,
+    metric: &str,
+    per: f64,
+) -> Result<ClaimFinding, MissingFigure> {
     let findings = FLOW_MODES.iter().map(|mode| faster(f, table, FLOWLET, mode, metric, per));
-    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
+    Ok(ClaimFinding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
 fn faster(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     table: usize,
     low: &str,
     high: &str,
     metric: &str,
     per: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     let (ours, theirs) = (f.of(table, low, metric)?, f.of(table, high, metric)?);
     let why = format!("{metric}: {low} {}, {high} {}", show(ours, per, ""), show(theirs, per, ""));
-    Ok(Finding::all([Finding::new(ours.is_below(theirs), why), drops_no_more(f, table, low, high)?]))
+    Ok(ClaimFinding::all([
+        ClaimFinding::new(ours.is_below(theirs), why),
+        drops_no_more(f, table, low, high)?,
+    ]))
 }
 
 /// The rate that captures are brought to, in bits per second.
@@ -108,14 +119,14 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "No captures were given (`--captures`), so nothing was measured and judged.".to_owned(),
         );
     }
-    let mut tables: Vec<Table> = Vec::new();
+    let mut tables: Vec<FigureTable> = Vec::new();
     for file in files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         match setup(lab, &file) {
             Ok((setup, how)) => {
                 notes.push(format!("{name}: {how}"));
                 let subjects = in_modes(&setup, &MODES);
-                tables.push(Table::measure(lab, name, CostProfile::Paper, GAUGES, &subjects));
+                tables.push(FigureTable::measure(lab, name, CostProfile::Paper, GAUGES, &subjects));
             }
             Err(why) => notes.push(format!("left out: {why}")),
         }
@@ -126,9 +137,9 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 /// The scenario of a capture, and what was made of it, in words.
 fn setup(lab: &Lab<'_>, file: &Path) -> Result<(ScenarioText, String), String> {
     let (round_ms, time_ms, interval_ms) = match lab.length() {
-        Length::Smoke => (1_000, 40, 10),
-        Length::Quick => (1_000, 1_000, 100),
-        Length::Full => (2_000, 4_000, 100),
+        RunLength::Smoke => (1_000, 40, 10),
+        RunLength::Quick => (1_000, 1_000, 100),
+        RunLength::Full => (2_000, 4_000, 100),
     };
     let recording = lab.recording(file)?;
     let length_ms = recording.length_ns() as f64 * 1e-6;

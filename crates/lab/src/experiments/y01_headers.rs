@@ -3,11 +3,11 @@
 use super::common::{at_most, below};
 use super::rounds::{BATCH, Contender, Rounds, differences, point, rounds};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Fused, Player, Shortcut, Tape};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about chains of header actions (B30).
 pub const Y1: Experiment = Experiment {
@@ -50,7 +50,7 @@ pub const Y1: Experiment = Experiment {
                         below(f, &row(CONSOLIDATED, count, what), &row(PLAIN, count, what), "later", 1.0)
                     })
                     .collect();
-                Ok(Finding::all(findings?))
+                Ok(ClaimFinding::all(findings?))
             },
         },
     ],
@@ -58,14 +58,14 @@ pub const Y1: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 7] = [
-    Metric { name: "first", unit: FigureUnit::Ns },
-    Metric { name: "second", unit: FigureUnit::Ns },
-    Metric { name: "third", unit: FigureUnit::Ns },
-    Metric { name: "fourth", unit: FigureUnit::Ns },
-    Metric { name: "later", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "x apart", unit: FigureUnit::Ratio },
+const METRICS: [TableMetric; 7] = [
+    TableMetric { name: "first", unit: FigureUnit::Ns },
+    TableMetric { name: "second", unit: FigureUnit::Ns },
+    TableMetric { name: "third", unit: FigureUnit::Ns },
+    TableMetric { name: "fourth", unit: FigureUnit::Ns },
+    TableMetric { name: "later", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "x apart", unit: FigureUnit::Ratio },
 ];
 
 const APART: &str = "apart";
@@ -91,12 +91,12 @@ fn row(path: &str, count: u8, what: &str) -> String {
 }
 
 fn share_at_most(
-    f: &Figures<'_>,
+    f: &MeasuredFigures<'_>,
     what: &str,
     count: u8,
     metric: &str,
     limit: f64,
-) -> Result<Finding, Missing> {
+) -> Result<ClaimFinding, MissingFigure> {
     at_most(f, &row(CONSOLIDATED, count, what), metric, limit, 1.0)
 }
 
@@ -142,7 +142,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table], charts, notes: notes() }
 }
 
-fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {
     let tape = Tape::passes(FLOWS, FIRST + LATER, 1_000)?;
     let mut player = Player::new(BATCH);
     let mut chains = Vec::new();
@@ -190,17 +190,17 @@ fn measure_round(
     }
 }
 
-fn chart(table: &Table, what: &str) -> Chart {
+fn chart(table: &FigureTable, what: &str) -> FigureChart {
     let series = |path: &str| {
         let points = (0..)
             .zip(COUNTS)
             .filter_map(|(place, count)| point(table, &row(path, count, what), "later", f64::from(place)));
-        Series::new(path, Mark::Bars, points)
+        ChartSeries::new(path, ChartMark::Bars, points)
     };
-    Chart {
+    FigureChart {
         title: format!("{what}: time of later packets"),
-        x: Axis::names("functions", COUNTS.map(|count| count.to_string())),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names("functions", COUNTS.map(|count| count.to_string())),
+        y: ChartAxis::linear("ns"),
         series: [APART, PLAIN, CONSOLIDATED, STATIC].map(series).into(),
     }
 }

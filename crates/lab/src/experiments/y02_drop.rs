@@ -3,11 +3,11 @@
 use super::common::{NO_MORE, at_most, at_most_of};
 use super::rounds::{BATCH, Contender, Rounds, point, rounds};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Player, Tape};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about dropped packets (B31).
 pub const Y2: Experiment = Experiment {
@@ -46,7 +46,7 @@ pub const Y2: Experiment = Experiment {
                 let all = OTHERS.iter().flat_map(|what| PLACES.map(|place| row(CONSOLIDATED, place, what)));
                 let places: Result<Vec<_>, _> =
                     all.map(|row| at_most(f, &row, "x plain", NO_MORE, 1.0)).collect();
-                Ok(Finding::all(places?))
+                Ok(ClaimFinding::all(places?))
             },
         },
     ],
@@ -54,12 +54,12 @@ pub const Y2: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 5] = [
-    Metric { name: "dropped", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "followed rules", unit: FigureUnit::Share },
-    Metric { name: "never let in", unit: FigureUnit::Ns },
-    Metric { name: "never x plain", unit: FigureUnit::Ratio },
+const METRICS: [TableMetric; 5] = [
+    TableMetric { name: "dropped", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "followed rules", unit: FigureUnit::Share },
+    TableMetric { name: "never let in", unit: FigureUnit::Ns },
+    TableMetric { name: "never x plain", unit: FigureUnit::Ratio },
 ];
 
 const PLAIN: &str = "plain";
@@ -78,13 +78,13 @@ fn row(path: &str, place: u8, others: &str) -> String {
     format!("{path}, {} of 3, {others}", ["1st", "2nd", "3rd"][usize::from(place - 1).min(2)])
 }
 
-fn is_the_same_everywhere(f: &Figures<'_>, others: &str) -> Result<Finding, Missing> {
+fn is_the_same_everywhere(f: &MeasuredFigures<'_>, others: &str) -> Result<ClaimFinding, MissingFigure> {
     let first = row(CONSOLIDATED, 1, others);
     let places: Result<Vec<_>, _> = [2, 3]
         .iter()
         .map(|&place| at_most_of(f, &row(CONSOLIDATED, place, others), &first, "dropped", 1.05))
         .collect();
-    Ok(Finding::all(places?))
+    Ok(ClaimFinding::all(places?))
 }
 
 fn functions(place: u8, others: &str) -> Functions {
@@ -105,7 +105,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table], charts, notes: notes() }
 }
 
-fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {
     let tape = Tape::passes(FLOWS, LET_IN + DROPPED, 1_000)?;
     let mut player = Player::new(BATCH);
     let mut chains = Vec::new();
@@ -178,18 +178,18 @@ fn drop_all(
     Ok((Dropped { ns: dropped.per_packet(), followed }, never.per_packet()))
 }
 
-fn chart(table: &Table) -> Chart {
+fn chart(table: &FigureTable) -> FigureChart {
     let series = |path: &str, others: &str| {
         let points = (0..)
             .zip(PLACES)
             .filter_map(|(at, place)| point(table, &row(path, place, others), "dropped", f64::from(at)));
-        Series::new(format!("{path}, {others}"), Mark::Bars, points)
+        ChartSeries::new(format!("{path}, {others}"), ChartMark::Bars, points)
     };
     let all = OTHERS.iter().flat_map(|others| [series(PLAIN, others), series(CONSOLIDATED, others)]);
-    Chart {
+    FigureChart {
         title: "time of a packet that is dropped".to_owned(),
-        x: Axis::names("the firewall's place", PLACES.map(|place| place.to_string())),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names("the firewall's place", PLACES.map(|place| place.to_string())),
+        y: ChartAxis::linear("ns"),
         series: all.collect(),
     }
 }

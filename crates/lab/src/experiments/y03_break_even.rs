@@ -11,13 +11,13 @@ use graph::Beside;
 
 use super::rounds::Rounds;
 use crate::paths::{Functions, Path, Player, Tape};
-use crate::table::{FigureUnit, Metric, RowKind};
+use crate::table::{FigureUnit, RowKind, TableMetric};
 
 /// Its metrics.
-pub const METRICS: [Metric; 3] = [
-    Metric { name: "each time", unit: FigureUnit::Ns },
-    Metric { name: "packet", unit: FigureUnit::Ns },
-    Metric { name: "on two cores", unit: FigureUnit::Share },
+pub const METRICS: [TableMetric; 3] = [
+    TableMetric { name: "each time", unit: FigureUnit::Ns },
+    TableMetric { name: "packet", unit: FigureUnit::Ns },
+    TableMetric { name: "on two cores", unit: FigureUnit::Share },
 ];
 
 /// Two pieces of work with nothing in them.

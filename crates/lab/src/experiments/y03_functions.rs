@@ -8,11 +8,11 @@ use super::common::{NO_MORE, at_most};
 use super::rounds::{BATCH, Contender, Rounds, point, rounds};
 use super::y03_break_even::{self as break_even, ALONE, IN_GROUPS, NOTHING, Trials};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Player, Tape};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about parallel state functions (B32).
 pub const Y3: Experiment = Experiment {
@@ -40,7 +40,7 @@ pub const Y3: Experiment = Experiment {
                 let all = COUNTS.iter().flat_map(|&count| STEPS.map(|steps| row(BESIDE, count, steps)));
                 let rows: Result<Vec<_>, _> =
                     all.skip(STEPS.len()).map(|row| at_most(f, &row, "differ", 0.0, 1.0)).collect();
-                Ok(Finding::all(rows?))
+                Ok(ClaimFinding::all(rows?))
             },
         },
     ],
@@ -52,25 +52,25 @@ pub const Y3: Experiment = Experiment {
                 let all = COUNTS.iter().flat_map(|&count| STEPS.map(|steps| row(CONSOLIDATED, count, steps)));
                 let rows: Result<Vec<_>, _> =
                     all.map(|row| at_most(f, &row, "x plain", NO_MORE, 1.0)).collect();
-                Ok(Finding::all(rows?))
+                Ok(ClaimFinding::all(rows?))
             },
         },
         Claim {
             text: "two of them are faster on two cores from less than 2 us on, also in batches of \
                    one packet",
-            test: |f| Ok(Finding::all([pays_below(f, IN_GROUPS)?, pays_below(f, ALONE)?])),
+            test: |f| Ok(ClaimFinding::all([pays_below(f, IN_GROUPS)?, pays_below(f, ALONE)?])),
         },
     ],
     real: &[],
     measure,
 };
 
-const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "x in order", unit: FigureUnit::Ratio },
-    Metric { name: "on two cores", unit: FigureUnit::Share },
-    Metric { name: "differ", unit: FigureUnit::Count },
+const METRICS: [TableMetric; 5] = [
+    TableMetric { name: "packet", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "x in order", unit: FigureUnit::Ratio },
+    TableMetric { name: "on two cores", unit: FigureUnit::Share },
+    TableMetric { name: "differ", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -94,17 +94,17 @@ fn row(path: &str, count: u8, steps: u32) -> String {
     format!("{path}, {count} of {steps} steps")
 }
 
-fn beside_takes(f: &Figures<'_>, count: u8, limit: f64) -> Result<Finding, Missing> {
+fn beside_takes(f: &MeasuredFigures<'_>, count: u8, limit: f64) -> Result<ClaimFinding, MissingFigure> {
     let rows: Result<Vec<_>, _> = STEPS[1..]
         .iter()
         .map(|&steps| at_most(f, &row(BESIDE, count, steps), "x in order", limit, 1.0))
         .collect();
-    Ok(Finding::all(rows?))
+    Ok(ClaimFinding::all(rows?))
 }
 
 /// Judges whether two cores pay below 2 us.
-fn pays_below(f: &Figures<'_>, row: &str) -> Result<Finding, Missing> {
-    at_most(&Figures(f.0.get(1..).unwrap_or_default()), row, "packet", 2_000.0, 1.0)
+fn pays_below(f: &MeasuredFigures<'_>, row: &str) -> Result<ClaimFinding, MissingFigure> {
+    at_most(&MeasuredFigures(f.0.get(1..).unwrap_or_default()), row, "packet", 2_000.0, 1.0)
 }
 
 fn functions(steps: u32, count: u8) -> Functions {
@@ -134,7 +134,7 @@ struct Chains {
     differ: f64,
 }
 
-fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: Length) -> Result<(), String> {
+fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: RunLength) -> Result<(), String> {
     let mut cores = TwoCores::new().map_err(|error| error.to_string())?;
     let _bound = cores.bind();
     let tape = Tape::passes(FLOWS, WARM_UP + MEASURED, 1_000)?;
@@ -235,18 +235,18 @@ impl Chains {
     }
 }
 
-fn chart(table: &Table) -> Chart {
+fn chart(table: &FigureTable) -> FigureChart {
     let series = |path: &str, steps: u32| {
         let points = (0..)
             .zip(COUNTS)
             .filter_map(|(place, count)| point(table, &row(path, count, steps), "packet", f64::from(place)));
-        Series::new(format!("{path}, {steps} steps"), Mark::Bars, points)
+        ChartSeries::new(format!("{path}, {steps} steps"), ChartMark::Bars, points)
     };
     let paths = [PLAIN, CONSOLIDATED, BESIDE];
-    Chart {
+    FigureChart {
         title: "time of a packet in functions that work".to_owned(),
-        x: Axis::names("functions", COUNTS.map(|count| count.to_string())),
-        y: Axis::logarithmic("ns"),
+        x: ChartAxis::names("functions", COUNTS.map(|count| count.to_string())),
+        y: ChartAxis::logarithmic("ns"),
         series: STEPS.iter().flat_map(|&steps| paths.map(|path| series(path, steps))).collect(),
     }
 }

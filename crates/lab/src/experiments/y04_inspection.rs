@@ -9,10 +9,10 @@ use super::common::at_most;
 use super::rounds::{BATCH, Rounds, point, rounds};
 use super::y05_chains::{detection, monitor, which_rules};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Path, Player, Tape, differing};
-use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{FigureUnit, Metric, RowKind};
+use crate::runs::{Lab, RuleFiles, RunLength};
+use crate::table::{FigureUnit, RowKind, TableMetric};
 use crate::verdict::Claim;
 
 /// Published claims about inspection with a monitor (B33).
@@ -33,13 +33,13 @@ pub const Y4: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 6] = [
-    Metric { name: "packet", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "detection", unit: FigureUnit::Ns },
-    Metric { name: "monitor", unit: FigureUnit::Ns },
-    Metric { name: "all else", unit: FigureUnit::Ns },
-    Metric { name: "followed", unit: FigureUnit::Share },
+const METRICS: [TableMetric; 6] = [
+    TableMetric { name: "packet", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "detection", unit: FigureUnit::Ns },
+    TableMetric { name: "monitor", unit: FigureUnit::Ns },
+    TableMetric { name: "all else", unit: FigureUnit::Ns },
+    TableMetric { name: "followed", unit: FigureUnit::Share },
 ];
 
 const PLAIN: &str = "plain";
@@ -65,12 +65,12 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let series = |metric: &str| {
         let points =
             (0..).zip(WAYS).filter_map(|(place, way)| point(&table, way.0, metric, f64::from(place)));
-        Series::new(metric, Mark::Bars, points)
+        ChartSeries::new(metric, ChartMark::Bars, points)
     };
-    let chart = Chart {
+    let chart = FigureChart {
         title: "where a packet's time goes".to_owned(),
-        x: Axis::names("way", WAYS.map(|way| way.0)),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names("way", WAYS.map(|way| way.0)),
+        y: ChartAxis::linear("ns"),
         series: ["detection", "monitor", "all else"].map(series).into(),
     };
     Measured { tables: vec![table], charts: vec![chart], notes: notes(lab.rules()) }
@@ -79,9 +79,9 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
     let (length, rules) = (lab.length(), lab.rules());
     let packets = match length {
-        Length::Smoke => 1_000,
-        Length::Quick => 10_000,
-        Length::Full => 100_000,
+        RunLength::Smoke => 1_000,
+        RunLength::Quick => 10_000,
+        RunLength::Full => 100_000,
     };
     let tape = Tape::requests(packets, 256, FlowLength::Fixed(20))?;
     let mut player = Player::new(BATCH);

@@ -7,11 +7,11 @@ use io::traffic::FlowLength;
 use super::common::at_most;
 use super::rounds::{BATCH, Rounds, point, rounds};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series as Drawn};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Path, Player, Series, Shortcut, Tape, differing};
-use crate::runs::{Lab, Length, RuleFiles};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::runs::{Lab, RuleFiles, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Published claims about real chains (B34), and their baselines (B35).
 pub const Y5: Experiment = Experiment {
@@ -35,22 +35,22 @@ pub const Y5: Experiment = Experiment {
     ],
     beats: &[Claim {
         text: "both chains: the same with flows of 1 and 2 packets",
-        test: |f| Ok(Finding::all([is_faster(f, FIRST, true)?, is_faster(f, SECOND, true)?])),
+        test: |f| Ok(ClaimFinding::all([is_faster(f, FIRST, true)?, is_faster(f, SECOND, true)?])),
     }],
     real: &[],
     measure,
 };
 
-const METRICS: [Metric; 9] = [
-    Metric { name: "packet", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "packets/s", unit: FigureUnit::Count },
-    Metric { name: "p50", unit: FigureUnit::Ns },
-    Metric { name: "p99", unit: FigureUnit::Ns },
-    Metric { name: "p50 x plain", unit: FigureUnit::Ratio },
-    Metric { name: "p99 x plain", unit: FigureUnit::Ratio },
-    Metric { name: "followed", unit: FigureUnit::Share },
-    Metric { name: "packets that differ", unit: FigureUnit::Count },
+const METRICS: [TableMetric; 9] = [
+    TableMetric { name: "packet", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "packets/s", unit: FigureUnit::Count },
+    TableMetric { name: "p50", unit: FigureUnit::Ns },
+    TableMetric { name: "p99", unit: FigureUnit::Ns },
+    TableMetric { name: "p50 x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "p99 x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "followed", unit: FigureUnit::Share },
+    TableMetric { name: "packets that differ", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -84,7 +84,7 @@ fn row(path: &str, chain: &str, traffic: &str) -> String {
 }
 
 /// In all traffic of this chain of which rows are there.
-fn is_faster(f: &Figures<'_>, chain: &str, mice: bool) -> Result<Finding, Missing> {
+fn is_faster(f: &MeasuredFigures<'_>, chain: &str, mice: bool) -> Result<ClaimFinding, MissingFigure> {
     let begin = format!("{CONSOLIDATED}, {chain}, ");
     let rows = f.0.iter().flat_map(|table| &table.rows).map(|row| row.name.as_str());
     let rows = rows.filter(|name| name.starts_with(&begin) && name.contains(MICE) == mice);
@@ -94,7 +94,7 @@ fn is_faster(f: &Figures<'_>, chain: &str, mice: bool) -> Result<Finding, Missin
     if both.is_empty() {
         return at_most(f, &begin, "p50 x plain", 1.0, 1.0); // Which is missing.
     }
-    Ok(Finding::all(both))
+    Ok(ClaimFinding::all(both))
 }
 
 fn nat() -> (&'static str, String) {
@@ -193,9 +193,9 @@ fn path(
 /// Returns the traffic of a chain, with rewritten addresses if its functions rewrite.
 fn traffic(lab: &Lab<'_>, name: &str) -> Result<Vec<(String, Tape)>, String> {
     let packets: usize = match lab.length() {
-        Length::Smoke => 2_000,
-        Length::Quick => 40_000,
-        Length::Full => 200_000,
+        RunLength::Smoke => 2_000,
+        RunLength::Quick => 40_000,
+        RunLength::Full => 200_000,
     };
     let long = Tape::conversations(packets as u64, 256, FlowLength::Fixed(40), 0.5)?;
     let mice = Tape::conversations(packets as u64, 256, FlowLength::Fixed(1), 0.0)?;
@@ -279,18 +279,21 @@ fn measure_chain(measured: &mut Rounds, name: &str, lab: &Lab<'_>) -> Result<(),
     Ok(())
 }
 
-fn chart(table: &Table) -> Chart {
+fn chart(table: &FigureTable) -> FigureChart {
     let chains = [(FIRST, LONG), (FIRST, MICE), (SECOND, LONG), (SECOND, MICE)];
     let series = |way: &str| {
         let points = (0..).zip(chains).filter_map(|(place, (chain, traffic))| {
             point(table, &row(way, chain, traffic), "packet", f64::from(place))
         });
-        Drawn::new(way, Mark::Bars, points)
+        ChartSeries::new(way, ChartMark::Bars, points)
     };
-    Chart {
+    FigureChart {
         title: "time of a packet in the functions".to_owned(),
-        x: Axis::names("chain and traffic", chains.map(|(chain, traffic)| format!("{chain}, {traffic}"))),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names(
+            "chain and traffic",
+            chains.map(|(chain, traffic)| format!("{chain}, {traffic}")),
+        ),
+        y: ChartAxis::linear("ns"),
         series: [PLAIN, APART, CONSOLIDATED, STATIC, CACHE].map(series).into(),
     }
 }
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn all_ways_send_what_the_plain_chain_sends() {
         let mut player = Player::new(BATCH);
-        let lab = Lab::new(Length::Smoke, 1, |_| {});
+        let lab = Lab::new(RunLength::Smoke, 1, |_| {});
         for name in [FIRST, SECOND] {
             for (traffic, tape) in traffic(&lab, name).unwrap() {
                 let mut sent = |way| {

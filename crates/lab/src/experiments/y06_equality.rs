@@ -4,11 +4,11 @@ use conformance::{GraphTrial, TrialStep, Witness, built_in};
 
 use super::rounds::{Rounds, point};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Path, Player, Shortcut, differing};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind};
-use crate::verdict::{Claim, Finding};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Claims about consolidation (B4).
 pub const Y6: Experiment = Experiment {
@@ -30,7 +30,7 @@ pub const Y6: Experiment = Experiment {
                 "{} packets, {} states of runs differ, of {all} packets",
                 packets.median, states.median
             );
-            Ok(Finding::new(packets.is_at_most(0.0) && states.is_at_most(0.0), why))
+            Ok(ClaimFinding::new(packets.is_at_most(0.0) && states.is_at_most(0.0), why))
         },
     }],
     beats: &[],
@@ -38,12 +38,12 @@ pub const Y6: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 5] = [
-    Metric { name: "runs", unit: FigureUnit::Count },
-    Metric { name: "packets", unit: FigureUnit::Count },
-    Metric { name: "followed", unit: FigureUnit::Share },
-    Metric { name: "packets that differ", unit: FigureUnit::Count },
-    Metric { name: "runs whose state differs", unit: FigureUnit::Count },
+const METRICS: [TableMetric; 5] = [
+    TableMetric { name: "runs", unit: FigureUnit::Count },
+    TableMetric { name: "packets", unit: FigureUnit::Count },
+    TableMetric { name: "followed", unit: FigureUnit::Share },
+    TableMetric { name: "packets that differ", unit: FigureUnit::Count },
+    TableMetric { name: "runs whose state differs", unit: FigureUnit::Count },
 ];
 
 const OURS: &str = "consolidated";
@@ -52,9 +52,9 @@ const SYNTHESIS: &str = "synthesis";
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     let runs = match lab.length() {
-        Length::Smoke => 5,
-        Length::Quick => 100,
-        Length::Full => 150,
+        RunLength::Smoke => 5,
+        RunLength::Quick => 100,
+        RunLength::Full => 150,
     };
     for seed in 1..=u64::from(lab.seeds()) {
         match compare(runs, seed) {
@@ -69,12 +69,12 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let series = |metric: &str| {
         let rows = (0..).zip([OURS, SYNTHESIS]);
         let points = rows.filter_map(|(place, row)| point(&table, row, metric, f64::from(place)));
-        Series::new(metric, Mark::Bars, points)
+        ChartSeries::new(metric, ChartMark::Bars, points)
     };
-    let chart = Chart {
+    let chart = FigureChart {
         title: "what differs from the plain chain".to_owned(),
-        x: Axis::names("way", [OURS, SYNTHESIS]),
-        y: Axis::linear("packets"),
+        x: ChartAxis::names("way", [OURS, SYNTHESIS]),
+        y: ChartAxis::linear("packets"),
         series: vec![series("packets that differ")],
     };
     Measured { tables: vec![table], charts: vec![chart], notes: notes() }

@@ -3,11 +3,11 @@
 use super::common::{at_most_of, below};
 use super::rounds::{BATCH, Contender, Rounds, point, rounds};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Player, Sent, Shortcut, Tape, differing};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Finding};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about events (B25).
 pub const Y7: Experiment = Experiment {
@@ -25,9 +25,12 @@ pub const Y7: Experiment = Experiment {
         test: |f| {
             let rates = RATES.map(|rate| {
                 let stale = f.get(&row(CONSOLIDATED, rate), "stale packets")?;
-                Ok(Finding::new(stale.is_at_most(0.0), format!("{rate}/s: {} stale packets", stale.median)))
+                Ok(ClaimFinding::new(
+                    stale.is_at_most(0.0),
+                    format!("{rate}/s: {} stale packets", stale.median),
+                ))
             });
-            Ok(Finding::all(rates.into_iter().collect::<Result<Vec<_>, _>>()?))
+            Ok(ClaimFinding::all(rates.into_iter().collect::<Result<Vec<_>, _>>()?))
         },
     }],
     beats: &[
@@ -35,7 +38,7 @@ pub const Y7: Experiment = Experiment {
             text: "at 1,000 and 10,000 events per second, a packet costs less than if every event \
                    ends all rules",
             test: |f| {
-                Ok(Finding::all([
+                Ok(ClaimFinding::all([
                     below(f, &row(CONSOLIDATED, 1_000), &row(FLUSH, 1_000), "packet", 1.0)?,
                     below(f, &row(CONSOLIDATED, 10_000), &row(FLUSH, 10_000), "packet", 1.0)?,
                 ]))
@@ -51,12 +54,12 @@ pub const Y7: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 5] = [
-    Metric { name: "packet", unit: FigureUnit::Ns },
-    Metric { name: "x plain", unit: FigureUnit::Ratio },
-    Metric { name: "followed", unit: FigureUnit::Share },
-    Metric { name: "command", unit: FigureUnit::Ns },
-    Metric { name: "stale packets", unit: FigureUnit::Count },
+const METRICS: [TableMetric; 5] = [
+    TableMetric { name: "packet", unit: FigureUnit::Ns },
+    TableMetric { name: "x plain", unit: FigureUnit::Ratio },
+    TableMetric { name: "followed", unit: FigureUnit::Share },
+    TableMetric { name: "command", unit: FigureUnit::Ns },
+    TableMetric { name: "stale packets", unit: FigureUnit::Count },
 ];
 
 const PLAIN: &str = "plain";
@@ -178,7 +181,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     Measured { tables: vec![table], charts, notes: notes() }
 }
 
-fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {
     let passes = length.pick(12, 100);
     let tape = Tape::passes(FLOWS, passes + WARM_UP / FLOWS as usize, 1_000)?;
     let mut player = Player::new(BATCH);
@@ -210,17 +213,17 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
     Ok(())
 }
 
-fn chart(table: &Table) -> Chart {
+fn chart(table: &FigureTable) -> FigureChart {
     let series = |name: &str| {
         let points = (0..)
             .zip(RATES)
             .filter_map(|(place, rate)| point(table, &row(name, rate), "packet", f64::from(place)));
-        Series::new(name, Mark::Bars, points)
+        ChartSeries::new(name, ChartMark::Bars, points)
     };
-    Chart {
+    FigureChart {
         title: "time of a packet, with events".to_owned(),
-        x: Axis::names("events a second", RATES.map(|rate| rate.to_string())),
-        y: Axis::linear("ns"),
+        x: ChartAxis::names("events a second", RATES.map(|rate| rate.to_string())),
+        y: ChartAxis::linear("ns"),
         series: [PLAIN, CONSOLIDATED, FLUSH, CACHE].map(series).into(),
     }
 }

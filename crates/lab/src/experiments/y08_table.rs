@@ -7,11 +7,11 @@ use packet::{Packet, PacketPool, Side, split_mix};
 use super::common::{at_most, below};
 use super::rounds::{BATCH, Rounds, point};
 use super::{Experiment, Measured};
-use crate::chart::{Axis, Chart, Mark, Series};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::paths::{Functions, Path};
-use crate::runs::{Lab, Length};
-use crate::table::{FigureUnit, Metric, RowKind, Table};
-use crate::verdict::{Claim, Finding};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about the flow table (B9), and the behaviour of the authors' code when two
 /// flows collide in it.
@@ -36,7 +36,7 @@ pub const Y8: Experiment = Experiment {
                     below(f, &format!("{OURS}{flows}"), &format!("{SLOTS}{flows}"), "slow path", 0.01)
                 })
                 .collect();
-            Ok(Finding::all(all?))
+            Ok(ClaimFinding::all(all?))
         },
     }],
     beats: &[Claim {
@@ -47,9 +47,9 @@ pub const Y8: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 2] = [
-    Metric { name: "slow path", unit: FigureUnit::Share },
-    Metric { name: "flows live", unit: FigureUnit::Count },
+const METRICS: [TableMetric; 2] = [
+    TableMetric { name: "slow path", unit: FigureUnit::Share },
+    TableMetric { name: "flows live", unit: FigureUnit::Count },
 ];
 
 const OURS: &str = "plus: rules beside records";
@@ -78,8 +78,8 @@ const COUNTED: u64 = 1;
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     let sizes: &[u32] = match lab.length() {
-        Length::Smoke => &[1 << 16, FILLED],
-        Length::Quick | Length::Full => &[1 << 16, 1 << 18, FILLED, FLOWS_MAX, 1 << 21],
+        RunLength::Smoke => &[1 << 16, FILLED],
+        RunLength::Quick | RunLength::Full => &[1 << 16, 1 << 18, FILLED, FLOWS_MAX, 1 << 21],
     };
     for &flows in sizes {
         for seed in 1..=u64::from(lab.seeds()).min(lab.length().pick(2, 5)) {
@@ -180,18 +180,18 @@ fn slots(flows: u32, seed: u64) -> (f64, f64) {
     (missed as f64 / (COUNTED * u64::from(flows)) as f64, live as f64)
 }
 
-fn chart(table: &Table, sizes: &[u32]) -> Chart {
+fn chart(table: &FigureTable, sizes: &[u32]) -> FigureChart {
     let series = |what: &str| {
         let points = (0..).zip(sizes).filter_map(|(place, &flows)| {
             let (x, share) = point(table, &row(what, flows), "slow path", f64::from(place))?;
             Some((x, share * 100.0))
         });
-        Series::new(what, Mark::Bars, points)
+        ChartSeries::new(what, ChartMark::Bars, points)
     };
-    Chart {
+    FigureChart {
         title: "packets that leave the fast path".to_owned(),
-        x: Axis::names("flows", sizes.iter().map(u32::to_string)),
-        y: Axis::linear("%"),
+        x: ChartAxis::names("flows", sizes.iter().map(u32::to_string)),
+        y: ChartAxis::linear("%"),
         series: vec![series(OURS), series(SLOTS)],
     }
 }

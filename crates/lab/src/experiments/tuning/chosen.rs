@@ -2,7 +2,7 @@
 //! found.
 
 use super::{TUNING_SEEDS, name, sweeps, with};
-use crate::runs::Length;
+use crate::runs::RunLength;
 use crate::setup::ScenarioText;
 use crate::table::{RowKind, RowSubject};
 
@@ -467,7 +467,7 @@ pub fn notes(id: &str) -> Vec<String> {
     let each = tuned(id).map(|chosen| format!("{}: {}", chosen.row(), name(chosen.settings)));
     let sweep = sweeps().iter().find(|sweep| sweep.id == id);
     let (runs, option) = match sweep.map(|sweep| sweep.length) {
-        Some(Length::Full) => ("whole", "--full"),
+        Some(RunLength::Full) => ("whole", "--full"),
         _ => ("short", "--quick"),
     };
     let head = format!(

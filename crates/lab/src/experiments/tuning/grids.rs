@@ -1,10 +1,10 @@
 //! Settings that are tried for each baseline. The first value of each is the published one, or the
 //! default where nothing is published.
 
-use super::Sweep;
+use super::SettingsSweep;
 use crate::experiments::{common, x01_tracking, x05_storage, x06_adversary};
 use crate::gauges;
-use crate::runs::Length;
+use crate::runs::RunLength;
 
 /// Settings that go together: values as TOML, by section and key.
 pub type Keys = &'static [(&'static str, &'static str)];
@@ -14,7 +14,7 @@ pub type Grid = &'static [&'static [Keys]];
 
 /// A baseline, with what is tried of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Baseline {
+pub struct TunedBaseline {
     /// Its name.
     pub name: &'static str,
     /// Keys that define the baseline.
@@ -23,7 +23,7 @@ pub struct Baseline {
     pub grid: Grid,
 }
 
-impl Baseline {
+impl TunedBaseline {
     /// All points of the grid, the published one first.
     pub fn points(&self) -> Vec<Vec<(&'static str, &'static str)>> {
         self.grid.iter().fold(vec![Vec::new()], |points, axis| {
@@ -107,18 +107,18 @@ const SMART_50: Keys = &[("dispatcher.mode", "\"smart-flow:50ms\"")];
 
 /// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published,
 /// with their own settings; of smart flows those with a published period, and such with any.
-const MODES: &[Baseline] = &[
-    Baseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
-    Baseline { name: common::SMART_100, fixed: SMART_100, grid: &[STARTS, CHOICE, WINDOW] },
-    Baseline { name: common::SMART_50, fixed: SMART_50, grid: &[STARTS, CHOICE, WINDOW] },
-    Baseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, STARTS, CHOICE, WINDOW] },
-    Baseline { name: "packet", fixed: PACKET, grid: &[STARTS] },
-    Baseline { name: "rss", fixed: &[], grid: &[BUCKETS, STARTS] },
-    Baseline { name: "flowlet", fixed: &[], grid: &[GAP, SIZE, STATE, COPIES] },
-    Baseline { name: "following flow", fixed: FLOW, grid: &[FOLLOWS, CHOICE, WINDOW] },
-    Baseline { name: "following smart-flow", fixed: &[], grid: &[PERIOD, FOLLOWS, CHOICE, WINDOW] },
-    Baseline { name: "following packet", fixed: PACKET, grid: &[FOLLOWS] },
-    Baseline { name: "following rss", fixed: &[], grid: &[BUCKETS, FOLLOWS] },
+const MODES: &[TunedBaseline] = &[
+    TunedBaseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
+    TunedBaseline { name: common::SMART_100, fixed: SMART_100, grid: &[STARTS, CHOICE, WINDOW] },
+    TunedBaseline { name: common::SMART_50, fixed: SMART_50, grid: &[STARTS, CHOICE, WINDOW] },
+    TunedBaseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, STARTS, CHOICE, WINDOW] },
+    TunedBaseline { name: "packet", fixed: PACKET, grid: &[STARTS] },
+    TunedBaseline { name: "rss", fixed: &[], grid: &[BUCKETS, STARTS] },
+    TunedBaseline { name: "flowlet", fixed: &[], grid: &[GAP, SIZE, STATE, COPIES] },
+    TunedBaseline { name: "following flow", fixed: FLOW, grid: &[FOLLOWS, CHOICE, WINDOW] },
+    TunedBaseline { name: "following smart-flow", fixed: &[], grid: &[PERIOD, FOLLOWS, CHOICE, WINDOW] },
+    TunedBaseline { name: "following packet", fixed: PACKET, grid: &[FOLLOWS] },
+    TunedBaseline { name: "following rss", fixed: &[], grid: &[BUCKETS, FOLLOWS] },
 ];
 
 /// A flowlet reads its state even if its unit has had the flow since.
@@ -126,13 +126,13 @@ const REREAD: &[Keys] = &[&[("state.reread", "true")], &[("state.reread", "false
 
 /// Places of states. The naive store has no settings that a packet, which reads and writes wherever
 /// it goes, could be faster by.
-const PLACES: &[Baseline] = &[
-    Baseline {
+const PLACES: &[TunedBaseline] = &[
+    TunedBaseline {
         name: x05_storage::STORE,
         fixed: &[("state.where", "\"store\""), ("state.store_time", "\"100ns\"")],
         grid: &[REREAD, GAP, SIZE, STATE],
     },
-    Baseline {
+    TunedBaseline {
         name: x05_storage::ON_DEMAND,
         fixed: &[("state.where", "\"reactive\"")],
         grid: &[GAP, SIZE, STATE],
@@ -149,46 +149,46 @@ const GAPS: &[Keys] = &[
 ];
 
 /// Flowlets that end by timeout only.
-const TIMEOUTS: &[Baseline] = &[Baseline {
+const TIMEOUTS: &[TunedBaseline] = &[TunedBaseline {
     name: x06_adversary::TIMEOUT,
     fixed: &[("dispatcher.size_max", "\"none\"")],
     grid: &[GAPS, STATE],
 }];
 
-pub const SWEEPS: &[Sweep] = &[
-    Sweep {
+pub const SWEEPS: &[SettingsSweep] = &[
+    SettingsSweep {
         id: "X1",
         objectives: &[&gauges::ERROR],
         baselines: MODES,
         base: x01_tracking::flowlets,
-        length: Length::Quick,
+        length: RunLength::Quick,
     },
-    Sweep {
+    SettingsSweep {
         id: "X2",
         objectives: &[&gauges::P75, &gauges::P99],
         baselines: MODES,
         base: x01_tracking::flowlets,
-        length: Length::Full,
+        length: RunLength::Full,
     },
-    Sweep {
+    SettingsSweep {
         id: "X3",
         objectives: &[&gauges::OVERLOADED],
         baselines: MODES,
         base: x01_tracking::flowlets,
-        length: Length::Quick,
+        length: RunLength::Quick,
     },
-    Sweep {
+    SettingsSweep {
         id: "X5",
         objectives: &[&gauges::P99],
         baselines: PLACES,
         base: x05_storage::nat,
-        length: Length::Quick,
+        length: RunLength::Quick,
     },
-    Sweep {
+    SettingsSweep {
         id: "X6",
         objectives: &[&gauges::P99],
         baselines: TIMEOUTS,
         base: x06_adversary::at_worst,
-        length: Length::Quick,
+        length: RunLength::Quick,
     },
 ];

@@ -6,7 +6,7 @@ use crate::experiments::experiments;
 use crate::table::FigureUnit;
 
 fn lab() -> Lab<'static> {
-    Lab::new(Length::Smoke, 1, |_| {})
+    Lab::new(RunLength::Smoke, 1, |_| {})
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn each_point_is_a_scenario_of_its_own_and_the_published_one_is_the_experiments(
     for sweep in sweeps() {
         assert!(experiments().iter().any(|experiment| experiment.id == sweep.id), "{}", sweep.id);
         for baseline in sweep.baselines {
-            let base = (sweep.base)(Length::Smoke);
+            let base = (sweep.base)(RunLength::Smoke);
             let points = baseline.points();
             let texts: BTreeSet<String> = points
                 .iter()
@@ -47,7 +47,7 @@ fn the_published_point_is_the_published_baseline() {
     for (id, baseline, row) in published {
         let sweep = sweeps().iter().find(|sweep| sweep.id == id).unwrap();
         let baseline = sweep.baselines.iter().find(|candidate| candidate.name == baseline).unwrap();
-        let point = with(with((sweep.base)(Length::Smoke), baseline.fixed), &baseline.points()[0]);
+        let point = with(with((sweep.base)(RunLength::Smoke), baseline.fixed), &baseline.points()[0]);
         let outcome = experiment(id).run(&mut lab);
         let shown = outcome.tables[0].rows.iter().find(|shown| shown.name == row).unwrap();
         let report = |text: &str| {
@@ -81,7 +81,7 @@ fn what_was_chosen_is_a_point_of_each_grid() {
 fn a_sweep_is_the_same_each_time_and_on_seeds_of_its_own() {
     let sweep = sweeps().iter().find(|sweep| sweep.id == "X6").unwrap();
     let mut seeds = BTreeSet::new();
-    let first = sweep.run(&mut Lab::new(Length::Smoke, 1, |step| {
+    let first = sweep.run(&mut Lab::new(RunLength::Smoke, 1, |step| {
         seeds.insert(step.seed);
     }));
     assert_eq!(seeds.into_iter().collect::<Vec<_>>(), [1_001]);
@@ -96,13 +96,13 @@ fn a_sweep_is_the_same_each_time_and_on_seeds_of_its_own() {
 
 #[test]
 fn the_best_is_cheap_enough_and_drops_no_more() {
-    let metric = |name, unit| Metric { name, unit };
+    let metric = |name, unit| TableMetric { name, unit };
     let row = |name: &str, [p99, cost, dropped]: [f64; 3]| {
         let twice = |value| vec![value; 2];
-        Row::of(name, RowKind::Baseline, vec![twice(p99), twice(cost), twice(dropped)])
+        TableRow::of(name, RowKind::Baseline, vec![twice(p99), twice(cost), twice(dropped)])
     };
-    let best = |rows: Vec<Row>| {
-        let table = Table {
+    let best = |rows: Vec<TableRow>| {
+        let table = FigureTable {
             title: String::new(),
             profile: CostProfile::Paper,
             metrics: vec![
@@ -117,7 +117,7 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
     };
     let reference = || row("reference", [1.0, 5.0, 0.0]);
     let published = || row("published", [9.0, 4.0, 1.0]);
-    let of = |others: &[Row]| best([&[reference(), published()], others].concat()).unwrap();
+    let of = |others: &[TableRow]| best([&[reference(), published()], others].concat()).unwrap();
     assert_eq!(of(&[]), "published");
     assert_eq!(of(&[row("dear", [2.0, 5.1, 0.0]), row("lossy", [2.0, 4.0, 2.0])]), "published");
     assert_eq!(of(&[row("good", [3.0, 5.0, 1.0]), row("better", [2.0, 5.0, 1.0])]), "better");
@@ -129,13 +129,13 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
 
 #[test]
 fn whole_runs_are_for_the_published_point_and_those_that_are_good_for_what_they_cost() {
-    let metric = |name, unit| Metric { name, unit };
+    let metric = |name, unit| TableMetric { name, unit };
     let row = |name: String, [p99, cost]: [f64; 2]| {
-        Row::of(name, RowKind::Baseline, vec![vec![p99; 2], vec![cost; 2]])
+        TableRow::of(name, RowKind::Baseline, vec![vec![p99; 2], vec![cost; 2]])
     };
     let of = |points: &[[f64; 2]]| {
         let rows = [[0.0, 0.0]].iter().chain(points).zip(0..);
-        let table = Table {
+        let table = FigureTable {
             title: String::new(),
             profile: CostProfile::Paper,
             metrics: vec![metric("p99", FigureUnit::Ns), metric("unit-seconds", FigureUnit::Count)],

@@ -14,9 +14,9 @@ use policy::{Colour, Policy};
 use runtime::{Assembly, Frame, Ingress, Output, Runner};
 
 use super::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
-use crate::runs::Length;
+use crate::runs::RunLength;
 use crate::store::{PROGRAM, Server, ServerError};
-use crate::table::{CostProfile, FigureUnit, Metric, Row, RowKind, Table};
+use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableMetric, TableRow};
 use crate::verdict::Claim;
 
 /// Claims of S93 about measurements, as ratios, because the machine is another one.
@@ -43,11 +43,11 @@ const PERCENTILES: [(&str, f64); 6] =
     [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
 
 /// Beside the percentiles.
-const OTHERS: [Metric; 4] = [
-    Metric { name: "mean", unit: FigureUnit::Ns },
-    Metric { name: "seamless", unit: FigureUnit::Share },
-    Metric { name: "requests a packet", unit: FigureUnit::Ratio },
-    Metric { name: "bytes a packet", unit: FigureUnit::Ratio },
+const OTHERS: [TableMetric; 4] = [
+    TableMetric { name: "mean", unit: FigureUnit::Ns },
+    TableMetric { name: "seamless", unit: FigureUnit::Share },
+    TableMetric { name: "requests a packet", unit: FigureUnit::Ratio },
+    TableMetric { name: "bytes a packet", unit: FigureUnit::Ratio },
 ];
 
 /// Times that each is measured, in turn with the others.
@@ -64,19 +64,22 @@ const POLICY: &str = "settings { flows: 4096 } Port<0> inside; Port<1> outside; 
      NAT n { external: [203.0.113.1-203.0.113.4] }; pipelet main { inside <-> n <-> outside; }";
 
 /// The table; none if no server is installed.
-pub(super) fn measure(length: Length) -> Option<Table> {
+pub(super) fn measure(length: RunLength) -> Option<FigureTable> {
     let rows = match Server::start() {
         Ok(server) => rows(&server, length),
         Err(ServerError::NotInstalled) => return None,
         Err(error) => Err(error.to_string()),
     };
     let failed = |why| {
-        let row =
-            Row::of(row("NAT", STORE), RowKind::Baseline, vec![Vec::new(); PERCENTILES.len() + OTHERS.len()]);
-        vec![Row { failures: vec![why], ..row }]
+        let row = TableRow::of(
+            row("NAT", STORE),
+            RowKind::Baseline,
+            vec![Vec::new(); PERCENTILES.len() + OTHERS.len()],
+        );
+        vec![TableRow { failures: vec![why], ..row }]
     };
-    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: FigureUnit::Ns });
-    Some(Table {
+    let percentiles = PERCENTILES.map(|(name, _)| TableMetric { name, unit: FigureUnit::Ns });
+    Some(FigureTable {
         title: format!("time of a packet at the unit; intervals over {ROUNDS} rounds in turn"),
         profile: CostProfile::Real,
         metrics: percentiles.into_iter().chain(OTHERS).collect(),
@@ -103,11 +106,11 @@ pub(super) fn note(is_there: bool) -> String {
 /// # Errors
 ///
 /// If a measurement fails, or the NAT's output is wrong.
-fn rows(server: &Server, length: Length) -> Result<Vec<Row>, String> {
+fn rows(server: &Server, length: RunLength) -> Result<Vec<TableRow>, String> {
     let packets = match length {
-        Length::Smoke => 500,
-        Length::Quick => 5_000,
-        Length::Full => 20_000,
+        RunLength::Smoke => 500,
+        RunLength::Quick => 5_000,
+        RunLength::Full => 20_000,
     };
     let trace = Trace::new(packets)?;
     let mut rows: Vec<(&str, RowKind, Vec<Vec<f64>>)> = vec![
@@ -124,7 +127,10 @@ fn rows(server: &Server, length: Length) -> Result<Vec<Row>, String> {
             values.iter_mut().zip(figures).for_each(|(values, figure)| values.extend(figure));
         }
     }
-    Ok(rows.into_iter().map(|(manner, kind, values)| Row::of(row("NAT", manner), kind, values)).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(manner, kind, values)| TableRow::of(row("NAT", manner), kind, values))
+        .collect())
 }
 
 /// Packets from both sides, and what is to become of them.
@@ -306,7 +312,7 @@ mod tests {
     /// output.
     #[test]
     fn states_in_a_real_store_change_nothing() {
-        let Some(table) = measure(Length::Smoke) else {
+        let Some(table) = measure(RunLength::Smoke) else {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{}", note(false));
             return println!("SKIPPED: {}", note(false));
         };
