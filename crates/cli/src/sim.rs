@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use ::sim::scenario::Mode;
+use ::sim::scenario::AssignmentMode;
 use ::sim::{Report, Scenario, Simulation};
 use anyhow::Context;
 use indicatif::ProgressBar;
@@ -41,7 +41,7 @@ pub struct Args {
     ///
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
     #[arg(long, value_delimiter = ',')]
-    pub mode: Vec<Mode>,
+    pub mode: Vec<AssignmentMode>,
     /// Print a line for each interval, with the load of each unit
     #[arg(long)]
     pub intervals: bool,
@@ -88,7 +88,7 @@ impl FromStr for SeedRange {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(policy) = &args.trial.policy {
-        let modes = if args.mode.is_empty() { vec![Mode::Flowlet] } else { args.mode.clone() };
+        let modes = if args.mode.is_empty() { vec![AssignmentMode::Flowlet] } else { args.mode.clone() };
         let seeds = args.seeds.unwrap_or(SeedRange { first: args.seed, last: args.seed });
         return trial::run(policy, &args.trial, &modes, seeds, args.json);
     }

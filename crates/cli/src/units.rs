@@ -9,7 +9,7 @@ use anyhow::Context;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
-use sim::scenario::Mode;
+use sim::scenario::AssignmentMode;
 use values::BitRate;
 use values::{Nanos, PositiveBitRate};
 
@@ -24,7 +24,7 @@ pub struct Options {
     ///
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
     #[arg(long, help = with_default("Run on units that come and go with the traffic, and assign this to one at a time", DEFAULTS.mode))]
-    pub mode: Option<Mode>,
+    pub mode: Option<AssignmentMode>,
     #[arg(long, value_name = "N", help = with_default("Maximum number of units", DEFAULTS.units_max))]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: Option<u16>,

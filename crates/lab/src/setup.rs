@@ -82,7 +82,7 @@ impl fmt::Display for ScenarioText {
 mod tests {
     use super::*;
     use sim::Scenario;
-    use sim::scenario::Mode;
+    use sim::scenario::AssignmentMode;
     use values::Share;
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             .without("units.count");
         let text = setup.to_string();
         let scenario = Scenario::parse(&text).unwrap();
-        assert_eq!(scenario.dispatcher.mode, Mode::Flow);
+        assert_eq!(scenario.dispatcher.mode, AssignmentMode::Flow);
         assert_eq!(scenario.dispatcher.lambda, Share(0.75));
         assert_eq!(scenario.dispatcher.targets_count, 9);
         assert!(!text.contains("units"), "{text}");

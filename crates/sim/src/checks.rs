@@ -18,14 +18,14 @@ pub struct Checks {
     flows: Vec<Account>,
     /// Flows that had indexes before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
-    counts: Checked,
+    counts: CheckCounts,
     /// Packets whose fate is not known.
     under_way: u64,
 }
 
 /// Counts of checks that held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct CheckCounts {
     /// Packets that the dispatcher numbered; each is one of the following.
     pub packets: u64,
     /// Packets that were processed: once, in order, and on the state that the one before had left.
@@ -241,7 +241,7 @@ impl Checks {
     ///
     /// # Errors
     /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
-    pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<Checked, Violation> {
+    pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<CheckCounts, Violation> {
         for (flow, state) in states {
             let (account, _) = self.account(flow).ok_or(Violation::States { flow, states: 1 })?;
             if account.state != state {
@@ -331,7 +331,7 @@ mod tests {
         checks.processed(UNIT, &done(3, fold(0, 1))).unwrap();
         checks.dropped(FLOW, 4).unwrap();
         let checked = checks.finish([(FLOW, fold(fold(0, 1), 3))].into_iter()).unwrap();
-        assert_eq!(checked, Checked { packets: 4, processed: 2, dropped: 1, lost: 1, states: 1 });
+        assert_eq!(checked, CheckCounts { packets: 4, processed: 2, dropped: 1, lost: 1, states: 1 });
     }
 
     #[test]

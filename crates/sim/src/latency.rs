@@ -18,7 +18,7 @@ pub struct Latencies {
 
 /// Latencies of packets, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Latency {
+pub struct LatencyReport {
     /// Packets.
     pub count: u64,
     /// Mean.
@@ -58,10 +58,10 @@ impl Latencies {
     }
 
     /// Returns the summary.
-    pub fn finish(&self) -> Latency {
+    pub fn finish(&self) -> LatencyReport {
         let count = self.histogram.len();
         let percentile = |percent| if count == 0 { 0 } else { self.histogram.value_at_percentile(percent) };
-        Latency {
+        LatencyReport {
             count,
             mean_ns: self.sum_ns as f64 / count.max(1) as f64,
             p1_ns: percentile(1.0),

@@ -43,11 +43,11 @@ mod tally;
 pub mod workload;
 mod world;
 
-pub use checks::{Checked, Violation};
+pub use checks::{CheckCounts, Violation};
 pub use error::{INTERVALS_MAX, STATE_MAX, SimulationError};
-pub use latency::Latency;
+pub use latency::LatencyReport;
 pub use pool::WarmUnits;
-pub use report::{Assignment, Report, State};
+pub use report::{AssignmentReport, Report, State};
 pub use scenario::{Scenario, ScenarioError};
 pub use service::NoQuota;
-pub use simulation::{Failed, Progress, Simulation};
+pub use simulation::{FailedSimulation, Simulation, SimulationProgress};

@@ -3,7 +3,7 @@
 use protocol::message::UnitId;
 
 use crate::random::Random;
-use crate::scenario::{self, Faults, LinkSettings};
+use crate::scenario::{self, LinkSettings, MessageFaults};
 
 /// All links of a simulation.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Links {
     unit_to_store: Lanes,
     store_to_unit: Lanes,
     units: usize,
-    messages: Faults,
+    messages: MessageFaults,
     copy_ns: u64,
     bandwidth_bps: u64,
     /// Until when each unit is busy sending states.
@@ -139,7 +139,7 @@ impl Links {
 
     /// When a message arrives that would arrive then.
     fn spoilt(&mut self, arrives_ns: u64) -> Arrivals {
-        let Faults { loss, again, late, late_by } = self.messages;
+        let MessageFaults { loss, again, late, late_by } = self.messages;
         let later_ns = |random: &mut Random| arrives_ns + random.below(late_by.0 + 1);
         let again = self.random.happens(again.0).then(|| later_ns(&mut self.random));
         let first = if self.random.happens(late.0) { later_ns(&mut self.random) } else { arrives_ns };
@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn messages_of_units_are_lost_late_and_repeated_as_often_as_is_said() {
-        let faults = Faults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Nanos(1_000) };
+        let faults =
+            MessageFaults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Nanos(1_000) };
         let all = scenario::Links { messages: faults, ..scenario::Links::default() };
         let mut links = Links::new(&all, 3, 1);
         let came: Vec<_> = (0..10_000).map(|_| links.message_to_dispatcher(0, UnitId(0))).collect();

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use protocol::message::UnitId;
 
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{AssignmentMode, Scenario};
 
 /// The dispatcher of this scenario.
 pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Config {
@@ -39,14 +39,16 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
     }
 }
 
-impl From<Mode> for protocol::dispatcher::Granularity {
-    fn from(mode: Mode) -> protocol::dispatcher::Granularity {
+impl From<AssignmentMode> for protocol::dispatcher::Granularity {
+    fn from(mode: AssignmentMode) -> protocol::dispatcher::Granularity {
         match mode {
-            Mode::Flowlet => protocol::dispatcher::Granularity::Flowlet,
-            Mode::Flow => protocol::dispatcher::Granularity::Flow,
-            Mode::SmartFlow { every } => protocol::dispatcher::Granularity::SmartFlow { every_ns: every.0 },
-            Mode::Packet => protocol::dispatcher::Granularity::Packet,
-            Mode::Rss { buckets, every } => protocol::dispatcher::Granularity::Rss {
+            AssignmentMode::Flowlet => protocol::dispatcher::Granularity::Flowlet,
+            AssignmentMode::Flow => protocol::dispatcher::Granularity::Flow,
+            AssignmentMode::SmartFlow { every } => {
+                protocol::dispatcher::Granularity::SmartFlow { every_ns: every.0 }
+            }
+            AssignmentMode::Packet => protocol::dispatcher::Granularity::Packet,
+            AssignmentMode::Rss { buckets, every } => protocol::dispatcher::Granularity::Rss {
                 buckets: NonZeroU32::get(buckets),
                 every_ns: every.map(|every| every.0),
             },

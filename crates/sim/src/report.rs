@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use protocol::metering::{Bill, Interval, Tracking};
 use serde::Serialize;
 
-use crate::checks::Checked;
-use crate::latency::Latency;
+use crate::checks::CheckCounts;
+use crate::latency::LatencyReport;
 use crate::pool::WarmUnits;
 use crate::scenario::Scenario;
 use crate::tally::REASONS;
@@ -27,7 +27,7 @@ pub struct Report {
     /// The packets that came.
     pub workload: Statistics,
     /// Decisions of the dispatcher.
-    pub assignment: Assignment,
+    pub assignment: AssignmentReport,
     /// Handovers and replicas of states.
     pub state: State,
     /// Benefit and cost of warm units; `None` if the scenario has none.
@@ -37,22 +37,22 @@ pub struct Report {
     pub drops: BTreeMap<&'static str, u64>,
     /// From a packet's arrival at its unit until it was processed: queue, waiting for state,
     /// service (S91).
-    pub latency_at_unit: Latency,
+    pub latency_at_unit: LatencyReport,
     /// From its arrival at the dispatcher.
-    pub latency: Latency,
+    pub latency: LatencyReport,
     /// Provisioned capacity against demand.
     pub tracking: Tracking,
     /// Revenue and cost.
     pub bill: Bill,
     /// Counts of checks that held (R8).
-    pub checked: Checked,
+    pub checked: CheckCounts,
     /// Interval by interval.
     pub intervals: Vec<Interval>,
 }
 
 /// Decisions of the dispatcher.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Assignment {
+pub struct AssignmentReport {
     /// Flows that began.
     pub flows: u64,
     /// Flowlets that began.
@@ -160,7 +160,7 @@ impl Report {
             time_ns,
             end_ns,
             workload,
-            assignment: Assignment {
+            assignment: AssignmentReport {
                 flows: dispatcher.flows,
                 flowlets: dispatcher.flowlets(),
                 flowlets_by_gap: dispatcher.flowlets_by_gap,

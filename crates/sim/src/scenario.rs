@@ -12,12 +12,13 @@ use protocol::metering::Tariff;
 use serde::Deserialize;
 use values::Nanos;
 
-pub use dispatcher::{DispatcherSettings, Mode, ModeError};
-pub use links::{Faults, LinkSettings, Links};
+pub use dispatcher::{AssignmentMode, AssignmentModeError, DispatcherSettings};
+pub use links::{LinkSettings, Links, MessageFaults};
 pub use state::{State, StatePlace};
-pub use units::{Count, CountError, ServiceKind, UNITS_MAX, UnitsSettings};
+pub use units::{ServiceKind, UNITS_MAX, UnitCount, UnitCountError, UnitsSettings};
 pub use workload::{
-    Adversary, Bursts, COPIES_MAX, Capture, Recorded, Spacing, Steady, Trace, TraceProfile, Workload,
+    Adversary, BurstSizes, COPIES_MAX, CaptureSource, CapturedTraffic, PacketSpacing, SteadyTraffic,
+    SyntheticTrace, TraceProfile, Workload,
 };
 
 /// A simulation's scenario.
@@ -129,7 +130,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert_eq!(scenario.dispatcher.mode, Mode::SmartFlow { every: Nanos(50_000_000) });
+        assert_eq!(scenario.dispatcher.mode, AssignmentMode::SmartFlow { every: Nanos(50_000_000) });
         assert_eq!(scenario.units.byte_cost, Some(Picos(500)));
         assert_eq!(scenario.links.dispatcher_to_unit.loss, Share(0.01));
         let Workload::Trace(trace) = scenario.workload else { panic!("it is a trace") };

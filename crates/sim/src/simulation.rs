@@ -3,7 +3,7 @@
 use crate::checks::Violation;
 use crate::error::{INTERVALS_MAX, STATE_MAX, SimulationError};
 use crate::report::Report;
-use crate::scenario::{Capture, Recorded, Scenario, Workload};
+use crate::scenario::{CaptureSource, CapturedTraffic, Scenario, Workload};
 use crate::world::World;
 
 /// A run of a scenario.
@@ -16,7 +16,7 @@ pub struct Simulation {
 /// A run did what it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("seed {seed}, at {at_ns} ns: {violation}")]
-pub struct Failed {
+pub struct FailedSimulation {
     /// The seed that shows it again.
     pub seed: u64,
     /// Virtual time.
@@ -27,7 +27,7 @@ pub struct Failed {
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct SimulationProgress {
     /// Virtual time.
     pub now_ns: u64,
     /// Packets that have come.
@@ -56,7 +56,8 @@ impl Simulation {
         {
             return Err(SimulationError::Workload { wanted: steady.flows.get(), most });
         }
-        if let Workload::Capture(Capture { file: Recorded::File(path), .. }) = &scenario.workload {
+        if let Workload::Capture(CapturedTraffic { file: CaptureSource::File(path), .. }) = &scenario.workload
+        {
             return Err(SimulationError::Unread(path.clone()));
         }
         let world = World::new(&scenario, seed)?;
@@ -67,7 +68,7 @@ impl Simulation {
     ///
     /// # Errors
     /// If the dispatcher and the units did what they must not.
-    pub fn run(self) -> Result<Report, Failed> {
+    pub fn run(self) -> Result<Report, FailedSimulation> {
         self.run_with(|_| {})
     }
 
@@ -75,12 +76,15 @@ impl Simulation {
     ///
     /// # Errors
     /// If the dispatcher and the units did what they must not.
-    pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, Failed> {
+    pub fn run_with(
+        mut self,
+        mut progress: impl FnMut(SimulationProgress),
+    ) -> Result<Report, FailedSimulation> {
         let run = &self.scenario.run;
         let last_ns = run.time.0.saturating_add(run.patience.0);
         let mut until_ns = 0;
         let (seed, mut at_ns) = (self.seed, 0);
-        let fail = |at_ns| move |violation| Failed { seed, at_ns, violation };
+        let fail = |at_ns| move |violation| FailedSimulation { seed, at_ns, violation };
         let mut is_warm = false;
         loop {
             until_ns = last_ns.min(until_ns + run.interval.0);
@@ -93,7 +97,7 @@ impl Simulation {
             let is_over = self.world.advance_to(until_ns);
             at_ns = self.world.now_ns().max(at_ns);
             let is_over = is_over.map_err(fail(at_ns))?;
-            progress(Progress { now_ns: at_ns, packets: self.world.packets() });
+            progress(SimulationProgress { now_ns: at_ns, packets: self.world.packets() });
             if is_over || until_ns == last_ns {
                 break;
             }

@@ -18,7 +18,7 @@ pub use statistics::{Statistics, WorkloadStatistics};
 pub use steady::SteadyPackets;
 pub use trace::TracePackets;
 
-use crate::scenario::{Recorded, Workload};
+use crate::scenario::{CaptureSource, Workload};
 
 /// A packet that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl Packets {
             Workload::Trace(trace) => Packets::Trace(Box::new(TracePackets::new(trace, seed))),
             Workload::Steady(steady) => Packets::Steady(SteadyPackets::new(steady, seed)),
             Workload::Capture(capture) => match &capture.file {
-                Recorded::File(_) => Packets::None,
-                Recorded::Read { recording, .. } => {
+                CaptureSource::File(_) => Packets::None,
+                CaptureSource::Read { recording, .. } => {
                     Packets::Capture(CapturePackets::new(capture, recording, seed))
                 }
             },

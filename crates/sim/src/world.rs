@@ -14,10 +14,10 @@ use protocol::unit::{Outbox, Unit};
 
 use self::ahead::Ahead;
 use crate::arrivals::Arrivals;
-use crate::checks::{Checked, Checks, Violation};
+use crate::checks::{CheckCounts, Checks, Violation};
 use crate::engine::{Counting, Packet, Processed, StateLen};
 use crate::event::EventQueue;
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, LatencyReport};
 use crate::link::Links;
 use crate::pool::{PoolCounters, WarmPool};
 use crate::scenario::{LinkSettings, RunSettings, Scenario};
@@ -130,13 +130,13 @@ pub struct WorldOutcome {
     /// Counters of the pool of warm units.
     pub pool: PoolCounters,
     /// From a packet's arrival at its unit.
-    pub at_unit: Latency,
+    pub at_unit: LatencyReport,
     /// From its arrival at the dispatcher.
-    pub end_to_end: Latency,
+    pub end_to_end: LatencyReport,
     /// Interval by interval.
     pub intervals: Vec<Interval>,
     /// Checks that held.
-    pub checked: Checked,
+    pub checked: CheckCounts,
     /// When the last thing happened.
     pub end_ns: u64,
 }
@@ -369,7 +369,7 @@ mod tests {
         world
     }
 
-    fn goes_on(mut world: World) -> Result<Checked, Violation> {
+    fn goes_on(mut world: World) -> Result<CheckCounts, Violation> {
         world.advance_to(u64::MAX - 1)?;
         world.finish().map(|outcome| outcome.checked)
     }

@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use sim::scenario::Workload;
-use sim::scenario::{Bursts, Trace, TraceProfile};
+use sim::scenario::{BurstSizes, SyntheticTrace, TraceProfile};
 use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};
 use values::PositiveBitRate;
 
 /// The whole of a trace, at 5 times its natural speed.
-fn whole(profile: TraceProfile, bursts: Bursts, seed: u64) -> (Statistics, [f64; 2]) {
+fn whole(profile: TraceProfile, bursts: BurstSizes, seed: u64) -> (Statistics, [f64; 2]) {
     let curve = RateCurve::flat(PositiveBitRate(5_000_000_000));
     let until_ns = (Shape::of(profile).fitted(bursts).trace_ns / 5.0) as u64;
-    let workload = Workload::Trace(Trace { profile, bursts, curve, adversary: None });
+    let workload = Workload::Trace(SyntheticTrace { profile, bursts, curve, adversary: None });
     let mut statistics = WorkloadStatistics::new();
     let mut last = std::collections::HashMap::new();
     let mut begun = [0u64; 2];
@@ -35,10 +35,10 @@ fn is_within(value: f64, of: f64, share: f64) -> bool {
 
 #[test]
 fn trace_b_has_its_published_properties() {
-    [Bursts::Growing, Bursts::Windows].into_iter().for_each(trace_b);
+    [BurstSizes::Growing, BurstSizes::Windows].into_iter().for_each(trace_b);
 }
 
-fn trace_b(bursts: Bursts) {
+fn trace_b(bursts: BurstSizes) {
     let (statistics, bursts_per_flow) = whole(TraceProfile::WB, bursts, 1);
     assert!(is_within(statistics.packets as f64, 6.4e6, 0.1));
     assert!(is_within(statistics.flows as f64, 199e3, 0.03));
@@ -50,7 +50,7 @@ fn trace_b(bursts: Bursts) {
 
 #[test]
 fn trace_a_has_its_published_properties() {
-    let (statistics, _) = whole(TraceProfile::WA, Bursts::Growing, 1);
+    let (statistics, _) = whole(TraceProfile::WA, BurstSizes::Growing, 1);
     // A few dozen flows have nearly all packets, so that their number varies with the seed.
     assert!(is_within(statistics.packets as f64, 3.8e6, 0.25));
     assert!(is_within(statistics.flows as f64, 1.7e3, 0.1));

@@ -1,6 +1,6 @@
 //! Summary of a simulation as text.
 
-use ::sim::{Latency, Report};
+use ::sim::{LatencyReport, Report};
 
 use crate::output::{Table, duration, thousands};
 use crate::picture;
@@ -31,7 +31,8 @@ fn latencies(report: &Report) -> String {
     for (name, latency) in
         [("at the unit", &report.latency_at_unit), ("from the dispatcher", &report.latency)]
     {
-        let Latency { count, mean_ns, p1_ns, p25_ns, p50_ns, p75_ns, p99_ns, p99_9_ns, max_ns } = *latency;
+        let LatencyReport { count, mean_ns, p1_ns, p25_ns, p50_ns, p75_ns, p99_ns, p99_9_ns, max_ns } =
+            *latency;
         let mut row = vec![name.to_owned()];
         let values = [mean_ns.round() as u64, p1_ns, p25_ns, p50_ns, p75_ns, p99_ns, p99_9_ns, max_ns];
         row.extend(values.map(duration));

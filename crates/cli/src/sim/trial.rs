@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::sim::faulty::{FaultPlan, FaultTrial, TrialDifference, TrialFrame, TrialReport};
-use ::sim::scenario::Mode;
+use ::sim::scenario::AssignmentMode;
 use anyhow::Context;
 use runtime::elastic::UnitsConfig;
 use serde_json::json;
@@ -45,7 +45,7 @@ pub struct Options {
 pub fn run(
     policy: &Path,
     options: &Options,
-    modes: &[Mode],
+    modes: &[AssignmentMode],
     seeds: SeedRange,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {

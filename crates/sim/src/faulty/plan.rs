@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use values::Nanos;
 
-use crate::scenario::{Faults, LinkSettings};
+use crate::scenario::{LinkSettings, MessageFaults};
 
 /// Faults between a dispatcher and its units, and changes of the units.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -12,7 +12,7 @@ pub struct FaultPlan {
     /// Links, for packets.
     pub packets: LinkSettings,
     /// Messages that units send, to each other and to the dispatcher.
-    pub messages: Faults,
+    pub messages: MessageFaults,
     /// Units that join, leave and crash.
     pub units: Vec<PlannedChange>,
 }

@@ -15,7 +15,7 @@ use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
 #[serde(deny_unknown_fields, default)]
 pub struct DispatcherSettings {
     /// The unit of assignment: flowlets, flows, packets, or buckets of flows.
-    pub mode: Mode,
+    pub mode: AssignmentMode,
     /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
     pub gap: Nanos,
     /// B: a flowlet does not grow beyond this size: 15 KB (S31). None: it may.
@@ -78,7 +78,7 @@ pub struct DispatcherSettings {
 
 /// The unit of assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum AssignmentMode {
     /// Flowlets (S3).
     Flowlet,
     /// Flows, for all of their life (S6).
@@ -165,7 +165,7 @@ impl Default for DispatcherSettings {
     fn default() -> DispatcherSettings {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
         DispatcherSettings {
-            mode: Mode::Flowlet,
+            mode: AssignmentMode::Flowlet,
             gap: Nanos(500_000),
             size_max: Some(ByteCount(15_000)),
             alpha: Share(0.5),
@@ -205,42 +205,44 @@ fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteCount>,
 /// A text is not a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a mode: flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS or rss:BUCKETS:TIME")]
-pub struct ModeError(String);
+pub struct AssignmentModeError(String);
 
-impl FromStr for Mode {
-    type Err = ModeError;
+impl FromStr for AssignmentMode {
+    type Err = AssignmentModeError;
 
-    fn from_str(text: &str) -> Result<Mode, ModeError> {
-        let wrong = || ModeError(text.to_owned());
+    fn from_str(text: &str) -> Result<AssignmentMode, AssignmentModeError> {
+        let wrong = || AssignmentModeError(text.to_owned());
         let time = |time: &str| time.parse().ok().filter(|&time| time > Nanos(0)).ok_or_else(wrong);
         let number = |number: &str| number.parse().map_err(|_| wrong());
         match text.split([':', '=']).collect::<Vec<_>>()[..] {
-            ["flowlet"] => Ok(Mode::Flowlet),
-            ["flow"] => Ok(Mode::Flow),
-            ["smart-flow", every] => Ok(Mode::SmartFlow { every: time(every)? }),
-            ["packet"] => Ok(Mode::Packet),
-            ["rss", buckets] => Ok(Mode::Rss { buckets: number(buckets)?, every: None }),
-            ["rss", buckets, every] => Ok(Mode::Rss { buckets: number(buckets)?, every: Some(time(every)?) }),
+            ["flowlet"] => Ok(AssignmentMode::Flowlet),
+            ["flow"] => Ok(AssignmentMode::Flow),
+            ["smart-flow", every] => Ok(AssignmentMode::SmartFlow { every: time(every)? }),
+            ["packet"] => Ok(AssignmentMode::Packet),
+            ["rss", buckets] => Ok(AssignmentMode::Rss { buckets: number(buckets)?, every: None }),
+            ["rss", buckets, every] => {
+                Ok(AssignmentMode::Rss { buckets: number(buckets)?, every: Some(time(every)?) })
+            }
             _ => Err(wrong()),
         }
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for AssignmentMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Mode::Flowlet => write!(f, "flowlet"),
-            Mode::Flow => write!(f, "flow"),
-            Mode::SmartFlow { every } => write!(f, "smart-flow:{every}"),
-            Mode::Packet => write!(f, "packet"),
-            Mode::Rss { buckets, every: None } => write!(f, "rss:{buckets}"),
-            Mode::Rss { buckets, every: Some(every) } => write!(f, "rss:{buckets}:{every}"),
+            AssignmentMode::Flowlet => write!(f, "flowlet"),
+            AssignmentMode::Flow => write!(f, "flow"),
+            AssignmentMode::SmartFlow { every } => write!(f, "smart-flow:{every}"),
+            AssignmentMode::Packet => write!(f, "packet"),
+            AssignmentMode::Rss { buckets, every: None } => write!(f, "rss:{buckets}"),
+            AssignmentMode::Rss { buckets, every: Some(every) } => write!(f, "rss:{buckets}:{every}"),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Mode, D::Error> {
+impl<'de> Deserialize<'de> for AssignmentMode {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<AssignmentMode, D::Error> {
         Cow::<'de, str>::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
@@ -252,12 +254,12 @@ mod tests {
     #[test]
     fn modes_are_read_as_they_are_written() {
         for text in ["flowlet", "flow", "smart-flow:100ms", "packet", "rss:128", "rss:64:1.5ms"] {
-            let mode: Mode = text.parse().unwrap();
+            let mode: AssignmentMode = text.parse().unwrap();
             assert_eq!(mode.to_string(), text);
         }
         for text in ["", "smart-flow", "smart-flow:0s", "smart-flow:5", "rss", "rss:0", "flow:1s", "rss:8:x"]
         {
-            assert!(text.parse::<Mode>().is_err(), "{text}");
+            assert!(text.parse::<AssignmentMode>().is_err(), "{text}");
         }
     }
 }

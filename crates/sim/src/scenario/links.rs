@@ -15,7 +15,7 @@ pub struct Links {
     pub unit_to_unit: LinkSettings,
     /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
     /// those that matter. The dispatcher's messages arrive.
-    pub messages: Faults,
+    pub messages: MessageFaults,
     /// From a unit to the dispatcher: messages.
     pub unit_to_router: LinkSettings,
     /// From a unit to the store, and back, if states are in a store.
@@ -31,7 +31,7 @@ impl Default for Links {
         Links {
             dispatcher_to_unit: LinkSettings::default(),
             unit_to_unit: LinkSettings::default(),
-            messages: Faults::default(),
+            messages: MessageFaults::default(),
             unit_to_router: LinkSettings::default(),
             unit_to_store: LinkSettings::default(),
             copy_time: Nanos(160_000),
@@ -72,7 +72,7 @@ impl Default for LinkSettings {
 /// Faults of messages.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Faults {
+pub struct MessageFaults {
     /// Share of them that are lost.
     pub loss: Share,
     /// Share of them that arrive once more, up to `late_by` later.
@@ -83,8 +83,8 @@ pub struct Faults {
     pub late_by: Nanos,
 }
 
-impl Default for Faults {
-    fn default() -> Faults {
-        Faults { loss: Share(0.0), again: Share(0.0), late: Share(0.0), late_by: Nanos(1_000_000) }
+impl Default for MessageFaults {
+    fn default() -> MessageFaults {
+        MessageFaults { loss: Share(0.0), again: Share(0.0), late: Share(0.0), late_by: Nanos(1_000_000) }
     }
 }

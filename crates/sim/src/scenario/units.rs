@@ -12,7 +12,7 @@ use values::{ByteCount, Nanos, Picos, PositiveBitRate};
 #[serde(deny_unknown_fields, default)]
 pub struct UnitsSettings {
     /// Number of units: 1 to 10.
-    pub count: Count,
+    pub count: UnitCount,
     /// Capacity of a unit: 1 Gbps (S41).
     pub capacity: PositiveBitRate,
     /// Effect of `capacity` on a unit.
@@ -60,7 +60,7 @@ pub struct UnitsSettings {
 impl Default for UnitsSettings {
     fn default() -> UnitsSettings {
         UnitsSettings {
-            count: Count { min: 1, max: 10 },
+            count: UnitCount { min: 1, max: 10 },
             capacity: PositiveBitRate(1_000_000_000),
             service: ServiceKind::Rate,
             quota_period: Nanos(100_000_000),
@@ -98,7 +98,7 @@ pub enum ServiceKind {
 
 /// Number of units: `1..10` at least and at most, or always `4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct UnitCount {
     /// Units from the beginning, and at least; 1 or more.
     pub min: u16,
     /// UnitsSettings at once, at most; up to [`UNITS_MAX`].
@@ -111,24 +111,24 @@ pub const UNITS_MAX: u16 = 1_024;
 /// A text is not a number of units.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a number of units, such as 4 or 1..10; there are at least 1 and at most {UNITS_MAX}")]
-pub struct CountError(String);
+pub struct UnitCountError(String);
 
-impl FromStr for Count {
-    type Err = CountError;
+impl FromStr for UnitCount {
+    type Err = UnitCountError;
 
-    fn from_str(text: &str) -> Result<Count, CountError> {
-        let wrong = || CountError(text.to_owned());
+    fn from_str(text: &str) -> Result<UnitCount, UnitCountError> {
+        let wrong = || UnitCountError(text.to_owned());
         let number = |text: &str| text.trim().parse().map_err(|_| wrong());
         let (min, max) = match text.split_once("..") {
             Some((min, max)) => (number(min)?, number(max)?),
             None => (number(text)?, number(text)?),
         };
-        if 0 < min && min <= max && max <= UNITS_MAX { Ok(Count { min, max }) } else { Err(wrong()) }
+        if 0 < min && min <= max && max <= UNITS_MAX { Ok(UnitCount { min, max }) } else { Err(wrong()) }
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Count, D::Error> {
+impl<'de> Deserialize<'de> for UnitCount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<UnitCount, D::Error> {
         Cow::<'de, str>::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }

@@ -14,16 +14,16 @@ use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// Made up after one of the traces that the papers used (S86).
-    Trace(Trace),
+    Trace(SyntheticTrace),
     /// Packets of one size at one rate.
-    Steady(Steady),
+    Steady(SteadyTraffic),
     /// Those of a capture (S86).
-    Capture(Capture),
+    Capture(CapturedTraffic),
 }
 
 impl Default for Workload {
     fn default() -> Workload {
-        Workload::Trace(Trace::default())
+        Workload::Trace(SyntheticTrace::default())
     }
 }
 
@@ -36,11 +36,11 @@ impl Workload {
         &mut self,
         read: impl FnOnce(&Path) -> Result<Arc<RecordedPackets>, E>,
     ) -> Result<(), E> {
-        if let Workload::Capture(Capture { file, .. }) = self
-            && let Recorded::File(path) = file
+        if let Workload::Capture(CapturedTraffic { file, .. }) = self
+            && let CaptureSource::File(path) = file
         {
             let recording = read(path)?;
-            *file = Recorded::Read { path: std::mem::take(path), recording };
+            *file = CaptureSource::Read { path: std::mem::take(path), recording };
         }
         Ok(())
     }
@@ -49,11 +49,11 @@ impl Workload {
 /// A workload with the published properties of a trace, sped up by shrinking its gaps.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Trace {
+pub struct SyntheticTrace {
     /// The trace.
     pub profile: TraceProfile,
     /// Sizes of bursts.
-    pub bursts: Bursts,
+    pub bursts: BurstSizes,
     /// The total rate over time: points of time and rate, with straight lines between them. The
     /// last one stays.
     pub curve: RateCurve,
@@ -61,11 +61,11 @@ pub struct Trace {
     pub adversary: Option<Adversary>,
 }
 
-impl Default for Trace {
-    fn default() -> Trace {
-        Trace {
+impl Default for SyntheticTrace {
+    fn default() -> SyntheticTrace {
+        SyntheticTrace {
             profile: TraceProfile::WB,
-            bursts: Bursts::Growing,
+            bursts: BurstSizes::Growing,
             curve: RateCurve::up_and_down(),
             adversary: None,
         }
@@ -86,7 +86,7 @@ pub enum TraceProfile {
 /// Sizes of bursts of a synthetic trace: the papers publish bursts per flow only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bursts {
+pub enum BurstSizes {
     /// The more the larger they are, without a limit.
     Growing,
     /// 6 to 10 packets, as TCP sends windows: 10 segments at first (RFC 6928).
@@ -118,7 +118,7 @@ fn burst_packet_size() -> ByteCount {
 /// Packets of one size at one rate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Steady {
+pub struct SteadyTraffic {
     /// The rate.
     pub rate: PositiveBitRate,
     /// Bytes of each packet.
@@ -128,19 +128,19 @@ pub struct Steady {
     /// One flow more sends at this rate, evenly, or at one that changes.
     pub elephant: Option<RateCurve>,
     /// Gaps between packets.
-    pub spacing: Spacing,
+    pub spacing: PacketSpacing,
     /// No packet comes after this time; unless said, as long as the run takes.
     pub until: Option<Nanos>,
 }
 
-impl Default for Steady {
-    fn default() -> Steady {
-        Steady {
+impl Default for SteadyTraffic {
+    fn default() -> SteadyTraffic {
+        SteadyTraffic {
             rate: PositiveBitRate(500_000_000),
             packet_size: ByteCount(1_000),
             flows: const { NonZeroU32::new(100).unwrap() },
             elephant: None,
-            spacing: Spacing::Even,
+            spacing: PacketSpacing::Even,
             until: None,
         }
     }
@@ -149,7 +149,7 @@ impl Default for Steady {
 /// Gaps between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Spacing {
+pub enum PacketSpacing {
     /// Always the same time, and flows take turns.
     Even,
     /// Packets come independently of each other, of any flow.
@@ -160,9 +160,9 @@ pub enum Spacing {
 /// connection are one flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Capture {
+pub struct CapturedTraffic {
     /// The capture.
-    pub file: Recorded,
+    pub file: CaptureSource,
     /// All gaps are shorter by this factor; below 1, they are longer.
     #[serde(default)]
     pub speedup: Factor,
@@ -176,7 +176,7 @@ pub struct Capture {
 /// A capture's file, and what is in it, once somebody has read it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "PathBuf")]
-pub enum Recorded {
+pub enum CaptureSource {
     /// Not read yet.
     File(PathBuf),
     /// Read.
@@ -188,9 +188,9 @@ pub enum Recorded {
     },
 }
 
-impl From<PathBuf> for Recorded {
-    fn from(path: PathBuf) -> Recorded {
-        Recorded::File(path)
+impl From<PathBuf> for CaptureSource {
+    fn from(path: PathBuf) -> CaptureSource {
+        CaptureSource::File(path)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Arriving;
 use super::recorded::RecordedPackets;
 use crate::random::Random;
-use crate::scenario::Capture;
+use crate::scenario::CapturedTraffic;
 
 /// Packets of a capture, in order of time, without end.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl CapturePackets {
     /// The packets of this recording and seed, as the scenario wants them: the first copy plays
     /// from the beginning, others from a packet that is drawn; each goes on with another round, of
     /// other flows.
-    pub fn new(capture: &Capture, recording: &Arc<RecordedPackets>, seed: u64) -> CapturePackets {
+    pub fn new(capture: &CapturedTraffic, recording: &Arc<RecordedPackets>, seed: u64) -> CapturePackets {
         let mut random = Random::new(seed, "capture");
         let mut packets = CapturePackets {
             recording: Arc::clone(recording),
@@ -104,7 +104,7 @@ mod tests {
 
     use super::super::recorded::RecordingError;
     use super::*;
-    use crate::scenario::Recorded;
+    use crate::scenario::CaptureSource;
     use values::Factor;
 
     fn key(flow: u8) -> FlowKey {
@@ -112,9 +112,9 @@ mod tests {
         FlowKey::new(end(flow, 1000), end(255, 80), 6, 4, Scope::default(), 0).0
     }
 
-    fn capture(speedup: f64, copies: u32) -> Capture {
-        let file = Recorded::File("a.pcap".into());
-        Capture { file, speedup: Factor(speedup), copies: copies.try_into().unwrap() }
+    fn capture(speedup: f64, copies: u32) -> CapturedTraffic {
+        let file = CaptureSource::File("a.pcap".into());
+        CapturedTraffic { file, speedup: Factor(speedup), copies: copies.try_into().unwrap() }
     }
 
     fn recording(packets: &[(u64, u8, u32)]) -> Arc<RecordedPackets> {

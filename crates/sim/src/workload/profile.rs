@@ -2,7 +2,7 @@
 
 use super::sizes::{BoundedPareto, packet_sizes};
 use crate::random::Table;
-use crate::scenario::{Bursts, TraceProfile};
+use crate::scenario::{BurstSizes, TraceProfile};
 
 /// Flows with more bytes than this are large (S86).
 pub const LARGE_BYTES: f64 = 10_000.0;
@@ -70,7 +70,7 @@ impl Shape {
     }
 
     /// The distributions that this shape's packets and flows are drawn from.
-    pub fn fitted(&self, bursts: Bursts) -> Fitted {
+    pub fn fitted(&self, bursts: BurstSizes) -> Fitted {
         let sizes = packet_sizes(self.quantiles);
         let gaps = Table::log_normal(sizes.mean() * 8.0 / BURST_RATE, GAP_SIGMA);
         let pauses = Table::log_normal(PAUSE_NS, PAUSE_SIGMA);
@@ -133,7 +133,7 @@ pub struct Fitted {
 /// Lifetimes of flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    bursts: Bursts,
+    bursts: BurstSizes,
     packet: f64,
     gap_ns: f64,
     pause_ns: f64,
@@ -144,8 +144,8 @@ impl Life {
     /// and, if bursts grow, larger ones.
     pub fn burst(&self, bytes: f64) -> f64 {
         match self.bursts {
-            Bursts::Growing => (BURST * self.packets(bytes).sqrt()).max(1.0),
-            Bursts::Windows => window_mean(),
+            BurstSizes::Growing => (BURST * self.packets(bytes).sqrt()).max(1.0),
+            BurstSizes::Windows => window_mean(),
         }
     }
 
@@ -159,8 +159,8 @@ impl Life {
     fn mean_ns(&self, bytes: &BoundedPareto) -> f64 {
         let packets = bytes.moment(1.0) / self.packet;
         let bursts = match self.bursts {
-            Bursts::Growing => bytes.moment(0.5) / self.packet.sqrt() / BURST,
-            Bursts::Windows => packets / window_mean(),
+            BurstSizes::Growing => bytes.moment(0.5) / self.packet.sqrt() / BURST,
+            BurstSizes::Windows => packets / window_mean(),
         };
         packets * self.gap_ns + bursts * self.pause_ns
     }

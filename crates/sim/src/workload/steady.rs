@@ -3,12 +3,12 @@
 use super::Arriving;
 use super::rate::Warp;
 use crate::random::Random;
-use crate::scenario::{Spacing, Steady};
+use crate::scenario::{PacketSpacing, SteadyTraffic};
 
 /// Packets of one size at one rate, in order of time.
 #[derive(Clone, Debug)]
 pub struct SteadyPackets {
-    spacing: Spacing,
+    spacing: PacketSpacing,
     flows: u32,
     len: u32,
     until_ns: u64,
@@ -41,7 +41,7 @@ impl Elephant {
 
 impl SteadyPackets {
     /// The packets of this seed.
-    pub fn new(steady: &Steady, seed: u64) -> SteadyPackets {
+    pub fn new(steady: &SteadyTraffic, seed: u64) -> SteadyPackets {
         let len = steady.packet_size.0.clamp(1, u64::from(u32::MAX));
         let mut packets = SteadyPackets {
             spacing: steady.spacing,
@@ -64,8 +64,8 @@ impl SteadyPackets {
 
     fn step(&mut self) {
         self.next_ns = match self.spacing {
-            Spacing::Even => self.sent as f64 * self.gap_ns,
-            Spacing::Poisson => self.next_ns + self.random.exponential() * self.gap_ns,
+            PacketSpacing::Even => self.sent as f64 * self.gap_ns,
+            PacketSpacing::Poisson => self.next_ns + self.random.exponential() * self.gap_ns,
         };
     }
 }
@@ -90,8 +90,8 @@ impl Iterator for SteadyPackets {
             return None;
         }
         let flow = match self.spacing {
-            Spacing::Even => self.sent % u64::from(self.flows),
-            Spacing::Poisson => self.random.below(u64::from(self.flows)),
+            PacketSpacing::Even => self.sent % u64::from(self.flows),
+            PacketSpacing::Poisson => self.random.below(u64::from(self.flows)),
         };
         self.sent += 1;
         self.step();
@@ -105,8 +105,8 @@ mod tests {
     use crate::workload::RateCurve;
     use values::{ByteCount, Nanos, PositiveBitRate};
 
-    fn steady(spacing: Spacing) -> Steady {
-        Steady {
+    fn steady(spacing: PacketSpacing) -> SteadyTraffic {
+        SteadyTraffic {
             rate: PositiveBitRate(1_000_000_000),
             packet_size: ByteCount(1_000),
             flows: 10.try_into().unwrap(),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn even_packets_come_at_the_rate_and_flows_take_turns() {
-        let packets: Vec<_> = SteadyPackets::new(&steady(Spacing::Even), 1).collect();
+        let packets: Vec<_> = SteadyPackets::new(&steady(PacketSpacing::Even), 1).collect();
         assert_eq!(packets.len(), 10_000);
         assert!(
             packets.iter().enumerate().all(|(i, p)| p.time_ns == i as u64 * 8_000 && p.flow == i as u32 % 10)
@@ -129,7 +129,7 @@ mod tests {
     fn an_elephant_sends_as_its_rate_changes() {
         let point = |ms: u64, mbps: u64| (Nanos(ms * 1_000_000), PositiveBitRate(mbps * 1_000_000));
         let rate = RateCurve::new(vec![point(0, 4_000), point(40, 4_000), point(41, 1_000)]).unwrap();
-        let steady = Steady { elephant: Some(rate), ..steady(Spacing::Poisson) };
+        let steady = SteadyTraffic { elephant: Some(rate), ..steady(PacketSpacing::Poisson) };
         let packets: Vec<_> = SteadyPackets::new(&steady, 1).collect();
         assert!(packets.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
         let of = |from: u64, to: u64| {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn poisson_packets_vary_as_much_as_their_mean() {
-        let packets: Vec<_> = SteadyPackets::new(&steady(Spacing::Poisson), 1).collect();
+        let packets: Vec<_> = SteadyPackets::new(&steady(PacketSpacing::Poisson), 1).collect();
         let gaps: Vec<f64> = packets.windows(2).map(|p| (p[1].time_ns - p[0].time_ns) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;

@@ -7,7 +7,7 @@ use super::profile::{Fitted, Shape, WINDOW};
 use super::rate::Warp;
 use crate::event::EventQueue;
 use crate::random::Random;
-use crate::scenario::{Adversary, Bursts, Trace};
+use crate::scenario::{Adversary, BurstSizes, SyntheticTrace};
 
 /// The least bytes of a packet.
 const PACKET_MIN: f64 = 60.0;
@@ -24,7 +24,7 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 #[derive(Clone, Debug)]
 pub struct TracePackets {
     fitted: Fitted,
-    bursts: Bursts,
+    bursts: BurstSizes,
     adversary: Option<Adversary>,
     warp: Warp,
     random: Random,
@@ -54,7 +54,7 @@ struct Flow {
 
 impl TracePackets {
     /// The packets of this seed.
-    pub fn new(trace: &Trace, seed: u64) -> TracePackets {
+    pub fn new(trace: &SyntheticTrace, seed: u64) -> TracePackets {
         let fitted = Shape::of(trace.profile).fitted(trace.bursts);
         let mut packets = TracePackets {
             bursts: trace.bursts,
@@ -121,8 +121,8 @@ impl TracePackets {
     fn window(&mut self) -> u32 {
         let (least, most) = WINDOW;
         match self.bursts {
-            Bursts::Growing => 0,
-            Bursts::Windows => least + self.random.below(u64::from(most - least + 1)) as u32,
+            BurstSizes::Growing => 0,
+            BurstSizes::Windows => least + self.random.below(u64::from(most - least + 1)) as u32,
         }
     }
 
@@ -150,8 +150,8 @@ impl TracePackets {
             return (number, len, None);
         }
         let is_over = match self.bursts {
-            Bursts::Growing => self.random.share() < flow.end,
-            Bursts::Windows => {
+            BurstSizes::Growing => self.random.share() < flow.end,
+            BurstSizes::Windows => {
                 flow.left = flow.left.saturating_sub(1);
                 flow.left == 0
             }
