@@ -45,6 +45,14 @@ pub fn set_structured(is_structured: bool) {
     IS_STRUCTURED.store(is_structured, Ordering::Relaxed);
 }
 
+/// Reports a transition: by its event if the log is structured, otherwise by a line.
+pub fn report(event: impl FnOnce(), line: impl FnOnce() -> String) {
+    match is_structured() {
+        true => event(),
+        false => log_line(line()),
+    }
+}
+
 /// The console of a command that carries traffic.
 static CONSOLE: OnceLock<Console> = OnceLock::new();
 
@@ -101,6 +109,14 @@ impl Console {
         match is_structured() {
             true => line.lines().for_each(|line| tracing::info!("{}", line.trim_start_matches("rivulet: "))),
             false => self.queue_line(line),
+        }
+    }
+
+    /// Does the same as [`report`], on this console.
+    pub fn report(&self, event: impl FnOnce(), line: impl FnOnce() -> String) {
+        match is_structured() {
+            true => event(),
+            false => self.queue_line(line()),
         }
     }
 

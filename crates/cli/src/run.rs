@@ -10,7 +10,7 @@ use telemetry::event;
 
 use crate::eve::EventKinds;
 use crate::export::Destination;
-use crate::messages::say;
+use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::signals::{self, Signals};
 use crate::sinks::{Outputs, Sinks};
@@ -138,12 +138,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     report.outputs = ended.counts;
     report.commands = controls.counts();
     has_failed |= report.commands.is_some_and(|commands| commands.refused > 0);
-    ended.complaints.iter().for_each(|complaint| say!("rivulet: {complaint}"));
+    for complaint in &ended.complaints {
+        messages::report(|| event::output_incomplete(complaint), || format!("rivulet: {complaint}"));
+    }
+    event::policy_ended(&args.policy.display(), report.packets_in, report.packets_out);
     if let Some((name, file)) = report_file
         && let Err(error) = files::write_json(file, &report)
     {
         has_failed = true;
-        say!("rivulet: cannot write {name}: {error}");
+        let complaint = format!("cannot write {name}: {error}");
+        messages::report(|| event::output_incomplete(&complaint), || format!("rivulet: {complaint}"));
     }
     let printed = match args.output {
         _ if args.quiet || sources::name_standard_stream(&args.write) => Ok(()),
@@ -156,10 +160,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             say!("rivulet: cannot print the report: {error:#}");
         }
     }
-    sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
-    for message in sources.broken() {
-        has_failed = true;
-        say!("rivulet: {message}; packets before it were processed");
+    let broken: Vec<_> =
+        sources.broken().iter().map(|why| format!("{why}; packets before it were processed")).collect();
+    has_failed |= !broken.is_empty();
+    for reason in sources.passed_over().iter().chain(&broken) {
+        messages::report(|| event::input_incomplete(reason), || format!("rivulet: {reason}"));
     }
     Ok(match signals.stop() {
         Some(signal) => signals::exit_code(signal),

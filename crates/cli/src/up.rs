@@ -32,7 +32,7 @@ use crate::output::{self, Format};
 use crate::signals::Signals;
 use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, messages, policies, summary, units};
+use crate::{files, policies, summary, units};
 
 use engine::Engine;
 use lock::InterfaceLock;
@@ -245,14 +245,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             engine.control(&mut controls, now_ns)?.into_iter().for_each(|line| console.say(line));
         }
         for change in engine.go_on()? {
-            match messages::is_structured() {
-                true => log_change(&change),
-                false => console.say(changed(&change)),
-            }
+            console.report(|| log_change(&change), || changed(&change));
         }
         if signals.take_reopen() {
             engine.reopen();
-            console.say("rivulet: files reopened".to_owned());
+            console.report(event::outputs_reopened, || "rivulet: files reopened".to_owned());
         }
         if rates.is_due(engine.now_ns()) || signals.take_report() {
             let is_asked = !rates.is_due(engine.now_ns());
@@ -263,7 +260,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 engine.stats(&report)?;
             }
             if let Some(warning) = tunnels.of(&report) {
-                console.say(format!("rivulet: {warning}"));
+                console.report(|| event::tunnels_unparsed(&warning), || format!("rivulet: {warning}"));
             }
             let text = rates.since_last(engine.now_ns(), &report);
             if is_asked {
@@ -275,7 +272,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let (mut report, complaints) = engine.finish()?;
     report.commands = controls.counts();
-    complaints.into_iter().for_each(|complaint| console.say(format!("rivulet: {complaint}")));
+    for complaint in complaints {
+        console.report(|| event::output_incomplete(&complaint), || format!("rivulet: {complaint}"));
+    }
+    event::policy_ended(&name, report.packets_in, report.packets_out);
     ending.finish();
     let written = report_file.map_or(Ok(()), |(name, file)| {
         files::write_json(file, &report).with_context(|| format!("cannot write {name}"))

@@ -70,6 +70,10 @@ macro_rules! emit {
 events! {
     /// A policy runs: `functions` and `ports` are their numbers.
     INFO "rivulet::policy" policy_applied(policy: text, functions: u64, ports: u64) = "policy applied";
+    /// The policy ended: packets received, and packets that left.
+    INFO "rivulet::policy" policy_ended(policy: text, packets_in: u64, packets_out: u64) = "policy ended";
+    /// Functions see only the outer packets of these tunnels; `advice` names the setting.
+    WARN "rivulet::policy" tunnels_unparsed(advice: text) = "tunnels not inspected";
     /// A command of `--control` was executed.
     INFO "rivulet::policy" command_executed(place: text, command: text) = "command executed";
     /// A function refused a command of `--control` at its time.
@@ -82,6 +86,16 @@ events! {
     INFO "rivulet::port" port_up(interface: text, cause: text) = "interface up";
     /// An interface went down or is gone.
     WARN "rivulet::port" port_down(interface: text, cause: text) = "interface down";
+    /// A capture ended early, or has packets that are not processed.
+    WARN "rivulet::input" input_incomplete(reason: text) = "input incomplete";
+    /// An output cannot be written; it is tried again.
+    WARN "rivulet::output" output_failed(output: text, reason: text) = "output failed";
+    /// A failed output works again.
+    INFO "rivulet::output" output_recovered(output: text) = "output recovered";
+    /// An output lacks records at the end of the run.
+    ERROR "rivulet::output" output_incomplete(reason: text) = "output incomplete";
+    /// All outputs were opened again after a signal.
+    INFO "rivulet::output" outputs_reopened() = "outputs reopened";
     /// A neighbour did not answer, and packets for it were dropped.
     DEBUG "rivulet::l3" neighbour_unresolved(packets: u64) = "neighbour unresolved";
     /// Code that processes packets panicked at a place for the first time, and went on.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use runtime::report::OutputReport;
+use telemetry::event;
 
 use super::pen::{Chunk, OutputWriter};
 use crate::messages::Console;
@@ -308,7 +309,10 @@ impl SpoolThread {
         let mut try_again = |error: &io::Error| {
             queue.lock().last_error = Some(error.to_string());
             if !std::mem::replace(has_failed, true) {
-                console.say(format!("rivulet: cannot write {name}: {error}; retrying"));
+                console.report(
+                    || event::output_failed(name, error),
+                    || format!("rivulet: cannot write {name}: {error}; retrying"),
+                );
             }
             queue.wait_to_retry()
         };
@@ -320,11 +324,17 @@ impl SpoolThread {
         if sent_none {
             let error = pen.last_error().map(ToString::to_string).unwrap_or_default();
             if !std::mem::replace(has_failed, true) {
-                console.say(format!("rivulet: cannot send to {name}: {error}; retrying"));
+                console.report(
+                    || event::output_failed(name, &error),
+                    || format!("rivulet: cannot send to {name}: {error}; retrying"),
+                );
             }
             queue.lock().last_error = Some(error);
         } else if done && std::mem::replace(has_failed, false) {
-            console.say(format!("rivulet: writing to {name} works again"));
+            console.report(
+                || event::output_recovered(name),
+                || format!("rivulet: writing to {name} works again"),
+            );
         }
     }
 
@@ -333,7 +343,11 @@ impl SpoolThread {
             Ok(true) => self.write(&Chunk::default(), true),
             Ok(false) => {}
             Err(error) => {
-                self.console.say(format!("rivulet: cannot reopen {}: {error}", self.name));
+                let name = &self.name;
+                self.console.report(
+                    || event::output_failed(name, &error),
+                    || format!("rivulet: cannot reopen {name}: {error}"),
+                );
             }
         }
     }

@@ -8,10 +8,10 @@ const POLICED: &str = "Port<0> inside;\nPort<1> outside;\nPolicer p { rate: 1Mbp
                        pipelet { inside <-> p <-> outside; }\n";
 
 /// A run on units that start and stop, with a command that is executed and one that is refused.
-const RUN: &str = "run p.rvl --read in.pcapng -q --control script --mode flowlet --units-max 4 \
+pub(super) const RUN: &str = "run p.rvl --read in.pcapng -q --control script --mode flowlet --units-max 4 \
                    --unit-capacity 2Mbps --gap 5ms";
 
-fn place() -> Place {
+pub(super) fn place() -> Place {
     let place = Place::new();
     place.write("p.rvl", POLICED);
     place.write("script", "1ms p rate 2Mbps\n");

@@ -5,6 +5,7 @@ mod bench;
 mod capture;
 mod demo;
 mod explain;
+mod journal;
 mod lab;
 mod log;
 mod manuals;

@@ -110,14 +110,17 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         tables: vec![table],
         notes: [
             "The oracle knows each interval's demand in advance and runs the fewest units that \
-             can carry it.".to_owned(),
+             can carry it."
+                .to_owned(),
             "rss:128:100ms represents schemes such as RSS++: 128 buckets of flows, moved every \
              100 ms to balance load."
                 .to_owned(),
             "The settings of `follows demand` and `flowlets stay` were chosen with seeds 1001 to \
-             1005, which no experiment measures.".to_owned(),
+             1005, which no experiment measures."
+                .to_owned(),
             "`following flow` and similar rows are baselines on units that follow demand, an \
-             improvement of ours.".to_owned(),
+             improvement of ours."
+                .to_owned(),
             "The figure shows seed 1.".to_owned(),
         ]
         .into_iter()

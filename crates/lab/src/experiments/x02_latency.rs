@@ -219,16 +219,23 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     )
     .with_ratio("p75 x flowlet", "p75", FLOWLET);
     Measured {
-        charts: vec![percentile_chart(&by_mode), sweep_chart(&sweep, loads), percentile_chart(&servers),
-            percentile_chart(&measured_here)],
+        charts: vec![
+            percentile_chart(&by_mode),
+            sweep_chart(&sweep, loads),
+            percentile_chart(&servers),
+            percentile_chart(&measured_here),
+        ],
         tables: vec![by_mode, sweep, servers, measured_here],
         notes: [
             "All tables but the first measure the first second of the workload, whatever its \
-             length.".to_owned(),
+             length."
+                .to_owned(),
             "Packets of the first 100 ms do not count. Percentiles come from a histogram with \
-             three digits.".to_owned(),
+             three digits."
+                .to_owned(),
             "P-here: 69 ns per packet, measured by `rivulet bench nat --flows 100k` (median, \
-             machine not quiet).".to_owned(),
+             machine not quiet)."
+                .to_owned(),
             "Quotas are inferred from the papers (decision 13). A strict server takes 11.5 us for \
              a single packet of 1434 bytes."
                 .to_owned(),

@@ -87,7 +87,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
              is evidence; a verdict about the number is by fit."
                 .to_owned(),
             "The papers do not name the trace of these figures; W-B is the one that they show \
-             elsewhere.".to_owned(),
+             elsewhere."
+                .to_owned(),
             "A short run sees only a part of each long flow.".to_owned(),
         ],
     }

@@ -283,9 +283,11 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
                 .to_owned(),
             "The papers do not name the percentile of the tail; here it is the 99th.".to_owned(),
             "Seamless: the share after the warm-up, 100 % if no flow changes its unit. Pulls: of \
-             the whole run.".to_owned(),
+             the whole run."
+                .to_owned(),
             "Baselines are tuned with the NAT's states and have the same settings for all \
-             functions.".to_owned(),
+             functions."
+                .to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X5"))

@@ -142,7 +142,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
              them."
                 .to_owned(),
             "The timeout is tuned with every tenth flow an adversary and used for the other \
-             cases.".to_owned(),
+             cases."
+                .to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X6"))

@@ -22,10 +22,7 @@ pub const X10: Experiment = Experiment {
             text: "p99 is lower with 64 KB than with 2 KB, without more drops",
             test: |f| faster(f, LARGEST, LEAST, "p99", 1e3),
         },
-        Claim {
-            text: "64 KB takes more units than 2 KB",
-            test: |f| below(f, LEAST, LARGEST, "units", 1.0),
-        },
+        Claim { text: "64 KB takes more units than 2 KB", test: |f| below(f, LEAST, LARGEST, "units", 1.0) },
     ],
     beats: &[Claim {
         text: "if units follow demand and flowlets stay, p99 with B = 15 KB is lower than with \

@@ -131,7 +131,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart],
         notes: vec![
             "Times are measured on this machine and depend on its other work; figures differ from \
-             run to run.".to_owned(),
+             run to run."
+                .to_owned(),
             "For a packet that begins a flowlet, the dispatcher chooses a unit and draws three \
              targets. Choice is the difference to other packets. Keys are given; nothing is \
              parsed."
@@ -140,7 +141,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
              the same loads and flowlets. Units with room: for a flowlet of mean size."
                 .to_owned(),
             "`rivulet bench dispatcher-flowlet --units N` measures the same, with packets copied \
-             and parsed.".to_owned(),
+             and parsed."
+                .to_owned(),
         ],
     }
 }

@@ -115,9 +115,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     ];
     let files = lab.captures().to_vec();
     if files.is_empty() {
-        notes.push(
-            "No captures were given (`--captures`), so nothing was measured and judged.".to_owned(),
-        );
+        notes.push("No captures were given (`--captures`), so nothing was measured and judged.".to_owned());
     }
     let mut tables: Vec<FigureTable> = Vec::new();
     for file in files {
@@ -156,6 +154,11 @@ fn setup(lab: &Lab<'_>, file: &Path) -> Result<(ScenarioText, String), String> {
         .with("run.interval", format!("{interval_ms}ms"))
         .with("run.warm_up", format!("{interval_ms}ms"));
     let (packets, flows) = (recording.packets().len(), recording.flows());
-    Ok((setup, format!("{packets} packets of {flows} flows; sped up {speedup:.0} times, {copies} \
-                        copies")))
+    Ok((
+        setup,
+        format!(
+            "{packets} packets of {flows} flows; sped up {speedup:.0} times, {copies} \
+                        copies"
+        ),
+    ))
 }

@@ -302,9 +302,7 @@ fn chart(table: &FigureTable) -> FigureChart {
 pub(super) fn which_rules(files: &RuleFiles) -> String {
     match files.rules.len() {
         0 => "Detection rules: those of examples/ids.rules, unless `--rules` gives others.".to_owned(),
-        count => format!(
-            "Detection rules: all that load from {count} files (`rivulet rules` lists them)."
-        ),
+        count => format!("Detection rules: all that load from {count} files (`rivulet rules` lists them)."),
     }
 }
 

@@ -96,8 +96,10 @@ pub(super) fn note(is_there: bool) -> String {
                  behind a Unix socket. On demand and ahead: as if every flowlet came from another \
                  unit, on its own thread, which sleeps when idle."
             .to_owned(),
-        false => format!("REAL is left out, because `{PROGRAM}` is not installed; Debian's \
-                          package `redis-server` has it."),
+        false => format!(
+            "REAL is left out, because `{PROGRAM}` is not installed; Debian's \
+                          package `redis-server` has it."
+        ),
     }
 }
 
