@@ -170,7 +170,8 @@ impl NetworkFunction for Firewall {
             return Err(ConfigError::new(format!("tag `{name}` is 0, which means no tag: use 1 to 255")));
         }
         let rules = parse::rules(&config.rules.0, &config.tags)?;
-        let classifier = RuleClassifier::new(&rules).map_err(ConfigError::new)?;
+        let classifier =
+            RuleClassifier::new(rules.iter().map(|rule| &rule.pattern)).map_err(ConfigError::new)?;
         let mut firewall = Firewall {
             rules,
             classifier,

@@ -13,7 +13,7 @@
 //! / 64 blocks. Memory is at worst the number of intervals times N / 8 bytes, bounded by
 //! [`TABLES_BYTES_MAX`].
 
-use super::rule::{ConnectionState, FilterHeaders, FilterRule, Ranges, RuleDirection};
+use super::rule::{ConnectionState, FilterHeaders, Ranges, RuleDirection, RulePattern};
 
 mod sets;
 
@@ -58,7 +58,10 @@ impl RuleClassifier {
     ///
     /// # Errors
     /// [`ClassifierTooLarge`] if the tables would be too large.
-    pub fn new(rules: &[FilterRule]) -> Result<RuleClassifier, ClassifierTooLarge> {
+    pub fn new<'r>(
+        rules: impl IntoIterator<Item = &'r RulePattern>,
+    ) -> Result<RuleClassifier, ClassifierTooLarge> {
+        let rules = &rules.into_iter().collect::<Vec<_>>()[..];
         let mut builder = SetsBuilder::new(rules.len());
         let sets = &mut builder;
         let v4 = Pair {
@@ -143,9 +146,9 @@ struct Axis<T> {
 
 impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
     fn new<'r>(
-        rules: &'r [FilterRule],
+        rules: &[&'r RulePattern],
         sets: &mut SetsBuilder,
-        ranges: impl Fn(&'r FilterRule) -> &'r Ranges<T>,
+        ranges: impl Fn(&'r RulePattern) -> &'r Ranges<T>,
         add: impl Fn(T, T) -> Option<T>,
     ) -> Result<Axis<T>, ClassifierTooLarge>
     where
@@ -202,7 +205,7 @@ fn class_of(protocol: u8, way: RuleDirection, state: ConnectionState) -> usize {
 }
 
 /// Returns the set of matching rules for each class.
-fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
+fn classes(rules: &[&RulePattern], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     let protocols = Axis::new(rules, sets, |rule| &rule.protocols, u8::checked_add)?;
     let mut classes = vec![0; 256 * WAYS.len() * ConnectionState::ALL.len()];
     // Protocols that no rule distinguishes share a set: compute one per interval.
@@ -210,7 +213,7 @@ fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, Cla
         for way in WAYS {
             let mut first = 0u8;
             for next in protocols.starts.iter().map(|&start| Some(start)).chain([None]) {
-                let matches = |rule: &FilterRule| {
+                let matches = |rule: &&RulePattern| {
                     rule.states.has(state)
                         && rule.ways.has(way)
                         && rule.protocols.iter().any(|range| range.contains(&first))
@@ -226,7 +229,7 @@ fn classes(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, Cla
 }
 
 /// Returns the set of matching rules for each value of the TCP flags.
-fn flags(rules: &[FilterRule], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
+fn flags(rules: &[&RulePattern], sets: &mut SetsBuilder) -> Result<Vec<u32>, ClassifierTooLarge> {
     if rules.iter().all(|rule| rule.flags.mask == 0) {
         return Ok(vec![sets.of(rules.iter().map(|_| true))?; 256]);
     }

@@ -19,19 +19,20 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use nf::RuleLabel;
 use packet::parse::protocol;
 use values::{ConfigError, Located};
 
 use super::classify::RULES_MAX;
 use super::rule::{
     ConnectionState, ConnectionStates, FilterAction, FilterRule, FlagMatch, PORT_PROTOCOLS, Ranges,
-    RuleAddresses, RuleDirection, RuleDirections, has_ports, is_icmp, join,
+    RuleAddresses, RuleDirection, RuleDirections, RulePattern, has_ports, is_icmp, join,
 };
 
 mod token;
 mod value;
 
-use token::{Token, Tokens};
+pub(crate) use token::{Token, Tokens};
 
 /// Maximum number of errors shown for a set of rules; the others are counted.
 pub const ERRORS_SHOWN: usize = 10;
@@ -45,6 +46,19 @@ pub const ERRORS_MAX: usize = 100;
 /// # Errors
 /// The first error with its position, followed by up to [`ERRORS_SHOWN`] - 1 others.
 pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<FilterRule>, ConfigError> {
+    rules_with(texts, |parser, label| filter_rule(parser, tags, label), |rule| &rule.name)
+}
+
+/// Parses the rules of all texts, in order, each line that has any by `parse`. It gets a label with
+/// the default name. `name_of` returns a rule's own one.
+///
+/// # Errors
+/// As [`rules`].
+pub(crate) fn rules_with<R>(
+    texts: &[Located],
+    parse: impl Fn(&mut RuleParser<'_>, RuleLabel) -> Result<R, ConfigError>,
+    name_of: impl Fn(&R) -> &Arc<str>,
+) -> Result<Vec<R>, ConfigError> {
     let mut rules = Vec::new();
     let mut names = BTreeSet::new();
     let mut errors = Vec::new();
@@ -54,12 +68,16 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Filte
             if errors.len() == ERRORS_MAX {
                 return Err(together(errors));
             }
-            let parsed = rule(text, start..start + line.len(), tags, rules.len() + 1);
-            match parsed.map(|rule| rule.map(|rule| FilterRule { place: places.here(), ..rule })) {
-                Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
+            let read = |tokens: Tokens<'_>| {
+                let number = rules.len() as u32 + 1; // At most `RULES_MAX`.
+                let label = RuleLabel { number, name: format!("rule {number}").into(), place: places.here() };
+                (!tokens.is_at_end()).then(|| parse(&mut RuleParser { tokens }, label)).transpose()
+            };
+            match Tokens::read(text, start..start + line.len()).and_then(read) {
+                Ok(Some(rule)) if !names.insert(Arc::clone(name_of(&rule))) => {
                     errors.push(text.error(
                         start..start + line.trim_end().len(),
-                        format!("duplicate rule name `{}`", rule.name),
+                        format!("duplicate rule name `{}`", name_of(&rule)),
                     ));
                 }
                 Ok(Some(_)) if rules.len() == RULES_MAX => {
@@ -123,24 +141,21 @@ fn together(errors: Vec<ConfigError>) -> ConfigError {
     first
 }
 
-/// Parses the rule in this line, if any, as rule `number`.
-fn rule(
-    text: &Located,
-    line: std::ops::Range<usize>,
+/// Parses a rule of the firewall.
+fn filter_rule(
+    parser: &mut RuleParser<'_>,
     tags: &BTreeMap<String, u8>,
-    number: usize,
-) -> Result<Option<FilterRule>, ConfigError> {
-    let tokens = Tokens::read(text, line)?;
-    if tokens.is_at_end() {
-        return Ok(None);
-    }
-    let mut parser = RuleParser { tokens, tags };
-    parser.rule(number).map(Some)
+    RuleLabel { name, place, .. }: RuleLabel,
+) -> Result<FilterRule, ConfigError> {
+    let (action, pattern) = (parser.action()?, parser.pattern(&OPTIONS)?);
+    let mut rule = FilterRule { action, pattern, tag: None, log: false, name, place };
+    parser.options(&mut rule, tags)?;
+    Ok(rule)
 }
 
-struct RuleParser<'t> {
-    tokens: Tokens<'t>,
-    tags: &'t BTreeMap<String, u8>,
+/// A parser of one rule.
+pub(crate) struct RuleParser<'t> {
+    pub(crate) tokens: Tokens<'t>,
 }
 
 /// Addresses and ports of one end of a packet.
@@ -151,10 +166,11 @@ struct EndpointPattern<'t> {
 }
 
 impl<'t> RuleParser<'t> {
-    fn rule(&mut self, number: usize) -> Result<FilterRule, ConfigError> {
-        let action = self.action()?;
+    /// Parses direction, protocols and both ends, any of which may be missing. `options`: words
+    /// that may follow.
+    pub(crate) fn pattern(&mut self, options: &[&str]) -> Result<RulePattern, ConfigError> {
         let ways = self.ways();
-        let protocols = self.protocols()?;
+        let protocols = self.protocols(options)?;
         let (mut from, mut to) = (EndpointPattern::default(), EndpointPattern::default());
         if self.tokens.take("from").is_some() {
             from = self.place()?;
@@ -163,29 +179,16 @@ impl<'t> RuleParser<'t> {
         if to_word.is_some() {
             to = self.place()?;
         }
-        let mut rule = FilterRule {
-            action,
-            ways,
-            protocols: Vec::new(),
-            sources: from.addresses.unwrap_or_else(RuleAddresses::any),
-            source_ports: vec![0..=u16::MAX],
-            destinations: to.addresses.unwrap_or_else(RuleAddresses::any),
-            destination_ports: vec![0..=u16::MAX],
-            states: ConnectionStates::VALID,
-            flags: FlagMatch::default(),
-            tag: None,
-            log: false,
-            name: format!("rule {number}").into(),
-            place: Arc::default(),
-        };
+        let sources = from.addresses.unwrap_or_else(RuleAddresses::any);
+        let destinations = to.addresses.unwrap_or_else(RuleAddresses::any);
         if let Some(word) = to_word
-            && (rule.sources.v4.is_empty() || rule.destinations.v4.is_empty())
-            && (rule.sources.v6.is_empty() || rule.destinations.v6.is_empty())
+            && (sources.v4.is_empty() || destinations.v4.is_empty())
+            && (sources.v6.is_empty() || destinations.v6.is_empty())
         {
             return Err(self.tokens.error(&word, "source and destination have no IP version in common"));
         }
         let ports = from.ports.as_ref().or(to.ports.as_ref()).map(|(word, _)| *word);
-        rule.protocols = match (protocols, ports) {
+        let protocols = match (protocols, ports) {
             (None, None) => vec![0..=u8::MAX],
             (None, Some(_)) => PORT_PROTOCOLS.map(|number| number..=number).to_vec(),
             (Some(named), Some(word)) if !all(&named, has_ports) => {
@@ -193,10 +196,18 @@ impl<'t> RuleParser<'t> {
             }
             (Some(named), _) => named,
         };
-        rule.source_ports = from.ports.map_or(rule.source_ports, |(_, ports)| ports);
-        rule.destination_ports = to.ports.map_or(rule.destination_ports, |(_, ports)| ports);
-        self.options(&mut rule)?;
-        Ok(rule)
+        let ports_of =
+            |end: Option<(Token<'_>, _)>| end.map_or_else(|| vec![0..=u16::MAX], |(_, ports)| ports);
+        Ok(RulePattern {
+            ways,
+            protocols,
+            sources,
+            source_ports: ports_of(from.ports),
+            destinations,
+            destination_ports: ports_of(to.ports),
+            states: ConnectionStates::VALID,
+            flags: FlagMatch::default(),
+        })
     }
 
     fn action(&mut self) -> Result<FilterAction, ConfigError> {
@@ -221,12 +232,12 @@ impl<'t> RuleParser<'t> {
     }
 
     /// Parses protocols; none if the rule matches any protocol.
-    fn protocols(&mut self) -> Result<Option<Ranges<u8>>, ConfigError> {
+    fn protocols(&mut self, options: &[&str]) -> Result<Option<Ranges<u8>>, ConfigError> {
         if self.tokens.take("any").is_some() {
             return Ok(None);
         }
         let next = self.tokens.peek();
-        let is_option = |word: &str| word == "from" || word == "to" || OPTIONS.contains(&word);
+        let is_option = |word: &str| word == "from" || word == "to" || options.contains(&word);
         if next.is_end() || next.word().is_some_and(is_option) {
             return Ok(None);
         }
@@ -268,7 +279,7 @@ impl<'t> RuleParser<'t> {
         Ok(place)
     }
 
-    fn options(&mut self, rule: &mut FilterRule) -> Result<(), ConfigError> {
+    fn options(&mut self, rule: &mut FilterRule, tags: &BTreeMap<String, u8>) -> Result<(), ConfigError> {
         let mut seen = BTreeSet::new();
         loop {
             let token = self.tokens.next();
@@ -282,10 +293,10 @@ impl<'t> RuleParser<'t> {
                 return Err(self.tokens.error(&token, format!("duplicate option `{option}`")));
             }
             match option {
-                "state" => rule.states = self.states()?,
-                "flags" => rule.flags = self.flags(rule, &token)?,
-                "icmp_type" => rule.destination_ports = self.icmp_types(rule, &token)?,
-                "tag" => rule.tag = Some(self.tag()?),
+                "state" => rule.pattern.states = self.states()?,
+                "flags" => rule.pattern.flags = self.flags(&rule.pattern, &token)?,
+                "icmp_type" => rule.pattern.destination_ports = self.icmp_types(&rule.pattern, &token)?,
+                "tag" => rule.tag = Some(self.tag(tags)?),
                 "log" => rule.log = true,
                 _ => rule.name = self.name()?.into(),
             }
@@ -300,7 +311,7 @@ impl<'t> RuleParser<'t> {
         Ok(ConnectionStates(states.into_iter().fold(0, |all, state| all | state)))
     }
 
-    fn flags(&mut self, rule: &FilterRule, option: &Token<'t>) -> Result<FlagMatch, ConfigError> {
+    fn flags(&mut self, rule: &RulePattern, option: &Token<'t>) -> Result<FlagMatch, ConfigError> {
         if !all(&rule.protocols, |number| number == protocol::TCP) {
             return Err(self.tokens.error(option, "`flags` needs the protocol `tcp`"));
         }
@@ -325,7 +336,7 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    fn icmp_types(&mut self, rule: &FilterRule, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
+    fn icmp_types(&mut self, rule: &RulePattern, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
         if !all(&rule.protocols, is_icmp) {
             return Err(self.tokens.error(option, "`icmp_type` needs the protocol `icmp` or `icmp6`"));
         }
@@ -334,13 +345,13 @@ impl<'t> RuleParser<'t> {
         Ok(join(types.collect(), |number| number - 1))
     }
 
-    fn tag(&mut self) -> Result<u8, ConfigError> {
+    fn tag(&mut self, tags: &BTreeMap<String, u8>) -> Result<u8, ConfigError> {
         let token = self.tokens.next();
-        let known = |word: &str| self.tags.get(word).copied();
+        let known = |word: &str| tags.get(word).copied();
         match token.word().and_then(|word| known(word).or_else(|| word.parse().ok())) {
             Some(tag) if tag > 0 => Ok(tag),
             _ => {
-                let names: Vec<&str> = self.tags.keys().map(String::as_str).collect();
+                let names: Vec<&str> = tags.keys().map(String::as_str).collect();
                 let or =
                     if names.is_empty() { String::new() } else { format!(" or one of {}", quoted(&names)) };
                 Err(self.tokens.expected(&format!("a tag from 1 to 255{or}"), &token))
@@ -348,7 +359,8 @@ impl<'t> RuleParser<'t> {
         }
     }
 
-    fn name(&mut self) -> Result<&'t str, ConfigError> {
+    /// Parses a name in quotes.
+    pub(crate) fn name(&mut self) -> Result<&'t str, ConfigError> {
         let token = self.tokens.next();
         match token.string() {
             Some(name) if !name.is_empty() => Ok(name),

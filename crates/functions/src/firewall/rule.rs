@@ -7,11 +7,26 @@ use std::sync::Arc;
 use packet::Addr;
 use packet::parse::protocol;
 
-/// A rule. It matches headers that are in all of its sets.
+/// A rule of the firewall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRule {
     /// Action on matching packets.
     pub action: FilterAction,
+    /// The packets that match.
+    pub pattern: RulePattern,
+    /// Value for the flow's `tag` attribute.
+    pub tag: Option<u8>,
+    /// Raises an alert for each match.
+    pub log: bool,
+    /// Name in alerts and commands: the `as` option, or `rule N`.
+    pub name: Arc<str>,
+    /// Location of the rule's text, such as `x.rules:12` or `line 12`.
+    pub place: Arc<str>,
+}
+
+/// The headers to which a rule applies: those that are in all of its sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulePattern {
     /// Directions.
     pub ways: RuleDirections,
     /// Protocols, as ranges of numbers.
@@ -28,14 +43,6 @@ pub struct FilterRule {
     pub states: ConnectionStates,
     /// TCP flags.
     pub flags: FlagMatch,
-    /// Value for the flow's `tag` attribute.
-    pub tag: Option<u8>,
-    /// Raises an alert for each match.
-    pub log: bool,
-    /// Name in alerts and commands: the `as` option, or `rule N`.
-    pub name: Arc<str>,
-    /// Location of the rule's text, such as `x.rules:12` or `line 12`.
-    pub place: Arc<str>,
 }
 
 /// Action on a packet.

@@ -5,12 +5,10 @@ use packet::{Addr, split_mix};
 use proptest::prelude::*;
 
 use super::*;
-use crate::firewall::rule::{
-    ConnectionStates, FilterAction, FlagMatch, RuleAddresses, RuleDirections, has_ports, join,
-};
+use crate::firewall::rule::{ConnectionStates, FlagMatch, RuleAddresses, RuleDirections, has_ports, join};
 
 /// Reference for the classifier: compares one rule after another, field by field.
-fn linear(rules: &[FilterRule], headers: &FilterHeaders) -> Option<usize> {
+fn linear(rules: &[RulePattern], headers: &FilterHeaders) -> Option<usize> {
     fn within<T: PartialOrd>(ranges: &[RangeInclusive<T>], value: T) -> bool {
         ranges.iter().any(|range| range.contains(&value))
     }
@@ -33,9 +31,8 @@ fn linear(rules: &[FilterRule], headers: &FilterHeaders) -> Option<usize> {
     })
 }
 
-fn any_rule() -> FilterRule {
-    FilterRule {
-        action: FilterAction::Allow,
+fn any_rule() -> RulePattern {
+    RulePattern {
         ways: RuleDirections::BOTH,
         protocols: vec![0..=255],
         sources: RuleAddresses::any(),
@@ -44,10 +41,6 @@ fn any_rule() -> FilterRule {
         destination_ports: vec![0..=u16::MAX],
         states: ConnectionStates::VALID,
         flags: FlagMatch::default(),
-        tag: None,
-        log: false,
-        name: "rule".into(),
-        place: "".into(),
     }
 }
 
@@ -73,7 +66,7 @@ fn addresses() -> impl Strategy<Value = RuleAddresses> {
     (v4, v6).prop_map(|(v4, v6)| RuleAddresses { v4, v6 })
 }
 
-fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
+fn rules() -> impl Strategy<Value = Vec<RulePattern>> {
     let rule = (
         (addresses(), addresses(), ranges(u16::MAX, |a, b| a - b), ranges(u16::MAX, |a, b| a - b)),
         (ranges(255u8, |a, b| a - b), 1u8..4, 1u8..16, any::<(u8, u8)>()),
@@ -84,7 +77,7 @@ fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
         let flags = FlagMatch { mask, value: value & mask };
         let (ways, states) = (RuleDirections(ways), ConnectionStates(states));
         let ports = (source_ports, destination_ports);
-        FilterRule {
+        RulePattern {
             sources,
             destinations,
             source_ports: ports.0,
@@ -93,7 +86,6 @@ fn rules() -> impl Strategy<Value = Vec<FilterRule>> {
             ways,
             states,
             flags,
-            ..any_rule()
         }
     });
     prop::collection::vec(rule, 0..150)
@@ -188,7 +180,7 @@ enum Shape {
     Ipc,
 }
 
-fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
+fn generate(shape: Shape, count: usize, seed: u64) -> Vec<RulePattern> {
     let mut random = Random(seed);
     // Prefixes share their first bits, as prefixes of a site do.
     let sites: Vec<u128> = (0..64).map(|_| u128::from(split_mix(&mut random.0)) << 64).collect();
@@ -230,7 +222,7 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
                 Shape::Fw => ((5, [8, 16, 24, 32]), (5, [16, 24, 32, 32]), 5, 3),
                 Shape::Ipc => ((3, [8, 20, 24, 32]), (2, [16, 24, 30, 32]), 7, 5),
             };
-            let mut rule = FilterRule {
+            let mut rule = RulePattern {
                 sources: prefix(&mut random, source.0, &source.1),
                 destinations: prefix(&mut random, destination.0, &destination.1),
                 source_ports: ports(&mut random, from_port),
@@ -250,7 +242,7 @@ fn generate(shape: Shape, count: usize, seed: u64) -> Vec<FilterRule> {
 }
 
 /// Headers at the corners of a rule, with one field possibly elsewhere.
-fn near(random: &mut Random, rules: &[FilterRule]) -> FilterHeaders {
+fn near(random: &mut Random, rules: &[RulePattern]) -> FilterHeaders {
     fn corner<T: Copy>(random: &mut Random, ranges: &[RangeInclusive<T>], other: T) -> T {
         match (random.below(10), ranges.first()) {
             (0, _) | (_, None) => other,
@@ -365,8 +357,8 @@ fn lookup_reads_grow_slower_than_the_rules() {
 #[test]
 fn worst_case_rules_stay_within_the_memory_limit() {
     // Nested ranges on every axis: all intervals differ, and each has half of all blocks.
-    let rules: Vec<FilterRule> = (0..10_000u32)
-        .map(|n| FilterRule {
+    let rules: Vec<RulePattern> = (0..10_000u32)
+        .map(|n| RulePattern {
             sources: RuleAddresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
             destinations: RuleAddresses { v4: vec![n * 1000..=u32::MAX - n * 1000], v6: vec![] },
             ..any_rule()
@@ -378,10 +370,10 @@ fn worst_case_rules_stay_within_the_memory_limit() {
     assert!(classifier.len_bytes() <= TABLES_BYTES_MAX);
     // Lists of ranges of all lengths: tables beyond the limit are refused before they are built.
     let mut random = Random(1);
-    let rules: Vec<FilterRule> = (0..RULES_MAX as u32)
+    let rules: Vec<RulePattern> = (0..RULES_MAX as u32)
         .map(|n| {
             let mut range = |i: u32| i << 20 | n..=(i << 20 | n) + (1 << 16) + random.below(1 << 19) as u32;
-            FilterRule {
+            RulePattern {
                 sources: RuleAddresses { v4: (0..20).map(&mut range).collect(), v6: vec![] },
                 ..any_rule()
             }

@@ -29,14 +29,16 @@ fn every_part_of_a_rule_is_parsed() {
         rule,
         FilterRule {
             action: FilterAction::Reject,
-            ways: RuleDirections::only(RuleDirection::In),
-            protocols: vec![6..=6],
-            sources: v4(&[(0x0a00_0000, 0x0aff_ffff), (0xc000_0201, 0xc000_0209)]),
-            source_ports: vec![1024..=65535],
-            destinations: v4(&[(0x0a01_0000, 0x0a01_ffff)]),
-            destination_ports: vec![80..=81, 443..=443],
-            states: ConnectionStates(0b1001),
-            flags: FlagMatch { mask: 0x12, value: 0x02 },
+            pattern: RulePattern {
+                ways: RuleDirections::only(RuleDirection::In),
+                protocols: vec![6..=6],
+                sources: v4(&[(0x0a00_0000, 0x0aff_ffff), (0xc000_0201, 0xc000_0209)]),
+                source_ports: vec![1024..=65535],
+                destinations: v4(&[(0x0a01_0000, 0x0a01_ffff)]),
+                destination_ports: vec![80..=81, 443..=443],
+                states: ConnectionStates(0b1001),
+                flags: FlagMatch { mask: 0x12, value: 0x02 },
+            },
             tag: Some(1),
             log: true,
             name: "no web".into(),
@@ -47,23 +49,32 @@ fn every_part_of_a_rule_is_parsed() {
 
 #[test]
 fn omitted_parts_match_anything() {
-    let rule = one("allow");
+    let rule = one("allow").pattern;
     assert_eq!((rule.ways, rule.states, rule.flags.mask), (RuleDirections::BOTH, ConnectionStates::VALID, 0));
     assert_eq!((rule.sources, rule.destinations), (RuleAddresses::any(), RuleAddresses::any()));
     assert_eq!(rule.protocols, [0..=255]);
-    assert_eq!(&*rule.name, "rule 1");
+    assert_eq!(&*one("allow").name, "rule 1");
     assert_eq!(one("allow any_direction any from any to any"), one("allow"));
-    assert_eq!(one("deny out 47").protocols, [47..=47]);
-    assert_eq!(one("deny {tcp, udp, 7, 8}").protocols, [6..=8, 17..=17]);
+    assert_eq!(one("deny out 47").pattern.protocols, [47..=47]);
+    assert_eq!(one("deny {tcp, udp, 7, 8}").pattern.protocols, [6..=8, 17..=17]);
 }
 
 #[test]
 fn ports_without_a_protocol_match_every_protocol_with_ports() {
-    assert_eq!(one("allow to any port 53").protocols, [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]);
-    assert_eq!(one("allow icmp icmp_type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
-    assert_eq!(one("allow to ::/0").destinations, RuleAddresses { v4: vec![], v6: vec![0..=u128::MAX] });
-    assert_eq!(one("allow to 0.0.0.0/0").destinations, RuleAddresses { v4: vec![0..=u32::MAX], v6: vec![] });
-    assert_eq!(one("allow to 2001:db8::1").destinations.v6.len(), 1);
+    assert_eq!(
+        one("allow to any port 53").pattern.protocols,
+        [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]
+    );
+    assert_eq!(one("allow icmp icmp_type {8, 13-18}").pattern.destination_ports, [8..=8, 13..=18]);
+    assert_eq!(
+        one("allow to ::/0").pattern.destinations,
+        RuleAddresses { v4: vec![], v6: vec![0..=u128::MAX] }
+    );
+    assert_eq!(
+        one("allow to 0.0.0.0/0").pattern.destinations,
+        RuleAddresses { v4: vec![0..=u32::MAX], v6: vec![] }
+    );
+    assert_eq!(one("allow to 2001:db8::1").pattern.destinations.v6.len(), 1);
 }
 
 #[test]

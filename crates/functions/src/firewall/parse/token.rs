@@ -6,7 +6,7 @@ use std::ops::Range;
 use values::{ConfigError, Located};
 
 /// The tokens of a line, with a cursor.
-pub(super) struct Tokens<'t> {
+pub(crate) struct Tokens<'t> {
     text: &'t Located,
     tokens: Vec<Token<'t>>,
     next: usize,
@@ -14,7 +14,7 @@ pub(super) struct Tokens<'t> {
 
 /// A token with its position in the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'t> {
+pub(crate) struct Token<'t> {
     kind: TokenKind<'t>,
     start: usize,
     end: usize,
@@ -31,22 +31,22 @@ enum TokenKind<'t> {
 }
 
 impl<'t> Token<'t> {
-    pub(super) fn word(&self) -> Option<&'t str> {
+    pub(crate) fn word(&self) -> Option<&'t str> {
         if let TokenKind::Word(word) = self.kind { Some(word) } else { None }
     }
 
-    pub(super) fn string(&self) -> Option<&'t str> {
+    pub(crate) fn string(&self) -> Option<&'t str> {
         if let TokenKind::String(string) = self.kind { Some(string) } else { None }
     }
 
-    pub(super) fn is_end(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         self.kind == TokenKind::End
     }
 }
 
 impl<'t> Tokens<'t> {
     /// Splits the line at these bytes into tokens.
-    pub(super) fn read(text: &'t Located, line: Range<usize>) -> Result<Tokens<'t>, ConfigError> {
+    pub(crate) fn read(text: &'t Located, line: Range<usize>) -> Result<Tokens<'t>, ConfigError> {
         let all = text.as_str();
         let mut tokens: Vec<Token<'t>> = Vec::new();
         let mut at = line.start;
@@ -79,33 +79,33 @@ impl<'t> Tokens<'t> {
     }
 
     /// Returns the next token; at the end, `End` every time.
-    pub(super) fn next(&mut self) -> Token<'t> {
+    pub(crate) fn next(&mut self) -> Token<'t> {
         let token = self.peek();
         self.next += 1;
         token
     }
 
-    pub(super) fn peek(&self) -> Token<'t> {
+    pub(crate) fn peek(&self) -> Token<'t> {
         // The list contains at least `End`.
         self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.peek().is_end()
     }
 
     /// Takes the next token if it is `word`.
-    pub(super) fn take(&mut self, word: &str) -> Option<Token<'t>> {
+    pub(crate) fn take(&mut self, word: &str) -> Option<Token<'t>> {
         (self.peek().word() == Some(word)).then(|| self.next())
     }
 
     /// Builds an error about a token.
-    pub(super) fn error(&self, token: &Token<'_>, message: impl Display) -> ConfigError {
+    pub(crate) fn error(&self, token: &Token<'_>, message: impl Display) -> ConfigError {
         self.text.error(token.start..token.end, message)
     }
 
     /// Builds the error that `what` was expected instead of the token.
-    pub(super) fn expected(&self, what: &str, token: &Token<'_>) -> ConfigError {
+    pub(crate) fn expected(&self, what: &str, token: &Token<'_>) -> ConfigError {
         match token.kind {
             TokenKind::End => self.error(token, format!("expected {what}, found the end of the line")),
             TokenKind::Word(word) => self.error(token, format!("expected {what}, found `{word}`")),
