@@ -68,6 +68,8 @@ fn limits_equal_those_of_the_code() {
         functions::redundancy::CHUNKS_MAX,
         functions::redundancy::CHUNK_SAMPLES_MAX,
         functions::redundancy::PORTS_MAX,
+        functions::tcp_mss::MTU_MIN,
+        functions::tcp_mss::SEGMENT_MIN,
         functions::tunnel::MTU_MIN,
         functions::vpn::INBOUND_MAX,
         functions::vpn::NETWORKS_MAX,

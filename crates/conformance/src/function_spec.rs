@@ -126,6 +126,7 @@ const BUILT_IN: &[Row] = &[
             "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02", "others": "pass"}"#,
         &[],
     ),
+    ("tcp-mss", r#"{"max": 1000}"#, &[]),
 ];
 
 /// The functions that Rivulet has, some in several ways, but for those that are alone in their

@@ -18,6 +18,7 @@ mod quoted;
 mod rabin;
 pub mod re;
 pub mod redundancy;
+pub mod tcp_mss;
 pub mod texts;
 pub mod tunnel;
 pub mod vpn;
@@ -38,6 +39,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
     registry.add::<tunnel::Tunnel>(include_str!("tunnel/README.md"));
+    registry.add::<tcp_mss::MssClamp>(include_str!("tcp_mss/README.md"));
     registry.add::<re::Re>(include_str!("re/README.md"));
     registry.add::<redundancy::Redundancy>(include_str!("redundancy/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));

@@ -39,10 +39,11 @@ fn table() -> String {
         };
         writeln!(
             table,
-            "| [`{name}`](crates/functions/src/{name}/README.md) | {} | {maturity} | {} bytes |",
+            "| [`{name}`](crates/functions/src/{folder}/README.md) | {} | {maturity} | {} bytes |",
             descriptor.summary.trim_end_matches('.'),
             entry.state_bytes,
             name = descriptor.name,
+            folder = descriptor.name.replace('-', "_"),
         )
         .unwrap();
     }

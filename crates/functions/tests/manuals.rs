@@ -69,7 +69,8 @@ fn manuals_name_what_descriptors_declare() {
 fn tables_of_counters_are_those_of_the_declarations() {
     let registry: Registry<Value> = functions::registry();
     for Descriptor { name, counters, .. } in registry.entries().iter().map(|entry| entry.descriptor) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{name}/README.md"));
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{}/README.md", name.replace('-', "_")));
         let found = fs::read_to_string(&path).unwrap();
         let (before, rest) = found.split_once(HEAD).unwrap_or_else(|| panic!("{name}: no table of counters"));
         let (_, after) = rest.split_once("\n\n").unwrap();

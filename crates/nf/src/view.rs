@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use packet::{DropReason, End, Endpoint, OuterHeaders, Packet, RewriteError, Tag, TagKind};
+use packet::{DropReason, End, Endpoint, MssOptions, OuterHeaders, Packet, RewriteError, Tag, TagKind};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
@@ -84,6 +84,13 @@ impl<'a> PacketView<'a> {
     pub fn set_dscp(&mut self, dscp: u8) {
         self.note(|| HeaderAction::SetField(Field::Dscp, u64::from(dscp)));
         self.packet.set_dscp(dscp);
+    }
+
+    /// Lowers the maximum segment size of a TCP segment to `limit`; see [`Packet::clamp_mss`].
+    /// Only SYNs have one, and no rule applies to them.
+    pub fn clamp_mss(&mut self, limit: u16) -> MssOptions {
+        self.mark_one_off();
+        self.packet.clamp_mss(limit)
     }
 
     /// Adds outer headers that are the same for all packets of the flow and direction, to a packet

@@ -23,7 +23,8 @@ pub use meta::{Direction, Meta, NO_PORT, PacketClass, Side, Transit};
 pub use parse::{Parser, TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 pub use reason::DropReason;
 pub use rewrite::{
-    End, EndsDraft, NewEnds, OUTER_LEN_MAX, OUTER_MATCH_LEN_MAX, OuterHeaders, OuterMatch, OuterMatches,
-    RewriteError, SHIM_LEN_MAX, TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_after_decap, grow_link,
+    End, EndsDraft, MssOptions, NewEnds, OUTER_LEN_MAX, OUTER_MATCH_LEN_MAX, OuterHeaders, OuterMatch,
+    OuterMatches, RewriteError, SHIM_LEN_MAX, TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_after_decap,
+    grow_link,
 };
 pub use sanity::Sanity;

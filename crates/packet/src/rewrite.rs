@@ -7,6 +7,7 @@ mod congestion;
 mod cover;
 mod enclose;
 mod ends;
+mod mss;
 mod outer;
 mod payload;
 mod tags;
@@ -15,6 +16,7 @@ pub use congestion::class_after_decap;
 pub use cover::{OUTER_MATCH_LEN_MAX, OuterMatch, OuterMatches};
 pub use enclose::TRAILER_MAX;
 pub use ends::{EndsDraft, NewEnds};
+pub use mss::MssOptions;
 pub use outer::{OUTER_LEN_MAX, OuterHeaders, SHIM_LEN_MAX};
 pub use tags::{TAG_LEN, Tag, TagKind, TagRoom};
 

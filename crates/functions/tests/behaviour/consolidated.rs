@@ -111,6 +111,7 @@ const FUNCTIONS: &[Function] = &[
         r#"{"rules": "reject ip any any -> any any (msg:\"long\"; dsize:>300; sid:1;)\nreject tcp any any -> any any (msg:\"text\"; content:\"e\"; sid:2;)", "mode": "prevent"}"#,
         &[],
     ),
+    ("tcp-mss", r#"{"max": 1000}"#, &[]),
 ];
 
 /// Path of packets through a graph.

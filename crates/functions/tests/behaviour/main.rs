@@ -36,6 +36,7 @@ mod nat_rfc;
 mod policer;
 mod redundancy;
 mod side_by_side;
+mod tcp_mss;
 mod whitelist;
 
 #[path = "../consolidated_support/mod.rs"]

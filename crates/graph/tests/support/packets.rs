@@ -107,11 +107,23 @@ pub fn tcp_segment(
 /// A SYN, maybe with other flags beside, that offers windows of up to a gigabyte from then on (RFC
 /// 7323 2).
 pub fn tcp_syn_scaled(source: Endpoint, destination: Endpoint, flags: u8, numbers: [u32; 2]) -> Vec<u8> {
+    tcp_with_options(source, destination, flags, numbers, &[3, 3, 14, 0])
+}
+
+/// A TCP packet without payload, with options that fill whole words, and the largest window.
+pub fn tcp_with_options(
+    source: Endpoint,
+    destination: Endpoint,
+    flags: u8,
+    numbers: [u32; 2],
+    options: &[u8],
+) -> Vec<u8> {
     let mut segment = vec![];
     segment.extend(source.port.to_be_bytes());
     segment.extend(destination.port.to_be_bytes());
     segment.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
-    segment.extend([0x60, flags, 0xff, 0xff, 0, 0, 0, 0, 3, 3, 14, 0]);
+    segment.extend([0x50 + (options.len() / 4 * 16) as u8, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    segment.extend(options);
     seal(source.addr, destination.addr, 6, &mut segment, 16);
     ip(source.addr, destination.addr, 6, &segment)
 }
