@@ -127,6 +127,12 @@ const BUILT_IN: &[Row] = &[
         &[],
     ),
     ("tcp-mss", r#"{"max": 1000}"#, &[]),
+    (
+        "mark",
+        r#"{"rules": "keep out udp\ndscp ef push_vlan 7 pcp 5 tenant 3 out\ndscp 1 in tcp from any port 1-30000"}"#,
+        &[],
+    ),
+    ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];
 
 /// The functions that Rivulet has, some in several ways, but for those that are alone in their

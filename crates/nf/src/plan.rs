@@ -5,7 +5,7 @@
 
 use packet::{Direction, End, Endpoint, EndsDraft, OuterHeaders, OuterMatch, Packet, Side, Tag, TagRoom};
 
-use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
+use crate::{Cause, Connection, EventCondition, Field, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
 /// A plan for similar packets: whole packets of one flow, direction and connection phase, without
 /// SYN, FIN or RST. An NF adds the actions that it would take.
@@ -110,6 +110,7 @@ mod said {
     pub const ENCAP: u32 = 5 << 28;
     pub const TAG: u32 = 6 << 28;
     pub const DECAP: u32 = 7 << 28;
+    pub const DSCP: u32 = 8 << 28;
 }
 
 impl Plan<'_> {
@@ -178,6 +179,15 @@ impl Plan<'_> {
         self.said.tags = self.said.tags.and_for(tag.kind());
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::PushTag(tag));
+        }
+    }
+
+    /// Plans to set the DSCP, 0 to 63; see [`crate::PacketView::set_dscp`].
+    #[inline]
+    pub fn set_dscp(&mut self, dscp: u8) {
+        self.said.shape.push(said::DSCP | self.place() | u32::from(dscp));
+        if let Some(recording) = self.recording() {
+            recording.action(HeaderAction::SetField(Field::Dscp, u64::from(dscp)));
         }
     }
 

@@ -20,6 +20,7 @@ fn functions_are_listed_and_shown() {
         "ids",
         "vpn",
         "tunnel",
+        "mark",
         "tcp-mss",
         "re",
         "redundancy",

@@ -91,12 +91,12 @@ const FUNCTIONS: &[Function] = &[
     ("hop", "{}", &[]),
     ("enter", "{}", &[]),
     ("leave", "{}", &[]),
-    ("mark", "{}", &[]),
-    ("mark", r#"{"predicts": true}"#, &[]),
-    ("unmark", "{}", &[]),
-    ("unmark", r#"{"labels": true}"#, &[]),
-    ("unmark", r#"{"even": true}"#, &[]),
-    ("unmark", r#"{"labels": true, "even": true}"#, &[]),
+    ("tag", "{}", &[]),
+    ("tag", r#"{"predicts": true}"#, &[]),
+    ("untag", "{}", &[]),
+    ("untag", r#"{"labels": true}"#, &[]),
+    ("untag", r#"{"even": true}"#, &[]),
+    ("untag", r#"{"labels": true, "even": true}"#, &[]),
     ("probe", r#"{"alerts": true}"#, &[]),
     ("probe", r#"{"reads_payload": true, "reads_dscp": true, "predicts": true}"#, &[]),
     ("probe", r#"{"writes_payload": true, "alerts": true, "predicts": true}"#, &[]),
@@ -112,7 +112,12 @@ const FUNCTIONS: &[Function] = &[
         &[],
     ),
     ("tcp-mss", r#"{"max": 1000}"#, &[]),
+    ("mark", MARKS, &[]),
+    ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];
+
+/// Rules that differ by direction, ends and protocol.
+const MARKS: &str = r#"{"rules": "keep out udp\ndscp ef push_vlan 7 pcp 5 tenant 3 out\ndscp 1 in tcp from any port 1-30000"}"#;
 
 /// Path of packets through a graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -336,10 +341,10 @@ fn conversations_that_come_through_tunnels() {
         FUNCTIONS[16],
         FUNCTIONS[17],
         ("leave", "{}", &[]),
-        ("unmark", "{}", &[]),
-        ("unmark", r#"{"labels": true}"#, &[]),
-        ("unmark", r#"{"even": true}"#, &[]),
-        ("unmark", r#"{"labels": true, "even": true}"#, &[]),
+        ("untag", "{}", &[]),
+        ("untag", r#"{"labels": true}"#, &[]),
+        ("untag", r#"{"even": true}"#, &[]),
+        ("untag", r#"{"labels": true, "even": true}"#, &[]),
     ];
     let mut seed = 1;
     let (mut followed, mut taking_off, mut all) = (0, 0, 0);
@@ -354,7 +359,7 @@ fn conversations_that_come_through_tunnels() {
                 split_mix(&mut { seed ^ u64::from(network[network.len() - 1]) << 32 ^ network.len() as u64 });
             match taking.0 {
                 "tunnel" if *side == Side::Inside => {}
-                "unmark" => {}
+                "untag" => {}
                 _ => {
                     // Headers that the configured tunnel decapsulates, or common headers of all
                     // hosts of a pair.
@@ -368,7 +373,7 @@ fn conversations_that_come_through_tunnels() {
                 }
             }
         }
-        if taking.0 == "unmark" || case % 3 == 0 {
+        if taking.0 == "untag" || case % 3 == 0 {
             tag(&mut traffic, seed);
         }
         // Packets from the tunnel reach the last function first.
@@ -582,7 +587,7 @@ fn rules_decapsulate_packets() {
     }
     let twice = steps_of_packets(&[FUNCTIONS[7], leave], |network, number| in_tunnel(7, number, &network));
     assert!(twice.contains(&RuleStep::Process(1)), "it sees every packet of nested tunnels: {twice:?}");
-    let (vlan, label): (Function, Function) = (("unmark", "{}", &[]), ("unmark", r#"{"labels": true}"#, &[]));
+    let (vlan, label): (Function, Function) = (("untag", "{}", &[]), ("untag", r#"{"labels": true}"#, &[]));
     for count in 0..3 {
         let graph = [FUNCTIONS[7], vlan, label, vlan, remark];
         let steps = steps_of_packets(&graph, |network, _| {
@@ -641,18 +646,18 @@ fn outer_headers_cancel() {
 #[test]
 fn rules_add_tags_and_cancel_them() {
     let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
-    let unmark: Function = ("unmark", r#"{"labels": true}"#, &[]);
+    let untag: Function = ("untag", r#"{"labels": true}"#, &[]);
     for config in ["{}", r#"{"predicts": true}"#] {
-        let mark: Function = ("mark", config, &[]);
-        let steps = steps_of(&[monitor, mark]);
+        let tag: Function = ("tag", config, &[]);
+        let steps = steps_of(&[monitor, tag]);
         assert!(matches!(steps[..], [.., RuleStep::PushTag(1, _)]), "{steps:?}");
-        let steps = steps_of(&[mark, remark, unmark, unmark]); // This flow gets two labels.
+        let steps = steps_of(&[tag, remark, untag, untag]); // This flow gets two labels.
         assert!(steps.iter().any(|step| matches!(step, RuleStep::Cancelled(0, 4))), "{steps:?}");
         assert!(
             !steps.iter().any(|step| matches!(step, RuleStep::Process(_) | RuleStep::PushTag(..))),
             "{steps:?}"
         );
-        let steps = steps_of(&[mark, monitor, unmark]);
+        let steps = steps_of(&[tag, monitor, untag]);
         assert!(matches!(steps[..], [_, RuleStep::PushTag(0, _), .., RuleStep::Process(2)]), "{steps:?}");
     }
 }
@@ -664,7 +669,7 @@ fn replies_have_the_tags_of_the_packets_they_answer() {
     let server = v4(192, 0, 2, 1, 53);
     let mut tagged = 0;
     for port in 1000..1020 {
-        let mut bench = Bench::new(stages(&[("mark", "{}", &[]), FUNCTIONS[7]]), options(0));
+        let mut bench = Bench::new(stages(&[("tag", "{}", &[]), FUNCTIONS[7]]), options(0));
         let client = v4(10, 0, 0, 1, port);
         let asked = udp(client, server, b"ask");
         bench.through(START_NS, Side::Inside, &asked);

@@ -25,6 +25,7 @@ mod lb_properties;
 mod lb_quic;
 mod lb_servers;
 mod lb_tunnel;
+mod mark;
 mod monitor;
 mod monitor_recount;
 mod moved;
@@ -57,3 +58,5 @@ mod monitor_support;
 mod nat_oracle;
 #[path = "../nat_support/mod.rs"]
 mod nat_support;
+#[path = "../tshark_support/mod.rs"]
+mod tshark_support;

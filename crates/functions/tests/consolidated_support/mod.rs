@@ -22,8 +22,8 @@ pub fn registry() -> Registry<serde_json::Value> {
     registry.add::<Hop>("");
     registry.add::<Enter>("");
     registry.add::<Leave>("");
-    registry.add::<Mark>("");
-    registry.add::<Unmark>("");
+    registry.add::<TagPusher>("");
+    registry.add::<TagPopper>("");
     registry.add::<Probe<false>>("");
     registry.add::<Probe<true>>("");
     registry
@@ -218,17 +218,18 @@ impl NetworkFunction for Leave {
     }
 }
 
-/// Kind of a mark: tags of each flow's own, possibly planned.
+/// Tags of each flow's own, possibly planned.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct MarkConfig {
+pub struct TagPusherConfig {
     predicts: bool,
 }
 
 /// Puts a tag, a label, or both before packets: each flow's own, of a small set.
-pub struct Mark(MarkConfig);
+pub struct TagPusher(TagPusherConfig);
 
-static MARK: Descriptor = Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("mark") };
+static TAG_PUSHER: Descriptor =
+    Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("tag") };
 
 /// Returns the tags of a flow, innermost first.
 fn tags(of_flow: u32) -> Vec<Tag> {
@@ -245,14 +246,14 @@ fn tags(of_flow: u32) -> Vec<Tag> {
     tags.into_iter().flatten().collect()
 }
 
-impl NetworkFunction for Mark {
-    const DESCRIPTOR: &'static Descriptor = &MARK;
-    type Config = MarkConfig;
+impl NetworkFunction for TagPusher {
+    const DESCRIPTOR: &'static Descriptor = &TAG_PUSHER;
+    type Config = TagPusherConfig;
     /// Flow-specific value, once it is known.
     type State = Packets;
 
-    fn new(config: MarkConfig, _: &mut Setup) -> Result<Mark, ConfigError> {
-        Ok(Mark(config))
+    fn new(config: TagPusherConfig, _: &mut Setup) -> Result<TagPusher, ConfigError> {
+        Ok(TagPusher(config))
     }
 
     fn process(
@@ -286,28 +287,28 @@ impl NetworkFunction for Mark {
 /// Tags to remove.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct UnmarkConfig {
+pub struct TagPopperConfig {
     labels: bool,
     even: bool,
 }
 
 /// Removes a packet's outermost tag or label: any, or only those of an even class.
-pub struct Unmark(TagKind, bool);
+pub struct TagPopper(TagKind, bool);
 
-static UNMARK: Descriptor =
-    Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("unmark") };
+static TAG_POPPER: Descriptor =
+    Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("untag") };
 
-impl NetworkFunction for Unmark {
-    const DESCRIPTOR: &'static Descriptor = &UNMARK;
-    type Config = UnmarkConfig;
+impl NetworkFunction for TagPopper {
+    const DESCRIPTOR: &'static Descriptor = &TAG_POPPER;
+    type Config = TagPopperConfig;
     type State = Packets;
 
-    fn new(config: UnmarkConfig, _: &mut Setup) -> Result<Unmark, ConfigError> {
-        Ok(Unmark(if config.labels { TagKind::Label } else { TagKind::Vlan }, config.even))
+    fn new(config: TagPopperConfig, _: &mut Setup) -> Result<TagPopper, ConfigError> {
+        Ok(TagPopper(if config.labels { TagKind::Label } else { TagKind::Vlan }, config.even))
     }
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
-        let &Unmark(kind, even) = self;
+        let &TagPopper(kind, even) = self;
         match packet.tag(kind) {
             Some(tag) if even && tag.class() % 2 == 1 => Verdict::Forward,
             Some(_) if packet.pop_tag(kind).is_err() => Verdict::Drop(DropReason::Internal),

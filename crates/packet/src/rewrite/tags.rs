@@ -91,6 +91,14 @@ impl Tag {
         }
     }
 
+    /// Returns the VLAN tag of the same kind with another identifier and priority, or `None` if it
+    /// is a label or an argument is out of range, see [`Tag::vlan`].
+    pub fn with_vlan(self, vid: u16, pcp: u8) -> Option<Tag> {
+        let is_dei = self.bits >> 12 & 1 == 1;
+        let Tag { bits, .. } = Tag::vlan(vid, pcp, is_dei)?;
+        (self.kind() == TagKind::Vlan).then_some(Tag { bits, ..self })
+    }
+
     /// Returns a unique representation in two words.
     pub fn words(self) -> [u32; 2] {
         [u32::from(self.ether_type.0), self.bits]
