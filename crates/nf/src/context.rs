@@ -449,7 +449,24 @@ impl Context<'_> {
     /// Sends `network`, an IP packet with valid checksums, back to where this packet came from.
     pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
         let buffers = self.buffers.as_deref_mut().ok_or(DropReason::Internal)?;
-        self.effects.answer(buffers, packet, network, self.instance.stage)
+        let towards = self.transit.side;
+        self.effects.generate(buffers, packet, &[network], (self.instance.stage, towards, false))
+    }
+
+    /// Sends an IP packet with valid checksums, given in parts, by the side `towards`, right behind
+    /// this packet, whatever becomes of it. It visits no other NF and counts in no flow, so it must
+    /// not be meant for the flow's hosts. Its link layer is that of this packet.
+    ///
+    /// Mark the packet with [`PacketView::mark_one_off`] or [`PacketView::mark_per_packet`]: a rule
+    /// emits nothing.
+    pub fn emit(
+        &mut self,
+        packet: &PacketView<'_>,
+        towards: Side,
+        parts: &[&[u8]],
+    ) -> Result<(), DropReason> {
+        let buffers = self.buffers.as_deref_mut().ok_or(DropReason::Internal)?;
+        self.effects.generate(buffers, packet, parts, (self.instance.stage, towards, true))
     }
 
     /// Declares that the NF now rewrites the flow differently (for example, to another server). The

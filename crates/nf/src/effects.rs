@@ -63,6 +63,8 @@ pub struct GeneratedPacket {
     pub stage: u16,
     /// The side that it leaves by.
     pub towards: Side,
+    /// If set, it leaves without visiting the NFs on its way.
+    pub is_direct: bool,
 }
 
 /// Everything that NFs emit beside packets.
@@ -160,33 +162,37 @@ impl Effects {
         }
     }
 
-    /// Generates an answer to `to`: its link-layer header with addresses swapped, then `network`.
-    pub(crate) fn answer(
+    /// Generates a packet: the link-layer header of `to`, turned round if it leaves by the side
+    /// that `to` came from, then the parts of an IP packet.
+    pub(crate) fn generate(
         &mut self,
         pool: &mut PacketPool,
         to: &Packet,
-        network: &[u8],
-        stage: u16,
+        parts: &[&[u8]],
+        (stage, towards, is_direct): (u16, Side, bool),
     ) -> Result<(), DropReason> {
         let meta = to.meta();
         let link = to.data().get(..meta.outer_l3 as usize).unwrap_or_default();
-        let Some(mut packet) = pool.take(link) else {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let Some(mut packet) = pool.take_long(link, len) else {
             self.not_generated += 1;
             return Err(DropReason::NoBuffer);
         };
-        if packet.extend(network).is_err() {
+        if parts.iter().any(|part| packet.extend(part).is_err()) {
             self.not_generated += 1;
             pool.give(packet);
             return Err(DropReason::TooBig);
         }
-        if meta.link == packet::LinkType::Ethernet
+        if towards == meta.transit.side
+            && meta.link == packet::LinkType::Ethernet
             && let Some((addresses, _)) = packet.data_mut().split_at_mut_checked(12)
         {
             let (destination, source) = addresses.split_at_mut(6);
             destination.swap_with_slice(source);
         }
-        let longer = network.len() as i32 - to.ip_len() as i32;
-        packet::grow_link(packet.data_mut(), meta.link, longer);
+        let version = parts.first().and_then(|part| part.first()).map_or(0, |first| first >> 4);
+        packet::set_link_protocol(packet.data_mut(), meta, version);
+        packet::grow_link(packet.data_mut(), meta.link, len as i32 - to.ip_len() as i32);
         let len = packet.len() as u32;
         let made = packet.meta_mut();
         made.link = meta.link;
@@ -194,8 +200,8 @@ impl Effects {
         made.transit.timestamp_ns = meta.transit.timestamp_ns;
         made.transit.sequence = meta.transit.sequence;
         made.transit.ingress = meta.transit.ingress;
-        made.transit.side = meta.transit.side.other();
-        self.generated.push(GeneratedPacket { packet, stage, towards: meta.transit.side });
+        made.transit.side = towards.other();
+        self.generated.push(GeneratedPacket { packet, stage, towards, is_direct });
         Ok(())
     }
 }

@@ -255,6 +255,20 @@ impl PacketPool {
         packet
     }
 
+    /// Returns a packet with these bytes, as [`PacketPool::take`] does, and room for `more`.
+    pub fn take_long(&mut self, data: &[u8], more: usize) -> Option<Packet> {
+        let len = data.len() + more;
+        if len + HEADROOM <= SMALL_ROOM {
+            return self.take(data);
+        }
+        let mut packet = self.take_large(len);
+        match &mut packet {
+            Some(packet) => packet.receive(data).ok()?, // It has room, by the choice above.
+            None => self.refused += 1,
+        }
+        packet
+    }
+
     /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`], and
     /// returns their number.
     #[inline]

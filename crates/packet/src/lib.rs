@@ -25,6 +25,6 @@ pub use reason::DropReason;
 pub use rewrite::{
     End, EndsDraft, MssOptions, NewEnds, OUTER_LEN_MAX, OUTER_MATCH_LEN_MAX, OuterHeaders, OuterMatch,
     OuterMatches, RewriteError, SHIM_LEN_MAX, TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_after_decap,
-    grow_link,
+    grow_link, set_link_protocol,
 };
 pub use sanity::Sanity;

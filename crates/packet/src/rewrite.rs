@@ -530,6 +530,12 @@ pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
     }
 }
 
+/// Sets the protocol in a link-layer header that ends where `meta` has the outermost IP header, for
+/// this IP version. A link layer of unknown format stays.
+pub fn set_link_protocol(data: &mut [u8], meta: &Meta, version: u8) {
+    let _ = set_network_protocol(data, meta, version);
+}
+
 /// Sets the link layer's protocol for this IP version.
 fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(), RewriteError> {
     let l3 = meta.outer_l3 as usize;

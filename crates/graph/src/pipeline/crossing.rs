@@ -2,7 +2,7 @@
 
 use nf::stage::{PacketGroup, PacketTotals, StageEnv};
 use nf::{GeneratedPacket, Recording, Verdict};
-use packet::{DropReason, Packet, Side};
+use packet::{DropReason, Packet, Parser, Side};
 
 use super::turning::PacketOrigin;
 use super::{BatchRun, Pipeline};
@@ -325,7 +325,7 @@ impl Pipeline {
         !changed
     }
 
-    /// Sends the packets that a function made, from this number on, in answer to some of `packets`.
+    /// Sends the packets that a function made for some of `packets`, from this number on.
     #[inline(always)]
     pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
         while self.stages.effects.generated.len() > made {
@@ -334,31 +334,37 @@ impl Pipeline {
         }
     }
 
-    /// Sends a packet that a function made, in answer to one of `packets`, on its way through the
-    /// functions between it and the side that it leaves by. To them it is a packet of the flow that
-    /// it answers, in the other direction; it does not count in the flow's clock. What answers a
-    /// packet that turned back may be turned back where that was.
+    /// Sends a packet that a function made for one of `packets` on its way through the functions
+    /// between it and the side that it leaves by, if it visits any. To them it is a packet of the
+    /// flow that it answers, in the other direction; it does not count in the flow's clock. What
+    /// answers a packet that turned back may be turned back where that was.
     fn answer(&mut self, made: GeneratedPacket, packets: &[Packet], run: &mut BatchRun<'_, '_>) {
-        self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         self.counters.packets_generated += 1;
         let mut packet = made.packet;
-        if let Err(reason) = run.parser.parse(&mut packet) {
+        // The contents of a tunnel that it begins concern nobody here.
+        let parser = Parser { inner: run.parser.inner && !made.is_direct, ..run.parser };
+        if let Err(reason) = parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);
         }
         let sequence = packet.meta().transit.sequence;
         let Some(to) = packets.iter().find(|to| to.meta().transit.sequence == sequence) else {
-            return self.drop_packet(packet, DropReason::Internal, run); // It answers a packet of the group.
+            return self.drop_packet(packet, DropReason::Internal, run); // It was made for one of the group.
         };
         let (to, meta) = (to.meta(), packet.meta_mut());
+        let goes_back = made.towards == to.transit.side;
         meta.transit.side = made.towards.other();
         meta.transit.flow = to.transit.flow;
-        meta.transit.direction = to.transit.direction.other();
+        meta.transit.direction = if goes_back { to.transit.direction.other() } else { to.transit.direction };
         meta.transit.seq = to.transit.seq;
         meta.transit.phase = to.transit.phase;
         meta.transit.tags = to.transit.tags;
         if let Some(ingresses) = &self.flows.table.ingresses {
             ingresses.place_made(meta);
         }
+        if made.is_direct {
+            return self.answers.push(packet);
+        }
+        self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         if let Some(stage) =
