@@ -132,6 +132,16 @@ const BUILT_IN: &[Row] = &[
         r#"{"rules": "keep out udp\ndscp ef push_vlan 7 pcp 5 tenant 3 out\ndscp 1 in tcp from any port 1-30000"}"#,
         &[],
     ),
+    (
+        "mirror",
+        r#"{"source": "198.51.100.1", "collector": "198.51.100.2", "protocol": "erspan3", "session": 3}"#,
+        &[],
+    ),
+    (
+        "mirror",
+        r#"{"source": "198.51.100.1", "collector": "198.51.100.2", "vni": 3, "first": 4, "side": "inside"}"#,
+        &[],
+    ),
     ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];
 

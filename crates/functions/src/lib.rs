@@ -9,6 +9,7 @@ pub mod lb;
 mod lines;
 pub mod mark;
 mod masks;
+pub mod mirror;
 pub mod monitor;
 pub mod nat;
 mod networks;
@@ -41,6 +42,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
     registry.add::<tunnel::Tunnel>(include_str!("tunnel/README.md"));
     registry.add::<mark::PacketMarker>(include_str!("mark/README.md"));
+    registry.add::<mirror::TrafficMirror>(include_str!("mirror/README.md"));
     registry.add::<tcp_mss::MssClamp>(include_str!("tcp_mss/README.md"));
     registry.add::<re::Re>(include_str!("re/README.md"));
     registry.add::<redundancy::Redundancy>(include_str!("redundancy/README.md"));

@@ -117,7 +117,17 @@ fn ids() -> Vec<Box<dyn Stage>> {
     stages(&[("ids", &config.to_string())])
 }
 
-const CHAINS: [&[(&str, &str)]; 16] = [
+const CLAMP: (&str, &str) = ("tcp-mss", r#"{"max": 1000}"#);
+const MARK: (&str, &str) =
+    ("mark", r#"{"rules": "dscp ef push_vlan 7 pcp 5 tenant 3 out tcp\npcp 3 in udp\ndscp 1"}"#);
+const MIRROR: (&str, &str) = (
+    "mirror",
+    r#"{"source": "192.0.2.1", "collector": "192.0.2.2", "protocol": "erspan3", "session": 7, "sample": 2}"#,
+);
+const MIRROR6: (&str, &str) =
+    ("mirror", r#"{"source": "2001:db8::1", "collector": "2001:db8::2", "vni": 7, "side": "inside"}"#);
+
+const CHAINS: [&[(&str, &str)]; 18] = [
     &[NAT],
     &[BALANCER],
     &[TUNNEL],
@@ -134,10 +144,12 @@ const CHAINS: [&[(&str, &str)]; 16] = [
     &[NAT, DOS, MONITOR],
     &[SITE],
     &[FIREWALL, NAT, SITE],
+    &[CLAMP, MIRROR, MARK],
+    &[MIRROR, NAT, CLAMP],
 ];
 
 /// Functions with special handling of IPv6, and all others.
-const CHAINS6: [&[(&str, &str)]; 15] = [
+const CHAINS6: [&[(&str, &str)]; 17] = [
     &[NAT6],
     &[BALANCER6],
     &[TUNNEL6],
@@ -153,6 +165,8 @@ const CHAINS6: [&[(&str, &str)]; 15] = [
     &[SUBSCRIBERS, NAT6, WHITELIST, POLICER],
     &[SITE6],
     &[FIREWALL, NAT6, SITE6],
+    &[CLAMP, MIRROR6, MARK],
+    &[MIRROR6, NAT6, CLAMP],
 ];
 
 fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {

@@ -113,6 +113,12 @@ fn a_whitelist() {
 }
 
 #[test]
+fn marks_and_clamps() {
+    check_example("mark.rvl", Payload::Random);
+    check_example("tcp-mss.rvl", Payload::Random);
+}
+
+#[test]
 fn what_reads_streams() {
     check_example("redundancy.rvl", Payload::Http);
     check_example("http.rvl", Payload::Http);

@@ -229,6 +229,13 @@ fn http() {
 }
 
 #[test]
+fn marks_clamps_and_mirrors() {
+    for name in ["mark.rvl", "tcp-mss.rvl", "mirror.rvl"] {
+        check_all(name, Payload::Random);
+    }
+}
+
+#[test]
 fn a_meter_of_redundancy() {
     check_all("redundancy.rvl", Payload::Http);
 }

@@ -21,6 +21,7 @@ fn functions_are_listed_and_shown() {
         "vpn",
         "tunnel",
         "mark",
+        "mirror",
         "tcp-mss",
         "re",
         "redundancy",

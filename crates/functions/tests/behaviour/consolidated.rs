@@ -112,6 +112,16 @@ const FUNCTIONS: &[Function] = &[
         &[],
     ),
     ("tcp-mss", r#"{"max": 1000}"#, &[]),
+    (
+        "mirror",
+        r#"{"source": "198.51.100.1", "collector": "198.51.100.2", "protocol": "erspan3", "session": 3}"#,
+        &[],
+    ),
+    (
+        "mirror",
+        r#"{"source": "198.51.100.1", "collector": "198.51.100.2", "vni": 3, "first": 4, "side": "inside"}"#,
+        &[],
+    ),
     ("mark", MARKS, &[]),
     ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];

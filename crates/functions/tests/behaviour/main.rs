@@ -26,6 +26,7 @@ mod lb_quic;
 mod lb_servers;
 mod lb_tunnel;
 mod mark;
+mod mirror;
 mod monitor;
 mod monitor_recount;
 mod moved;
