@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 readonly RUNS=${1:-5}
 readonly ROUNDS=5
-readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist dos chain4 chain4-consolidated firewall-new http ids ids-matching ids-random dispatcher dispatcher-flowlet)
+readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist dos mark tcp-mss mirror chain4 chain4-consolidated firewall-new http ids ids-matching ids-random dispatcher dispatcher-flowlet)
 readonly RIVULET=${CARGO_TARGET_DIR:-target}/dist/rivulet
 
 cargo build --profile dist --quiet

@@ -37,6 +37,12 @@ pub enum Workload {
     Whitelist,
     /// Denial-of-service preventer: packets and rates of flows, flows of sources
     Dos,
+    /// Marker with 100 rules, known flows: DSCP and VLAN tag
+    Mark,
+    /// MSS clamp, packets that are no SYNs
+    TcpMss,
+    /// Mirror: a copy of every packet, in VXLAN
+    Mirror,
     /// HTTP/1: requests of one segment, responses of eight
     Http,
     /// Intrusion detection: HTTP pages that no rule matches
@@ -69,6 +75,9 @@ impl Workload {
             Workload::PolicerSource => "policer-source",
             Workload::Whitelist => "whitelist",
             Workload::Dos => "dos",
+            Workload::Mark => "mark",
+            Workload::TcpMss => "tcp-mss",
+            Workload::Mirror => "mirror",
             Workload::Http => "http",
             Workload::Ids => "ids",
             Workload::IdsMatching => "ids-matching",
@@ -142,6 +151,9 @@ impl Workload {
             Workload::PolicerSource => "inside <-> s <-> outside",
             Workload::Whitelist => "inside <-> w <-> outside",
             Workload::Dos => "inside <-> d <-> outside",
+            Workload::Mark => "inside <-> k <-> outside",
+            Workload::TcpMss => "inside <-> c <-> outside",
+            Workload::Mirror => "inside <-> x <-> outside",
             Workload::Http => "inside <-> h <-> outside",
             Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => "inside <-> i <-> outside",
             Workload::Chain4 | Workload::Chain4Consolidated => "inside <-> n <-> l <-> m <-> f <-> outside",
@@ -174,6 +186,15 @@ impl Workload {
         }
         if line.contains(" i ") {
             text += &ids(rules, self == Workload::IdsMatching);
+        }
+        if line.contains(" k ") {
+            text += &marker();
+        }
+        if line.contains(" c ") {
+            text += "TcpMss c { to_path_mtu: { outside: 1492 } };\n";
+        }
+        if line.contains(" x ") {
+            text += "Mirror x { vni: 7, source: 203.0.113.1, collector: 203.0.113.2 };\n";
         }
         if line.contains(" w ") {
             text += &whitelist(flows);
@@ -247,6 +268,15 @@ fn firewall() -> String {
         .collect();
     rules.push("allow any from any to any".to_owned());
     format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
+}
+
+/// A marker with the same conditions.
+fn marker() -> String {
+    let mut rules: Vec<_> = (0..99)
+        .map(|i| format!("keep tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
+        .collect();
+    rules.push("dscp ef push_vlan 7".to_owned());
+    format!("Mark k {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
 
 /// A graph under measurement.
@@ -356,7 +386,8 @@ impl Target for GraphTarget {
         let counters = self.graph.counters();
         ensure!(counters.add_up(), "counters do not add up: {counters:?}");
         ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
-        ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
+        let came = counters.packets_in + counters.packets_generated;
+        ensure!(self.fresh || counters.packets_out == came, "packets were lost");
         ensure!(
             !self.fresh || counters.flows_started == counters.packets_in,
             "not every packet started a flow"
