@@ -21,8 +21,8 @@ mod shapes;
 mod view;
 
 use program::{Draft, Programs};
-pub(crate) use program::{Layer, Path, ProgramId, Step};
-pub(crate) use rules::{CHANGING, RuleKey};
+pub(crate) use program::{Layer, Path, ProgramId, Step, TakenPath};
+pub(crate) use rules::{CHANGING, RuleGuards, RuleKey};
 use rules::{CachedRule, EVENTS_MAX, RuleScope, RuleTable, RuleValues};
 use shapes::Shapes;
 pub use view::{RuleStep, RuleView};
@@ -46,6 +46,7 @@ pub(crate) struct FlowCache {
     repeats: bool,
     /// True if functions put outer headers on.
     wraps: bool,
+    pub guards: RuleGuards,
     /// A packet whose flow's events were looked at, and do not hold.
     reviewed: Option<u64>,
     /// The functions' predictions, and the programs made of them.
@@ -85,12 +86,17 @@ impl FlowCache {
         stages: &[Box<dyn Stage>],
         layout: &RecordLayout,
         capacity: u32,
+        (guards, branches): (RuleGuards, bool),
     ) -> Result<Option<FlowCache>, OutOfMemory> {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
         let are_neighbours = |pair: &[Box<dyn Stage>]| pair.iter().all(|stage| takes_part(&**stage));
-        if !stages.windows(2).any(are_neighbours) || stages.len() > PREDICTING_NFS_MAX {
+        let one_behind_other = match branches {
+            true => stages.iter().filter(|stage| takes_part(&***stage)).count() > 1,
+            false => stages.windows(2).any(are_neighbours),
+        };
+        if !one_behind_other || stages.len() > PREDICTING_NFS_MAX {
             return Ok(None);
         }
         let wraps = stages.iter().any(|stage| wraps(&**stage));
@@ -111,6 +117,7 @@ impl FlowCache {
             recording: false,
             repeats: true,
             wraps,
+            guards,
             reviewed: None,
             said: PlannedActions::default(),
             shapes: Shapes::default(),
@@ -129,9 +136,9 @@ impl FlowCache {
         &self,
         stages: &[Box<dyn Stage>],
         layout: &RecordLayout,
-        capacity: u32,
+        (capacity, branches): (u32, bool),
     ) -> Option<FlowCache> {
-        let mut new = FlowCache::new(stages, layout, capacity).ok().flatten()?;
+        let mut new = FlowCache::new(stages, layout, capacity, (self.guards, branches)).ok().flatten()?;
         new.counters = self.counters;
         new.draft.puts_together_as(&self.draft);
         Some(new)
@@ -214,12 +221,12 @@ impl FlowCache {
     /// the flow's timeout after it, in milliseconds. `is_seen`: true if the flow's state is
     /// current, so that none of its packets is still to take the slow path.
     #[inline(never)]
-    pub fn choose(
+    pub fn choose<'t>(
         &mut self,
         (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
         (like, connection): (RuleKey, Connection),
-        is_seen: bool,
+        (is_seen, expected): (bool, impl FnOnce() -> Option<TakenPath<'t>>),
     ) -> (Path, u32) {
         let transit = &packet.meta().transit;
         let of = (transit.flow, transit.direction);
@@ -231,7 +238,8 @@ impl FlowCache {
         }
         if matches!(path, Path::PREDICT | Path::RECORD)
             && is_seen
-            && let Some(predicted) = self.predict((stages, records), packet, (like, connection))
+            && let Some(taken) = expected()
+            && let Some(predicted) = self.predict((stages, records), packet, (like, connection), &taken)
         {
             self.counters.predicted += 1;
             return predicted;
@@ -276,11 +284,11 @@ impl FlowCache {
     fn make_rule(
         &mut self,
         stages: &[Box<dyn Stage>],
-        begun: RecordingStart,
+        (begun, path): (RecordingStart, &TakenPath<'_>),
         protocol: u8,
         verdict: Verdict,
     ) -> Option<(ProgramId, NewEnds)> {
-        let program = self.write_program(stages, (begun.side, begun.covers), verdict)?;
+        let program = self.write_program(stages, (begun.side, begun.covers), path, verdict)?;
         let ends = NewEnds::new(begun.ends, self.draft.writes());
         fits(protocol, &ends).then_some((program, ends))
     }
@@ -290,11 +298,13 @@ impl FlowCache {
         &mut self,
         stages: &[Box<dyn Stage>],
         (side, covers): (Side, OuterMatches),
+        path: &TakenPath<'_>,
         verdict: Verdict,
     ) -> Option<ProgramId> {
         let FlowCache { draft, recordings, programs, .. } = self;
         draft.begin(side, covers);
-        draft.write(stages_from(side, stages.len()), stages, recordings, verdict)?;
+        let order = stages_from(side, stages.len()).filter(|&stage| path.stages.has(stage));
+        draft.write(order, path, stages, recordings, verdict)?;
         programs.number(draft.program())
     }
 
@@ -335,7 +345,7 @@ impl FlowCache {
         let meta = packet.meta();
         let (record, direction) = (meta.transit.flow, meta.transit.direction);
         let is_due = |like| is_observed || self.rules.is_due(record, direction, like);
-        let Some(like) = rule_key(header, packet).filter(|&like| is_due(like)) else {
+        let Some(like) = rule_key(header, packet, self.guards).filter(|&like| is_due(like)) else {
             self.rules.forget(record);
             return None;
         };
@@ -364,7 +374,7 @@ impl FlowCache {
         &mut self,
         stages: &[Box<dyn Stage>],
         header: &RecordHeader,
-        begun: RecordingStart,
+        (begun, path): (RecordingStart, &TakenPath<'_>),
         (record, direction): (u32, Direction),
         (protocol, verdict): (u8, Verdict),
         repeats: bool,
@@ -373,7 +383,7 @@ impl FlowCache {
             return;
         }
         let like = begun.like;
-        let rule = if repeats { self.make_rule(stages, begun, protocol, verdict) } else { None };
+        let rule = if repeats { self.make_rule(stages, (begun, path), protocol, verdict) } else { None };
         let made =
             rule.is_some_and(|(program, ends)| self.set_rule((record, direction), like, program, ends));
         if !made {
@@ -450,10 +460,10 @@ fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventC
 
 /// Returns the properties that a packet, which has joined the flow with this header, shares with
 /// others that could be treated alike; none if none could.
-fn rule_key(header: &RecordHeader, packet: &Packet) -> Option<RuleKey> {
+fn rule_key(header: &RecordHeader, packet: &Packet, guards: RuleGuards) -> Option<RuleKey> {
     let meta = packet.meta();
     let connection = Connection::from_phase(meta.transit.phase);
-    let like = RuleKey::new(meta, header.key != meta.key, connection);
+    let like = RuleKey::new(meta, header.key != meta.key, connection).guarded(packet, guards);
     let is_ordinary = meta.class == PacketClass::Whole && like.is_ordinary();
     (is_ordinary && !header.has(RecordHeader::FLAG_TURNS)).then_some(like)
 }

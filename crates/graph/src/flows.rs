@@ -16,11 +16,13 @@ use packet::{
     parse,
 };
 
-use crate::cache::FlowCache;
+use crate::cache::{FlowCache, RuleGuards};
 use crate::flow_table::{AliasHolder, FlowTable, Joining, SecondPass, Victim};
 use crate::fragments::Datagram;
 use crate::reassembly::Reassembly;
+use crate::routing::Routing;
 use crate::stages::Stages;
+use crate::topology::NfSet;
 use crate::{Counters, FlowClass, Options, WhenFull};
 pub use saving::SavedLayout;
 use saving::SavedLayouts;
@@ -62,6 +64,8 @@ pub(crate) struct Flows {
     pub cache: Option<FlowCache>,
     /// The flows' TCP streams, if a function wants them.
     pub reassembly: Option<Reassembly>,
+    /// The flows' routes, if the graph has branches.
+    pub routing: Option<Box<Routing>>,
     pub changes: Vec<FlowChange>,
     /// The latest time that any packet had.
     pub now_ns: u64,
@@ -97,11 +101,12 @@ impl Flows {
     pub fn new(
         stages: &Stages,
         (layout, lead_len): (RecordLayout, usize),
-        reassembly: Option<Reassembly>,
+        (reassembly, routing): (Option<Reassembly>, Option<Box<Routing>>),
         joining: Joining,
         (options, hasher): (&Options, FlowHasher),
     ) -> Result<Flows, OutOfMemory> {
-        let flows_max = if stages.all.is_empty() { 1 } else { options.flows_max };
+        let has_flows = !stages.all.is_empty() || routing.is_some();
+        let flows_max = if has_flows { options.flows_max } else { 1 };
         let table = FlowTable::new(
             flows_max,
             layout,
@@ -109,16 +114,17 @@ impl Flows {
             (options.shares, options.seed),
             (joining, options.remembers_ports),
         )?;
-        let layouts = SavedLayouts::new(stages, &table, lead_len);
+        let layouts = SavedLayouts::new((stages, routing.as_deref()), &table, lead_len);
         let capacity = table.records.capacity();
         let cache = match options.consolidate {
-            true => FlowCache::new(&stages.all, &table.layout, capacity)?,
+            true => FlowCache::new(&stages.all, &table.layout, capacity, guards(routing.as_deref()))?,
             false => None,
         };
         Ok(Flows {
             table,
             cache,
             reassembly,
+            routing,
             changes: Vec::new(),
             now_ns: 0,
             settled_ns: 0,
@@ -212,6 +218,9 @@ impl Flows {
             self.counters.tunnels[kind as usize] += 1;
         }
         self.counters.peak = self.counters.peak.max(self.live());
+        if self.routing.is_some() {
+            return true; // Functions hear of it when they get its first packet.
+        }
         let Stages { all, effects, .. } = stages;
         let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
         // All of them, as each will be told of its end.
@@ -221,6 +230,38 @@ impl Flows {
             self.let_give_way(packet, stages, pool);
         }
         all
+    }
+
+    /// A function of a graph with branches is about to get this packet: it hears of the flow, if it
+    /// has no state of it. False if it panicked.
+    pub fn start_at(
+        &mut self,
+        stage: usize,
+        packet: &Packet,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) -> bool {
+        let (transit, record) = (packet.meta().transit, packet.meta().transit.flow);
+        let records = &mut self.table.records;
+        let Some(routing) = &self.routing else { return true };
+        let Some(replaced) = routing.replaced_by(stage, record, records) else { return true };
+        let Stages { all, effects, .. } = &mut *stages;
+        for left in replaced.iter() {
+            let mut env = StageEnv { records, effects, buffers: pool };
+            all[left].flow_end(record, EndReason::Closed, self.now_ns, &mut env);
+        }
+        routing.start(stage, replaced, record, records);
+        let mut env = StageEnv { records, effects, buffers: pool };
+        let has_started = all[stage].flow_start(transit, &mut env);
+        if has_started && all[stage].makes_room() {
+            self.let_give_way_at(stage, packet, stages, pool);
+        }
+        has_started
+    }
+
+    /// Returns the functions that have state of a flow.
+    fn started(&self, record: u32) -> NfSet {
+        self.routing.as_ref().map_or(NfSet::ALL, |routing| routing.started(record, &self.table.records))
     }
 
     /// Ends a flow for another one, if the options say so; whether there is room now.
@@ -238,15 +279,18 @@ impl Flows {
     /// Ends flows that functions give up for the one that begins with this packet.
     #[cold]
     fn let_give_way(&mut self, packet: &Packet, stages: &mut Stages, pool: &mut PacketPool) {
+        (0..stages.all.len()).for_each(|stage| self.let_give_way_at(stage, packet, stages, pool));
+    }
+
+    #[cold]
+    fn let_give_way_at(&mut self, stage: usize, packet: &Packet, stages: &mut Stages, pool: &mut PacketPool) {
         let mut victims = Vec::new();
-        for stage in 0..stages.all.len() {
-            let Stages { all, effects, .. } = &mut *stages;
-            let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-            all[stage].make_room(packet, &mut env, &mut victims);
-            for victim in victims.drain(..) {
-                if self.table.is_live(victim) {
-                    self.end(victim, EndReason::Evicted, stages, pool);
-                }
+        let Stages { all, effects, .. } = &mut *stages;
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        all[stage].make_room(packet, &mut env, &mut victims);
+        for victim in victims {
+            if self.table.is_live(victim) {
+                self.end(victim, EndReason::Evicted, stages, pool);
             }
         }
     }
@@ -383,10 +427,13 @@ impl Flows {
     /// Ends a flow.
     pub fn end(&mut self, record: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
         self.counters.ended[reason as usize] += 1;
+        let started = self.started(record);
         let Stages { all, effects, .. } = &mut *stages;
         let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-        for stage in all {
-            stage.flow_end(record, reason, self.now_ns, &mut env);
+        for (number, stage) in all.iter_mut().enumerate() {
+            if started.has(number) {
+                stage.flow_end(record, reason, self.now_ns, &mut env);
+            }
         }
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.forget(record, &mut self.table.records);
@@ -448,6 +495,9 @@ impl Flows {
         self.forget_rules(second);
         let pass = SecondPass { main, second, stage: stage as u16, near, direction };
         self.table.passes.add(pass, self.table.records.capacity());
+        if self.routing.is_some() {
+            return Ok(pass);
+        }
         let mut transit = meta.transit;
         (transit.flow, transit.side) = (second, near.other());
         let Stages { all, effects, .. } = stages;
@@ -464,10 +514,12 @@ impl Flows {
     /// The flow with this record ends, and with it its second pass, if it has one.
     fn end_second_pass(&mut self, main: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
         let Some(pass) = self.table.passes.get(main) else { return };
+        let started = self.started(pass.second);
         let Stages { all, effects, .. } = stages;
         let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
         for (number, stage) in all.iter_mut().enumerate() {
-            if number != usize::from(pass.stage) {
+            let is_turning = number == usize::from(pass.stage) && self.routing.is_none();
+            if started.has(number) && !is_turning {
                 stage.flow_end(pass.second, reason, self.now_ns, &mut env);
             }
         }
@@ -484,10 +536,13 @@ impl Flows {
         for &record in &live {
             let second = self.table.passes.get(record).map(|pass| pass.second);
             for record in [Some(record), second].into_iter().flatten() {
+                let started = self.started(record);
                 let Stages { all, effects, .. } = &mut *stages;
                 let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-                for stage in all {
-                    stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
+                for (number, stage) in all.iter_mut().enumerate() {
+                    if started.has(number) {
+                        stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
+                    }
                 }
             }
             if let Some(handle) = self.table.handles.of(record) {
@@ -499,7 +554,9 @@ impl Flows {
         }
         self.counters.ended[EndReason::Evicted as usize] += live.len() as u64;
         let (capacity, cache) = (self.table.records.capacity(), self.cache.as_ref());
-        self.cache = cache.and_then(|cache| cache.renewed(&stages.all, &self.table.layout, capacity));
+        self.cache = cache.and_then(|cache| {
+            cache.renewed(&stages.all, &self.table.layout, (capacity, self.routing.is_some()))
+        });
         let new = Reassembly::new(&stages.all, &mut RecordLayout::default(), options.streams, options.seed);
         let is_replaced = new.is_ok();
         if let Ok(new) = new {
@@ -508,4 +565,11 @@ impl Flows {
         self.table.renew(&live, (options.shares, options.seed));
         is_replaced
     }
+}
+
+/// Returns the fields that a rule must know of packets, because branches ask for them, and true if
+/// there are branches.
+fn guards(routing: Option<&Routing>) -> (RuleGuards, bool) {
+    let reads = routing.map(|routing| routing.topology.reads()).unwrap_or_default();
+    (RuleGuards { tcp_flags: reads.tcp_flags, dscp: reads.dscp }, routing.is_some())
 }

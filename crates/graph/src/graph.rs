@@ -41,7 +41,9 @@ use crate::observer::Observer;
 use crate::pipeline::{BatchRun, Pipeline};
 use crate::queue::{GROUP_MAX, Queue};
 use crate::reassembly::Reassembly;
+use crate::routing::{EdgeCounters, Routing};
 use crate::stages::{Stages, Walked};
+use crate::topology::Topology;
 use crate::{Counters, Options, SideBySide};
 
 /// Runs network functions in order over flows, from the inside to the outside and back in reverse
@@ -77,20 +79,51 @@ pub enum GraphError {
 }
 
 impl Graph {
-    /// Creates a graph of these functions, the first one inside.
-    pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Graph, GraphError> {
+    /// Creates a graph of these functions, a line: the first one inside.
+    ///
+    /// # Errors
+    /// If they cannot form a graph, or memory is short.
+    pub fn new(stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Graph, GraphError> {
+        Graph::create(stages, None, options)
+    }
+
+    /// Creates a graph with branches, of the functions [of the topology](Topology::nfs).
+    ///
+    /// # Errors
+    /// As for [`Graph::new`].
+    pub fn branching(
+        stages: Vec<Box<dyn Stage>>,
+        topology: Topology,
+        options: Options,
+    ) -> Result<Graph, GraphError> {
+        Graph::create(stages, Some(topology), options)
+    }
+
+    fn create(
+        mut stages: Vec<Box<dyn Stage>>,
+        topology: Option<Topology>,
+        options: Options,
+    ) -> Result<Graph, GraphError> {
         let changes_flows = stages.iter().map(|stage| stage.descriptor()).find(|d| d.changes_flows);
         if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
             return Err(GraphError::NotAlone(descriptor.name));
         }
         let (mut layout, mut tag_bit) = (RecordLayout::default(), 0);
         let reassembly = Reassembly::new(&stages, &mut layout, options.streams, options.seed)?;
-        let lead_len = layout.len();
-        for (number, stage) in stages.iter_mut().enumerate() {
-            stage.set_on_panic(options.on_panic);
-            let name = stage.descriptor().name;
-            tag_bit =
-                stage.place(number as u16, &mut layout, tag_bit).ok_or(GraphError::TooManyTags(name))?;
+        stages.iter_mut().for_each(|stage| stage.set_on_panic(options.on_panic));
+        let (lead_len, routing);
+        if let Some(topology) = topology {
+            let placed =
+                Routing::place(topology, &mut stages, &mut layout).map_err(GraphError::TooManyTags)?;
+            lead_len = placed.0.lead_len();
+            (routing, tag_bit) = (Some(Box::new(placed.0)), placed.1);
+        } else {
+            (lead_len, routing) = (layout.len(), None);
+            for (number, stage) in stages.iter_mut().enumerate() {
+                let name = stage.descriptor().name;
+                tag_bit =
+                    stage.place(number as u16, &mut layout, tag_bit).ok_or(GraphError::TooManyTags(name))?;
+            }
         }
         let joining = Joining {
             timeouts: options.timeouts,
@@ -109,12 +142,17 @@ impl Graph {
         let mut classifier = Classifier::new(&options);
         classifier.set_passes_unjudged(stages.pass_unjudged());
         let (layout, hasher) = ((layout, lead_len), classifier.parser().hasher);
-        let flows = Flows::new(&stages, layout, reassembly, joining, (&options, hasher))?;
+        let mut groups = Groups::new(group_span_ns, order_felt);
+        if let Some(routing) = &routing {
+            let streams = stages.all.iter().filter(|stage| stage.descriptor().stream).count();
+            groups.branch(routing.topology.reads().attributes, streams > 1);
+        }
+        let flows = Flows::new(&stages, layout, (reassembly, routing), joining, (&options, hasher))?;
         Ok(Graph {
             options,
             classifier,
             is_commanded: false,
-            groups: Groups::new(group_span_ns, order_felt),
+            groups,
             pipeline: Pipeline::new(stages, flows),
             handles: Vec::new(),
             waited: Vec::new(),
@@ -125,7 +163,7 @@ impl Graph {
     /// being the side that they leave by. The receiver must have set what [`packet::Parser::parse`]
     /// asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
-        if self.pipeline.stages.all.is_empty() {
+        if self.is_wire() {
             self.follow_commands();
             return self.pass_through(batch, &mut BatchRun::new(out, pool, self.classifier.parser()));
         }
@@ -197,7 +235,7 @@ impl Graph {
         let mut run = BatchRun::new(out, pool, self.classifier.parser());
         run.observer = Some(observer);
         match parsed {
-            Ok(()) if self.pipeline.stages.all.is_empty() => self.pass(packet, &mut run),
+            Ok(()) if self.is_wire() => self.pass(packet, &mut run),
             parsed => self.alone(packet, parsed, &mut run),
         }
         self.handle_timeout(self.pipeline.flows.now_ns, pool);
@@ -252,6 +290,16 @@ impl Graph {
     /// number.
     pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
         self.pipeline.flows.cache.as_ref()?.rule_of(record, direction)
+    }
+
+    /// Returns true if there is no function and no branch.
+    fn is_wire(&self) -> bool {
+        self.pipeline.stages.all.is_empty() && self.pipeline.flows.routing.is_none()
+    }
+
+    /// Returns the topology, if the graph has branches, and what its edges have counted.
+    pub fn topology(&self) -> Option<(&Topology, &[EdgeCounters])> {
+        self.pipeline.flows.routing.as_ref().map(|routing| (&routing.topology, &routing.edges[..]))
     }
 
     /// Returns the options.

@@ -7,9 +7,10 @@ use nf::stage::{PacketTotals, Stage};
 use packet::parse::protocol;
 use packet::{Meta, Packet, PacketClass, Side};
 
-use crate::cache::{CHANGING, Path, RuleKey};
+use crate::cache::{CHANGING, Path, RuleKey, TakenPath};
 use crate::flows::Flows;
 use crate::queue::GROUP_MAX;
+use crate::routing::Routing;
 
 /// Packets from the front of what is left of a batch.
 pub(crate) struct GatheredGroup {
@@ -28,6 +29,10 @@ pub(crate) struct Groups {
     other_paths: OtherPaths,
     /// The longest time that a group may span.
     span_ns: u64,
+    /// In a graph with branches, true if a group has one packet of a flow, as filters ask for what
+    /// functions make of it; and true if it has one packet, as several functions want streams.
+    once_per_flow: bool,
+    alone: bool,
     /// True if the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
@@ -45,10 +50,17 @@ impl Groups {
             paths: [Path::SLOW; _],
             other_paths: [Path::SLOW; _],
             span_ns,
+            once_per_flow: false,
+            alone: false,
             mixed: false,
             sides: FlowSides::new(order_felt),
             apart: None,
         }
+    }
+
+    /// Packets of the graph take different paths.
+    pub fn branch(&mut self, once_per_flow: bool, alone: bool) {
+        (self.once_per_flow, self.alone) = (once_per_flow, alone);
     }
 
     /// Looks up which packets functions may answer, if it is not known.
@@ -70,26 +82,31 @@ impl Groups {
         stages: &[Box<dyn Stage>],
     ) -> GatheredGroup {
         let may_be_apart = self.apart.is_some_and(|apart| apart.is_any);
-        match (&flows.cache, may_be_apart) {
-            (None, false) => self.gather_as::<false, false>(packets, flows, stages),
-            (None, true) => self.gather_as::<false, true>(packets, flows, stages),
-            (Some(_), false) => self.gather_as::<true, false>(packets, flows, stages),
-            (Some(_), true) => self.gather_as::<true, true>(packets, flows, stages),
+        match (&flows.cache, may_be_apart, &flows.routing) {
+            (None, false, None) => self.gather_as::<false, false, false>(packets, flows, stages),
+            (None, true, None) => self.gather_as::<false, true, false>(packets, flows, stages),
+            (Some(_), false, None) => self.gather_as::<true, false, false>(packets, flows, stages),
+            (Some(_), true, None) => self.gather_as::<true, true, false>(packets, flows, stages),
+            (None, _, Some(_)) => self.gather_as::<false, true, true>(packets, flows, stages),
+            (Some(_), _, Some(_)) => self.gather_as::<true, true, true>(packets, flows, stages),
         }
     }
 
     /// `RULES`: whether there are any. `APART`: whether functions may answer packets of known
-    /// flows.
+    /// flows. `BRANCHES`: whether packets take different paths.
     #[inline(never)]
-    fn gather_as<const RULES: bool, const APART: bool>(
+    fn gather_as<const RULES: bool, const APART: bool, const BRANCHES: bool>(
         &mut self,
         packets: &mut [Packet],
         flows: &mut Flows,
         stages: &[Box<dyn Stage>],
     ) -> GatheredGroup {
-        if self.mixed {
+        // At a port of a graph with branches packets may enter by either side.
+        let mixed = BRANCHES || self.mixed;
+        if mixed {
             self.sides.clear();
         }
+        let (mut flows_seen, once_per_flow) = (0_u64, BRANCHES && self.once_per_flow);
         let mut now_ns = flows.now_ns;
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
@@ -122,12 +139,24 @@ impl Groups {
                 by_alias = RULES && header.key != *key;
                 // If both directions come from one side, one packet may end what the next one is
                 // found by.
-                let in_order = |direction: &_| header.comes_from(meta.transit.side, *direction);
+                let in_order = |direction: &_| BRANCHES || header.comes_from(meta.transit.side, *direction);
                 header
                     .direction_if_any(key, reversed)
                     .filter(|direction| !header.has(RecordHeader::FLAG_TURNS) && in_order(direction))
             });
             let Some(direction) = direction else { break };
+            if BRANCHES {
+                let side = Routing::side_of(header, direction);
+                if flows.routing.as_ref().is_some_and(|it| !it.admits(meta.transit.ingress, side)) {
+                    break;
+                }
+                let bit = 1 << (meta.transit.flow % 64);
+                if once_per_flow && flows_seen & bit != 0 {
+                    break;
+                }
+                flows_seen |= bit;
+                meta.transit.side = side;
+            }
             if header.has_expired(now_ns) {
                 break;
             }
@@ -135,7 +164,12 @@ impl Groups {
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
             let (mut next, mut wish_ms) = (Path::SLOW, 0);
             if RULES && let Some(cache) = &mut flows.cache {
-                let (flow, like) = (meta.transit.flow, RuleKey::new(meta, by_alias, connection));
+                let flow = meta.transit.flow;
+                let mut like = RuleKey::new(meta, by_alias, connection);
+                if BRANCHES {
+                    like = like.guarded(packet, cache.guards);
+                    meta = packet.meta_mut();
+                }
                 if let Some((its, keep_ms)) = cache.plain_path((flow, direction), like) {
                     (next, wish_ms) = (its, keep_ms);
                     if next != followed {
@@ -150,7 +184,13 @@ impl Groups {
                 } else {
                     let is_seen = !flow_paths.walks(flow, path, &self.other_paths);
                     let seen = (stages, &flows.table.records);
-                    (next, wish_ms) = cache.choose(seen, packet, (like, connection), is_seen);
+                    let (routing, records) = (flows.routing.as_deref_mut(), &flows.table.records);
+                    let its = &*packet;
+                    let expected = move || match routing {
+                        Some(routing) => routing.expected(its, records),
+                        None => Some(TakenPath::LINE),
+                    };
+                    (next, wish_ms) = cache.choose(seen, its, (like, connection), (is_seen, expected));
                     let Some(again) = flows.table.records.find_header_mut(flow) else { break };
                     header = again;
                     meta = packet.meta_mut();
@@ -175,7 +215,7 @@ impl Groups {
                 self.paths[load.packets as usize % GROUP_MAX] = next;
             }
             let to_all = !next.is_alone_to_itself();
-            if self.mixed && !self.sides.add(meta.transit.flow, meta.transit.side, to_all) {
+            if mixed && !self.sides.add(meta.transit.flow, meta.transit.side, to_all) {
                 break;
             }
             if RULES
@@ -192,7 +232,7 @@ impl Groups {
                 flows.table.records.prefetch_states(meta.transit.flow, lines);
             }
             load.add(packet.len());
-            if is_apart {
+            if is_apart || BRANCHES && self.alone {
                 break;
             }
         }

@@ -50,8 +50,10 @@ mod options;
 mod pipeline;
 mod queue;
 mod reassembly;
+mod routing;
 mod stages;
 pub mod streams;
+mod topology;
 
 pub use beside::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 pub use cache::{FastPath, RuleStep, RuleView};
@@ -63,4 +65,8 @@ pub use graph::{Graph, GraphError};
 pub use observer::Observer;
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};
 pub use queue::GROUP_MAX;
+pub use routing::EdgeCounters;
 pub use stages::Walked;
+pub use topology::{
+    BRANCHING_NFS_MAX, EdgeId, FilterReads, Hop, NfSet, RouteEnd, Topology, TopologyEdge, TopologyError,
+};

@@ -6,6 +6,7 @@
 //! groups.
 
 mod crossing;
+mod edges;
 mod holding;
 mod settling;
 mod side_by_side;
@@ -18,6 +19,7 @@ use packet::{DropReason, Packet, PacketPool, Parser};
 use crate::flows::Flows;
 use crate::observer::Observer;
 use crate::stages::Stages;
+use crate::topology::NfSet;
 use crate::{Counters, Options, RestoreError};
 use side_by_side::Sides;
 
@@ -45,13 +47,15 @@ pub(crate) struct BatchRun<'a, 'o> {
     pub parser: Parser,
     /// True if the packet that is under way is the only one.
     is_alone: bool,
+    /// The functions that an answer goes back over, and the port that it leaves by.
+    trail: Option<(NfSet, u16)>,
 }
 
 impl<'a, 'o> BatchRun<'a, 'o> {
     /// A run whose packets leave to `out`, and whose buffers are from `pool`.
     #[inline]
     pub fn new(out: &'a mut Vec<Packet>, pool: &'a mut PacketPool, parser: &Parser) -> BatchRun<'a, 'o> {
-        BatchRun { out, pool, observer: None, parser: *parser, is_alone: false }
+        BatchRun { out, pool, observer: None, parser: *parser, is_alone: false, trail: None }
     }
 }
 

@@ -123,6 +123,8 @@ pub struct Attribute {
     pub name: &'static str,
     /// Width of the value, 1 to 16 bits.
     pub bits: u8,
+    /// Names of values, from 0 on; the others are numbers.
+    pub values: &'static [&'static str],
     /// Explanation for operators.
     pub meaning: &'static str,
 }

@@ -90,6 +90,12 @@ impl PlanShape {
         self.len = len + 1;
     }
 
+    /// Adds an edge of the packets' path.
+    #[inline]
+    pub fn push_edge(&mut self, edge: u16) {
+        self.push(said::EDGE | u32::from(edge));
+    }
+
     /// Returns the numbers, or `None` if there were too many.
     #[inline]
     pub fn numbers(&self) -> Option<&[u32]> {
@@ -111,6 +117,7 @@ mod said {
     pub const TAG: u32 = 6 << 28;
     pub const DECAP: u32 = 7 << 28;
     pub const DSCP: u32 = 8 << 28;
+    pub const EDGE: u32 = 9 << 28;
 }
 
 impl Plan<'_> {

@@ -203,6 +203,8 @@ impl CacheLines {
 pub struct RecordLayout {
     /// Length of a record so far, header included.
     len: usize,
+    /// Where the next bytes are added.
+    end: usize,
     /// Lines after the header that most packets touch.
     hot: CacheLines,
     /// Set if most packets touch the header's second line.
@@ -211,7 +213,8 @@ pub struct RecordLayout {
 
 impl Default for RecordLayout {
     fn default() -> RecordLayout {
-        RecordLayout { len: size_of::<RecordHeader>(), hot: CacheLines::default(), tags: false }
+        let len = size_of::<RecordHeader>();
+        RecordLayout { len, end: len, hot: CacheLines::default(), tags: false }
     }
 }
 
@@ -220,12 +223,24 @@ impl RecordLayout {
     /// the lines of the first ones. They start a new line if packets then touch one line less.
     pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, CacheLines) {
         let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
-        let next_line = self.len.next_multiple_of(LINE);
-        let start = if hot_len > 0 && count(next_line) < count(self.len) { next_line } else { self.len };
-        self.len = start + len;
+        let next_line = self.end.next_multiple_of(LINE);
+        let start = if hot_len > 0 && count(next_line) < count(self.end) { next_line } else { self.end };
+        self.end = start + len;
+        self.len = self.len.max(self.end);
         let lines = if hot_len > 0 { CacheLines::of(start..start + hot_len) } else { CacheLines::default() };
         self.hot.add(lines);
         (start, lines)
+    }
+
+    /// Returns where the next bytes are added.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Adds the next bytes from this offset on, which is that of bytes that other flows use (see
+    /// [`RecordLayout::end`]).
+    pub fn go_to(&mut self, end: usize) {
+        self.end = end;
     }
 
     /// Returns the length of a record.
@@ -313,6 +328,13 @@ impl FlowRecords {
         let here = self.slots.bytes_mut(record).and_then(|here| here.get_mut(bytes));
         if let (Some(here), Some(there)) = (here, there) {
             here.copy_from_slice(there);
+        }
+    }
+
+    /// Zeroes a range of bytes of a record. Does nothing if it is out of bounds.
+    pub fn clear(&mut self, record: u32, bytes: Range<usize>) {
+        if let Some(bytes) = self.slots.bytes_mut(record).and_then(|record| record.get_mut(bytes)) {
+            bytes.fill(0);
         }
     }
 

@@ -42,6 +42,15 @@ impl Packet {
         parse::ends(self)
     }
 
+    /// Returns the differentiated services code point of the flow's IP header (RFC 2474).
+    pub fn dscp(&self) -> Option<u8> {
+        match (self.meta().version, self.network()) {
+            (4, [_, tos, ..]) => Some(tos >> 2),
+            (6, [first, second, ..]) => Some((first & 0xf) << 2 | second >> 6),
+            _ => None,
+        }
+    }
+
     /// Returns the packet quoted in this ICMP error, if it is one.
     pub fn embedded(&self) -> Option<EmbeddedPacket> {
         let meta = self.meta();

@@ -118,8 +118,10 @@ reasons! {
     TtlExpired = "ttl-expired",
     /// An NF panicked on the packet. Its flow ended, unless the policy says otherwise.
     FunctionPanic = "function-panic",
-    /// Dropped by a policy's filter or its `Drop` node.
+    /// It reached the policy's `Drop`.
     Policy = "policy",
+    /// No edge of the policy takes the packet, or its port has no edges back.
+    PolicyUnmatched = "policy-unmatched",
     /// NAT: no mapping for a packet from outside, and no static forward.
     NatNoMapping = "nat-no-mapping",
     /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).

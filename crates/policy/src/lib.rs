@@ -52,6 +52,7 @@ mod token;
 mod value;
 
 pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX};
+pub use ast::FilterSide;
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};

@@ -5,7 +5,7 @@ use nf::stage::Stage;
 use nf::{Connection, Plan, Verdict};
 use packet::{OuterMatch, OuterMatches, Packet, Transit};
 
-use super::program::{Path, ProgramId};
+use super::program::{Path, ProgramId, TakenPath};
 use super::rules::{EVENTS_MAX, RuleKey, RuleValues};
 use super::{FlowCache, fits};
 
@@ -19,12 +19,13 @@ impl FlowCache {
         (stages, records): (&[Box<dyn Stage>], &FlowRecords),
         packet: &Packet,
         (like, connection): (RuleKey, Connection),
+        path: &TakenPath<'_>,
     ) -> Option<(Path, u32)> {
         let &Transit { flow: record, direction, .. } = &packet.meta().transit;
         if !records.header(record).has(RecordHeader::FLAG_ACCEPTED) {
             return None;
         }
-        self.hear(stages, records, (packet, connection), false)?;
+        self.hear(stages, records, (packet, connection), path, false)?;
         debug_assert!(
             !self
                 .said
@@ -35,7 +36,7 @@ impl FlowCache {
         );
         let program = match self.shapes.find(self.said.shape.numbers()?) {
             Some(known) => known?,
-            None => self.learn_shape(stages, records, (packet, connection))?,
+            None => self.learn_shape(stages, records, (packet, connection), path)?,
         };
         let ends = self.said.ends.finish();
         if !fits(packet.meta().protocol, ends) {
@@ -65,12 +66,14 @@ impl FlowCache {
         stages: &[Box<dyn Stage>],
         records: &FlowRecords,
         (packet, connection): (&Packet, Connection),
+        path: &TakenPath<'_>,
         records_it: bool,
     ) -> Option<()> {
         let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
         let cover = self.cover_of(packet);
         let FlowCache { said, recordings, taking_part, asked, .. } = self;
         said.begin(packet);
+        path.edges.iter().for_each(|&edge| said.shape.push_edge(edge));
         if records_it {
             recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
         }
@@ -86,6 +89,9 @@ impl FlowCache {
         };
         let asked = if records_it { taking_part } else { asked };
         for &stage in &asked[side as usize] {
+            if !path.stages.has(stage.into()) {
+                continue;
+            }
             packets.stage = stage;
             if !stages[usize::from(stage)].predict(record, records, &mut packets) {
                 return None;
@@ -108,13 +114,15 @@ impl FlowCache {
         stages: &[Box<dyn Stage>],
         records: &FlowRecords,
         come @ (packet, _): (&Packet, Connection),
+        path: &TakenPath<'_>,
     ) -> Option<ProgramId> {
-        self.hear(stages, records, come, true)?;
+        self.hear(stages, records, come, path, true)?;
         let covers = OuterMatches { tags: None, outer: self.cover_of(packet) };
-        let program = self.write_program(stages, (packet.meta().transit.side, covers), Verdict::Forward);
+        let program =
+            self.write_program(stages, (packet.meta().transit.side, covers), path, Verdict::Forward);
         let program = program.filter(|_| self.said.events.len() <= EVENTS_MAX).map(ProgramId::predicted);
         // As it is heard of other flows.
-        self.hear(stages, records, come, false)?;
+        self.hear(stages, records, come, path, false)?;
         self.shapes.learn(self.said.shape.numbers()?, program);
         program
     }

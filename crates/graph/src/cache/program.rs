@@ -7,6 +7,8 @@ use nf::{Cause, Field, HeaderAction, Recording, Verdict};
 use packet::{DropReason, End, Endpoint, OuterHeaders, OuterMatches, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::topology::{EdgeId, FilterReads, NfSet};
+
 mod commuting;
 
 use commuting::put_together;
@@ -204,6 +206,10 @@ pub(crate) enum Step {
     Restored(Layer),
     /// This function, which has counted it, drops it.
     Drop(usize, DropReason),
+    /// The packet takes this edge, which counts it.
+    Edge(EdgeId),
+    /// It is at the end of its path, where it is dropped.
+    DropAtEnd(DropReason),
 }
 
 /// A layer that one function pushes and another one pops.
@@ -295,6 +301,29 @@ impl Programs {
     }
 }
 
+/// The path of the packet that a program is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakenPath<'a> {
+    /// The functions.
+    pub stages: NfSet,
+    /// The edges, in order; none in a graph without branches.
+    pub edges: &'a [EdgeId],
+    /// The reason for which it was dropped at the end of its path.
+    pub drop: Option<DropReason>,
+    /// The fields that filters of the graph read and that may differ between packets of a flow.
+    pub reads: FilterReads,
+}
+
+impl TakenPath<'_> {
+    /// That of all packets of a graph without branches.
+    pub const LINE: TakenPath<'static> = TakenPath {
+        stages: NfSet::ALL,
+        edges: &[],
+        drop: None,
+        reads: FilterReads { tcp_flags: false, dscp: false, vlan: false, attributes: false },
+    };
+}
+
 /// A program while it is written, and the values of its flow's packets. Its memory is used again.
 pub(crate) struct Draft {
     program: Program,
@@ -366,16 +395,22 @@ impl Draft {
 
     /// Writes what packets are to go through that are treated as the one that was recorded; none if
     /// its walk cannot stand for others. `order` has the functions as the packet met
-    /// them; `verdict` is what they
+    /// them, on the edges of `path`; `verdict` is what they
     /// decided.
     pub fn write(
         &mut self,
         order: impl Iterator<Item = usize>,
+        path: &TakenPath<'_>,
         stages: &[Box<dyn Stage>],
         recordings: &[Option<Recording>],
         verdict: Verdict,
     ) -> Option<()> {
         let mut rewrite_at = None;
+        let mut edges = path.edges.iter().map(|&edge| Step::Edge(edge));
+        self.program.steps.extend(edges.next());
+        if path.reads.vlan {
+            self.program.must_have_tags(&self.came_in.0)?;
+        }
         for stage in order {
             let recording = recordings.get(stage)?.as_ref();
             if recording.is_some_and(|recording| !recording.repeats()) {
@@ -387,10 +422,14 @@ impl Draft {
                 if recording.map_or_else(|| may_set_ends(&*stages[stage]), sets_ends) {
                     return None;
                 }
+                if path.reads.attributes && !stages[stage].descriptor().attributes.is_empty() {
+                    return None; // Any packet may set what a filter on its path reads.
+                }
                 self.program.steps.push(Step::Process(stage));
                 (self.program.apart, self.program.lines) = (true, self.all);
                 self.unseen = self.pushed.len();
                 self.resized |= may_resize(&*stages[stage]);
+                self.program.steps.extend(edges.next());
                 continue;
             };
             self.keep_ms = self.keep_ms.max(recording.keep_ms);
@@ -455,13 +494,19 @@ impl Draft {
                     _ => return None,
                 }
             }
-            if matches!(program.steps.last(), Some(Step::Drop(..))) {
+            if matches!(self.program.steps.last(), Some(Step::Drop(..))) {
                 break;
             }
+            self.program.steps.extend(edges.next());
+        }
+        if let Some(reason) = path.drop
+            && !matches!(self.program.steps.last(), Some(Step::Drop(..)))
+        {
+            self.program.steps.push(Step::DropAtEnd(reason));
         }
         let program = &self.program;
         // One that a function dropped that sees every packet did not come to those behind.
-        let dropped = matches!(program.steps.last(), Some(Step::Drop(..)));
+        let dropped = matches!(program.steps.last(), Some(Step::Drop(..) | Step::DropAtEnd(_)));
         if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) || self.outers().count() > 1 {
             return None;
         }

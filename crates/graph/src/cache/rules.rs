@@ -108,6 +108,16 @@ struct StoredEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleKey(u64);
 
+/// The fields that branches of a graph ask for and that may differ between packets of a flow: part
+/// of a rule's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleGuards {
+    /// TCP flags.
+    pub tcp_flags: bool,
+    /// The DSCP.
+    pub dscp: bool,
+}
+
 /// TCP flags that change a connection: FIN, SYN, RST.
 pub(crate) const CHANGING: u8 = 7;
 
@@ -118,6 +128,19 @@ impl RuleKey {
     pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> RuleKey {
         let (side, flags) = (meta.transit.side as u64, u64::from(meta.tcp_flags & CHANGING));
         RuleKey(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
+    }
+
+    /// The same with the fields that branches of the graph ask for.
+    #[inline]
+    pub fn guarded(self, packet: &Packet, guards: RuleGuards) -> RuleKey {
+        let mut key = self.0;
+        if guards.tcp_flags {
+            key |= u64::from(packet.meta().tcp_flags & !CHANGING) << 8 & 0xf800;
+        }
+        if guards.dscp {
+            key |= u64::from(packet.dscp().unwrap_or_default()) << 24;
+        }
+        RuleKey(key)
     }
 
     /// Returns true if more such packets can be expected than a connection has while it is
@@ -139,7 +162,7 @@ impl RuleKey {
     /// Returns true if the packet could be treated as others: it does not change a connection.
     #[inline(always)]
     pub fn is_ordinary(self) -> bool {
-        self.0 >> 16 == 0
+        self.0 >> 16 & u64::from(CHANGING) == 0
     }
 }
 

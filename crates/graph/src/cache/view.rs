@@ -5,6 +5,7 @@ use packet::{Direction, DropReason, End, Endpoint, OuterHeaders, Tag, TagKind};
 
 use super::FlowCache;
 use super::program::Step;
+use crate::topology::EdgeId;
 
 /// A flow's cached rule: the program with the flow's own values, and the events that end it (B5 to
 /// B7).
@@ -49,6 +50,10 @@ pub enum RuleStep {
     Cancelled(usize, usize),
     /// The function counts the packet and drops it.
     Drop(usize, DropReason),
+    /// The packet takes this edge.
+    Edge(EdgeId),
+    /// The packet is dropped at the end of its path.
+    DropAtEnd(DropReason),
 }
 
 impl FlowCache {
@@ -75,6 +80,8 @@ impl FlowCache {
                 Step::Cancelled(stage, layer) => RuleStep::Cancelled(stage, layer.len()),
                 Step::Restored(_) => return None,
                 Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
+                Step::Edge(edge) => RuleStep::Edge(edge),
+                Step::DropAtEnd(reason) => RuleStep::DropAtEnd(reason),
             })
         });
         Some(RuleView { steps: steps.collect(), events: rules.events(record, direction).collect() })

@@ -11,7 +11,9 @@ use packet::{Direction, PacketPool, Side, split_mix};
 
 use super::Flows;
 use crate::flow_table::{FlowTable, RestoreError, SecondPass};
+use crate::routing::Routing;
 use crate::stages::Stages;
+use crate::topology::{NfSet, TopologyEdge};
 
 /// The prefix of a saved flow: the graph that it is of, and the length of what the
 /// functions keep beside the record.
@@ -30,6 +32,8 @@ const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedLayout {
     fingerprint: u64,
+    /// The edges, if the graph has branches.
+    edges: Vec<TopologyEdge>,
     record_len: usize,
     /// Bytes before the functions' parts: the header, and what TCP streams need.
     lead_len: usize,
@@ -47,7 +51,7 @@ impl SavedLayout {
         let functions = |layout: &SavedLayout| -> Vec<_> {
             layout.parts.iter().map(|part| (part.name, part.tag_bits)).collect()
         };
-        self.lead_len == other.lead_len && functions(self) == functions(other)
+        self.lead_len == other.lead_len && self.edges == other.edges && functions(self) == functions(other)
     }
 }
 
@@ -60,9 +64,14 @@ pub(super) struct SavedLayouts {
 
 impl SavedLayouts {
     /// For records of this table, with the parts of the functions from `lead_len` on.
-    pub fn new(stages: &Stages, table: &FlowTable, lead_len: usize) -> SavedLayouts {
+    pub fn new(
+        (stages, routing): (&Stages, Option<&Routing>),
+        table: &FlowTable,
+        lead_len: usize,
+    ) -> SavedLayouts {
         let own = SavedLayout {
             fingerprint: fingerprint(&stages.all, &table.layout),
+            edges: routing.map(|routing| routing.topology.edges().to_vec()).unwrap_or_default(),
             record_len: table.records.record_len(),
             lead_len,
             parts: stages.all.iter().filter_map(|stage| stage.saved_part()).collect(),
@@ -76,11 +85,19 @@ impl SavedLayouts {
     }
 
     /// A record of one that was saved otherwise: each function brings its state over.
-    fn upgrade(&self, other: &SavedLayout, stages: &Stages, saved: &[u8]) -> Result<Vec<u8>, UpgradeError> {
+    fn upgrade(
+        &self,
+        other: &SavedLayout,
+        (stages, routing): (&Stages, Option<&Routing>),
+        saved: &[u8],
+    ) -> Result<Vec<u8>, UpgradeError> {
         let (mut record, lead_len) = (vec![0; self.own.record_len], self.own.lead_len);
         record[..lead_len].copy_from_slice(&saved[..lead_len]);
-        for (stage, from) in stages.all.iter().zip(&other.parts) {
-            if let Some(to) = stage.saved_part() {
+        let started = routing.map_or(NfSet::ALL, |routing| routing.saved_started(saved));
+        for (number, (stage, from)) in stages.all.iter().zip(&other.parts).enumerate() {
+            if started.has(number)
+                && let Some(to) = stage.saved_part()
+            {
                 stage.upgrade(from, &saved[from.bytes.clone()], &mut record[to.bytes])?;
             }
         }
@@ -136,9 +153,11 @@ impl Flows {
     /// Adds a record and what functions keep beside it; says how long the latter is.
     fn save_record(&mut self, record: u32, stages: &mut Stages, out: &mut Vec<u8>) -> u32 {
         out.extend_from_slice(self.table.records.bytes(record).unwrap_or_default());
-        let beside = out.len();
-        for stage in &mut stages.all {
-            stage.save_buffers(record, &mut self.table.records, out);
+        let (beside, started) = (out.len(), self.started(record));
+        for (number, stage) in stages.all.iter_mut().enumerate() {
+            if started.has(number) {
+                stage.save_buffers(record, &mut self.table.records, out);
+            }
         }
         (out.len() - beside) as u32
     }
@@ -187,9 +206,10 @@ impl Flows {
             false => (&[][..], rest),
         };
         let second = has_second.then(|| read_second(second, record_len, stages)).transpose()?;
-        let upgraded = other.map(|other| self.layouts.upgrade(other, stages, bytes)).transpose()?;
+        let by = (&*stages, self.routing.as_deref());
+        let upgraded = other.map(|other| self.layouts.upgrade(other, by, bytes)).transpose()?;
         let upgraded_second = match (other, &second) {
-            (Some(other), Some(second)) => Some(self.layouts.upgrade(other, stages, second.bytes)?),
+            (Some(other), Some(second)) => Some(self.layouts.upgrade(other, by, second.bytes)?),
             _ => None,
         };
         let bytes = upgraded.as_deref().unwrap_or(bytes);
@@ -221,11 +241,14 @@ impl Flows {
         restored?;
         self.counters.moved_in += 1;
         self.counters.peak = self.counters.peak.max(self.live());
-        let Stages { all, effects, .. } = stages;
-        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
         for record in [Some(record), second_record].into_iter().flatten() {
-            for stage in &mut *all {
-                stage.flow_moved(record, self.now_ns, &mut env);
+            let started = self.started(record);
+            let Stages { all, effects, .. } = &mut *stages;
+            let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+            for (number, stage) in all.iter_mut().enumerate() {
+                if started.has(number) {
+                    stage.flow_moved(record, self.now_ns, &mut env);
+                }
             }
         }
         Ok(record)
@@ -264,8 +287,11 @@ impl Flows {
     fn forget_flow(&mut self, record: u32, stages: &mut Stages) {
         let second = self.table.passes.get(record).map(|pass| pass.second);
         for record in [Some(record), second].into_iter().flatten() {
-            for stage in &mut stages.all {
-                stage.release_buffers(record, &mut self.table.records);
+            let started = self.started(record);
+            for (number, stage) in stages.all.iter_mut().enumerate() {
+                if started.has(number) {
+                    stage.release_buffers(record, &mut self.table.records);
+                }
             }
             if let Some(reassembly) = &mut self.reassembly {
                 reassembly.release(record, &mut self.table.records);
@@ -284,9 +310,13 @@ impl Flows {
     ) -> Result<(), RestoreError> {
         // The record still names what held its bytes where it comes from. So each part is gone
         // through, whatever became of the one before it: then it names what is here, or nothing.
+        let started = self.started(record);
         let records = &mut self.table.records;
         let mut rest = Some(beside);
-        for stage in &mut stages.all {
+        for (number, stage) in stages.all.iter_mut().enumerate() {
+            if !started.has(number) {
+                continue;
+            }
             let left = stage.restore_buffers(record, records, rest.unwrap_or_default());
             rest = rest.and(left);
         }

@@ -118,7 +118,7 @@ impl Graph {
         if !self.classifier.passes_not_ip(&packet) {
             return self.pipeline.drop_packet(packet, DropReason::NotIp, run);
         }
-        self.pipeline.send(packet, run);
+        self.pipeline.send_unjudged(packet, run);
     }
 
     /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its

@@ -141,6 +141,9 @@ impl Pipeline {
             if crossing.load.packets > 0 {
                 match program {
                     Some(program) => self.follow_rules(program, &mut crossing, packets, verdicts, run),
+                    None if self.flows.routing.is_some() => {
+                        self.cross_edges(&mut crossing, packets, verdicts, run);
+                    }
                     None => self.cross_from_side(&mut crossing, packets, verdicts, run),
                 }
             }
@@ -161,6 +164,9 @@ impl Pipeline {
         let mut turned = std::mem::take(&mut self.turned);
         turned.sort_unstable();
         for (i, stage) in turned.drain(..) {
+            if let Some(routing) = &mut self.flows.routing {
+                routing.journeys[0] = routing.journeys[i]; // Those before it are through.
+            }
             let (packet, verdict) = (&mut packets[i..=i], &mut verdicts[i..=i]);
             self.turn_back(packet, verdict, stage, PacketOrigin::Arrived, run);
         }
@@ -347,11 +353,15 @@ impl Pipeline {
             return self.drop_packet(packet, reason, run);
         }
         let sequence = packet.meta().transit.sequence;
-        let Some(to) = packets.iter().find(|to| to.meta().transit.sequence == sequence) else {
+        let Some(at) = packets.iter().position(|to| to.meta().transit.sequence == sequence) else {
             return self.drop_packet(packet, DropReason::Internal, run); // It was made for one of the group.
         };
-        let (to, meta) = (to.meta(), packet.meta_mut());
+        let (to, meta) = (packets[at].meta(), packet.meta_mut());
         let goes_back = made.towards == to.transit.side;
+        run.trail = self.flows.routing.as_ref().and_then(|routing| {
+            let visited = routing.journeys.get(at)?.visited;
+            goes_back.then_some((visited, to.transit.ingress))
+        });
         meta.transit.side = made.towards.other();
         meta.transit.flow = to.transit.flow;
         meta.transit.direction = if goes_back { to.transit.direction.other() } else { to.transit.direction };
@@ -372,6 +382,7 @@ impl Pipeline {
         {
             self.turn_back(slice, verdicts, stage, PacketOrigin::GeneratedPacket, run);
         }
+        run.trail = None;
         match verdict {
             Verdict::Drop(reason) => {
                 if reason == DropReason::FunctionPanic {

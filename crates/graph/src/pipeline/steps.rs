@@ -2,7 +2,7 @@
 
 use nf::Verdict;
 use nf::stage::{PacketTotals, ReadGroup, Stage};
-use packet::{DropReason, Packet};
+use packet::{DropReason, Packet, Side};
 
 use super::crossing::GroupCrossing;
 use super::{BatchRun, Pipeline};
@@ -24,6 +24,9 @@ impl Pipeline {
         // They are back in their place before anything could ask for them: programs are made for
         // packets that walk.
         let programs = cache.lend_programs(crossing.load.packets);
+        if let Some(routing) = &mut self.flows.routing {
+            routing.follow(crossing.side, packets, verdicts, &self.flows.table.records);
+        }
         let mut steps = programs.steps(program).iter();
         while let Some(step) = steps.next() {
             if let Step::Together(count) = *step {
@@ -36,6 +39,24 @@ impl Pipeline {
         }
         if let Some(cache) = &mut self.flows.cache {
             cache.take_back(programs);
+        }
+        self.forget_rules_of_tagged(crossing.side, packets);
+    }
+
+    /// Forgets the rules of flows whose attributes have changed: filters on their paths may decide
+    /// otherwise now.
+    #[inline]
+    pub(super) fn forget_rules_of_tagged(&mut self, side: Side, packets: &[Packet]) {
+        let Some(routing) = &self.flows.routing else { return };
+        if !routing.topology.reads().attributes {
+            return;
+        }
+        for (packet, journey) in packets.iter().zip(&routing.journeys) {
+            let transit = packet.meta().transit;
+            let tags = self.flows.table.records.header(transit.flow).tags;
+            if transit.side == side && tags != journey.tags {
+                self.flows.cache.iter_mut().for_each(|cache| cache.forget(transit.flow));
+            }
         }
     }
 
@@ -136,6 +157,15 @@ impl Pipeline {
                 let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
                 self.stages.all[stage].pass(PacketTotals::default(), load.packets);
+            }
+            Step::Edge(edge) => {
+                if let Some(routing) = &mut self.flows.routing {
+                    routing.count_all(edge, load);
+                }
+            }
+            Step::DropAtEnd(reason) => {
+                let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
+                forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
             }
             // They have been seen to.
             Step::Together(_)

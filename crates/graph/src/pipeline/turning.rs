@@ -45,6 +45,7 @@ impl Pipeline {
             Err(reason) => return verdict[0] = Verdict::Drop(reason),
         };
         self.flows.table.records.header_mut(pass.main).flags |= RecordHeader::FLAG_TURNS;
+        run.trail = None;
         let transit = &mut packet[0].meta_mut().transit;
         transit.side = transit.side.other();
         verdict[0] = Verdict::Forward;
@@ -67,6 +68,9 @@ impl Pipeline {
         traveller: PacketOrigin,
         run: &mut BatchRun<'_, '_>,
     ) -> Option<usize> {
+        if self.flows.routing.is_some() {
+            return self.cross_edges_behind(stage, packet, verdict, traveller, run);
+        }
         let side = packet[0].meta().transit.side;
         let (mut next, mut assembled) = (stage, false);
         loop {

@@ -5,13 +5,17 @@ use nf::{EndReason, Verdict};
 use packet::{Direction, DropReason, Packet, PacketClass};
 
 use super::{BatchRun, Pipeline};
-use crate::cache::FlowCache;
+use crate::cache::{FlowCache, TakenPath};
 
 impl Pipeline {
     /// Takes one packet through the graph, with its flow found or begun; whether it passed.
     pub fn walk(&mut self, mut packet: Packet, handle: Option<u32>, run: &mut BatchRun<'_, '_>) -> bool {
         let found = self.flows.find(&packet, &mut self.stages, run.pool);
         let begins = found.is_none();
+        if let Err(reason) = self.enter(&mut packet, found) {
+            self.drop_packet(packet, reason, run);
+            return false;
+        }
         let (record, direction) = match found {
             Some(found) => found,
             None => match self.flows.begin(&packet, handle, &mut self.stages, run.pool) {
@@ -31,6 +35,9 @@ impl Pipeline {
         meta.transit.flow = record;
         meta.transit.direction = direction;
         self.flows.table.join(meta);
+        if begins && let Some(routing) = &self.flows.routing {
+            routing.begin_flow(record, meta.transit.ingress, &mut self.flows.table.records);
+        }
         if let Some(ingresses) = &mut self.flows.table.ingresses {
             if begins {
                 ingresses.forget(record);
@@ -56,6 +63,9 @@ impl Pipeline {
             }
             _ => None,
         };
+        if begun.is_some() {
+            self.flows.routing.iter_mut().for_each(|routing| routing.trace_next());
+        }
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         run.is_alone = true;
@@ -68,12 +78,16 @@ impl Pipeline {
         let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.relearn_alias);
         let passed = self.settle(packet, verdict, run);
         let Some(cache) = &mut self.flows.cache else { return passed };
+        let path = match &mut self.flows.routing {
+            Some(routing) => routing.taken(verdict),
+            None => TakenPath::LINE,
+        };
         if moves {
             cache.expect_like(&begun, (record, direction));
         } else if passed == (verdict == Verdict::Forward) {
             let header = self.flows.table.records.header(record);
             let come = (protocol, verdict);
-            cache.conclude(&self.stages.all, header, begun, (record, direction), come, repeats);
+            cache.conclude(&self.stages.all, header, (begun, &path), (record, direction), come, repeats);
         }
         passed
     }

@@ -362,7 +362,7 @@ pub struct Marker;
 impl NetworkFunction for Marker {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "marker",
-        attributes: &[nf::Attribute { name: "mark", bits: 16, meaning: "the flow's clock" }],
+        attributes: &[nf::Attribute { name: "mark", bits: 16, values: &[], meaning: "the flow's clock" }],
         ..BASE
     };
     type State = ();

@@ -66,7 +66,7 @@ pub(crate) fn put_together(steps: &mut Vec<Step>, recordings: &[Option<Recording
         let (mut next, mut written) = (first + 1, Fields::default());
         while let (false, Some(&step)) = (together.is_empty(), steps.get(next)) {
             match step {
-                Step::Pass(_) | Step::Rewrite { .. } => {}
+                Step::Pass(_) | Step::Edge(_) | Step::Rewrite { .. } => {}
                 Step::SetDscp(_) => written = written.with(Field::Dscp),
                 Step::Functions(stage, _) => {
                     let Some(this) = manners(stage).filter(|this| {
