@@ -134,8 +134,13 @@ impl NetworkFunction for Firewall {
         maturity: Maturity::Production,
         state_version: 2,
         attributes: &[
-            Attribute { name: "safe", bits: 1, meaning: "a rule allows the flow" },
-            Attribute { name: "tag", bits: 8, meaning: "the `tag` of the rule that matched; 0: none" },
+            Attribute { name: "safe", bits: 1, values: &[], meaning: "a rule allows the flow" },
+            Attribute {
+                name: "tag",
+                bits: 8,
+                values: &[],
+                meaning: "the `tag` of the rule that matched; 0: none",
+            },
         ],
         reads: &[
             Field::SourceAddress,

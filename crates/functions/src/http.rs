@@ -162,10 +162,11 @@ static DESCRIPTOR: Descriptor = Descriptor {
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[
-        Attribute { name: "http", bits: 1, meaning: "the flow speaks HTTP/1" },
+        Attribute { name: "http", bits: 1, values: &[], meaning: "the flow speaks HTTP/1" },
         Attribute {
             name: "smuggling",
             bits: 1,
+            values: &[],
             meaning: "implementations may disagree about where its messages end",
         },
     ],

@@ -103,8 +103,18 @@ static DESCRIPTOR: Descriptor = Descriptor {
     maturity: Maturity::Preview,
     state_version: 1,
     attributes: &[
-        Attribute { name: "colour", bits: 2, meaning: "1 green, 2 yellow, 3 red; 0: not marked" },
-        Attribute { name: "exceeded", bits: 1, meaning: "a packet of the flow was marked yellow or red" },
+        Attribute {
+            name: "colour",
+            bits: 2,
+            values: &[],
+            meaning: "1 green, 2 yellow, 3 red; 0: not marked",
+        },
+        Attribute {
+            name: "exceeded",
+            bits: 1,
+            values: &[],
+            meaning: "a packet of the flow was marked yellow or red",
+        },
     ],
     reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Dscp, Field::Vlan],
     writes: &[Field::Dscp],

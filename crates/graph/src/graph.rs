@@ -145,7 +145,7 @@ impl Graph {
         let mut groups = Groups::new(group_span_ns, order_felt);
         if let Some(routing) = &routing {
             let streams = stages.all.iter().filter(|stage| stage.descriptor().stream).count();
-            groups.branch(routing.topology.reads().attributes, streams > 1);
+            groups.branch(routing.topology.reads().is_any(), streams > 1);
         }
         let flows = Flows::new(&stages, layout, (reassembly, routing), joining, (&options, hasher))?;
         Ok(Graph {

@@ -29,10 +29,12 @@ pub(crate) struct Groups {
     other_paths: OtherPaths,
     /// The longest time that a group may span.
     span_ns: u64,
-    /// In a graph with branches, true if a group has one packet of a flow, as filters ask for what
-    /// functions make of it; and true if it has one packet, as several functions want streams.
+    /// In a graph with branches, true if a group has one packet of a flow, as filters may decide
+    /// differently about the next one; and true if it has one packet, as several functions want
+    /// streams.
     once_per_flow: bool,
     alone: bool,
+    branches: bool,
     /// True if the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
@@ -52,6 +54,7 @@ impl Groups {
             span_ns,
             once_per_flow: false,
             alone: false,
+            branches: false,
             mixed: false,
             sides: FlowSides::new(order_felt),
             apart: None,
@@ -60,7 +63,13 @@ impl Groups {
 
     /// Packets of the graph take different paths.
     pub fn branch(&mut self, once_per_flow: bool, alone: bool) {
-        (self.once_per_flow, self.alone) = (once_per_flow, alone);
+        (self.once_per_flow, self.alone, self.branches) = (once_per_flow, alone, true);
+    }
+
+    /// The batch has packets from both sides, or not. In a graph with branches, a port does not say
+    /// which.
+    pub fn set_mixed(&mut self, mixed: bool) {
+        self.mixed = mixed || self.branches;
     }
 
     /// Looks up which packets functions may answer, if it is not known.
@@ -101,8 +110,7 @@ impl Groups {
         flows: &mut Flows,
         stages: &[Box<dyn Stage>],
     ) -> GatheredGroup {
-        // At a port of a graph with branches packets may enter by either side.
-        let mixed = BRANCHES || self.mixed;
+        let mixed = self.mixed;
         if mixed {
             self.sides.clear();
         }

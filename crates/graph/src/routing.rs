@@ -279,7 +279,9 @@ impl Routing {
         let header = records.header(transit.flow);
         let route = self.route(transit.flow, records);
         let journey = self.journeys[at];
-        let known = route.path().filter(|path| path.has(stage) && !header.has(RecordHeader::FLAG_TURNS));
+        // A packet that came another way may have been rewritten otherwise.
+        let is_on = |path: &NfSet| path.up_to(stage, transit.side) == journey.visited;
+        let known = route.path().filter(is_on).filter(|_| !header.has(RecordHeader::FLAG_TURNS));
         let asks = journey.asks && self.topology.branch_reads(stage, transit.side).is_any();
         let (hop, edge) = match known.filter(|_| !asks) {
             Some(path) => {
@@ -460,10 +462,9 @@ impl Routing {
         let route = self.route(transit.flow, records);
         let path = route.path().filter(|_| !header.has(RecordHeader::FLAG_TURNS))?;
         let asks = transit.direction == Direction::Original && side == origin;
-        if asks && self.topology.entry_reads(transit.ingress).is_any()
-            || asks && path.iter().any(|stage| self.topology.branch_reads(stage, side).is_any())
-            || side != origin && route.is_one_way()
-        {
+        let entry = self.topology.entry_reads(transit.ingress);
+        let behind = || path.iter().any(|stage| self.topology.branch_reads(stage, side).is_any());
+        if asks && (entry.is_any() || behind()) || side != origin && route.is_one_way() {
             return None;
         }
         self.trace.clear();

@@ -46,6 +46,12 @@ impl NfSet {
         }
     }
 
+    /// Returns the functions that packets of this side have visited behind `stage`.
+    #[inline]
+    pub fn up_to(self, stage: usize, side: Side) -> NfSet {
+        NfSet(self.0 & !self.after(stage, side).0)
+    }
+
     /// Returns the function that packets of this side visit first.
     #[inline]
     pub fn first(self, side: Side) -> Option<usize> {
@@ -258,6 +264,36 @@ impl Topology {
     /// Returns true if all packets take one path between two ports, or back.
     pub fn is_line(&self) -> bool {
         self.is_line
+    }
+
+    /// Returns the side of a port of a line; none if the line does not end there.
+    pub fn side_of_line(&self, port: u16) -> Option<Side> {
+        let is_end = |side: Side| {
+            let ends = self.branches.iter().map(|branches| &branches[side as usize]);
+            let entries = self.ports.iter().map(|port| &port.entries[side as usize]);
+            let first = self.first_number(port);
+            ends.chain(entries).any(|branch| branch.edge_to(Hop::End(RouteEnd::Port(first))).is_some())
+        };
+        let enters =
+            |side: Side| !self.port(port).is_none_or(|it| it.entries[side as usize].targets.is_empty());
+        if enters(Side::Inside) || is_end(Side::Outside) {
+            Some(Side::Inside)
+        } else {
+            (enters(Side::Outside) || is_end(Side::Inside)).then_some(Side::Outside)
+        }
+    }
+
+    /// Returns true if an edge leaves or reaches a port.
+    pub fn is_used(&self, port: u16) -> bool {
+        self.side_of_line(port).is_some()
+    }
+
+    /// Returns true if packets of this side may come from a function to a port.
+    pub fn reaches(&self, stage: usize, side: Side, port: u16) -> bool {
+        let mut behind = self.reach(side)[stage];
+        behind.add(stage);
+        let end = Hop::End(RouteEnd::Port(self.first_number(port)));
+        behind.iter().any(|one| self.branches[one][side as usize].edge_to(end).is_some())
     }
 
     /// Returns the edges, in the order of their identifiers.
@@ -632,6 +668,8 @@ mod tests {
         assert_eq!(set.after(0, Side::Inside).first(Side::Inside), Some(5));
         assert_eq!(set.after(63, Side::Outside).first(Side::Outside), Some(5));
         assert_eq!(set.after(63, Side::Inside), NfSet::default());
+        assert_eq!(set.up_to(5, Side::Inside).iter().collect::<Vec<_>>(), [0, 5]);
+        assert_eq!(set.up_to(5, Side::Outside).iter().collect::<Vec<_>>(), [5, 63]);
         assert_eq!(set.after(0, Side::Outside).first(Side::Outside), None);
         assert!(NfSet::ALL.has(100) && !set.has(4));
     }

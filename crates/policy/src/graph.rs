@@ -65,14 +65,15 @@ impl<'p> PolicyGraph<'p> {
 
     /// Walks a packet from a port through the graph. This is the reference for every compiled form.
     ///
+    /// `direction` is that of a known flow; the first packet of a flow may take edges of both.
     /// `process` applies an NF to the packet, and returns false if the packet ends there.
     pub fn walk(
         &self,
-        port: usize,
+        (port, direction): (usize, Option<EdgeDirection>),
         packet: &mut Fields,
         mut process: impl FnMut(usize, &mut Fields) -> bool,
     ) -> PacketPath {
-        let (mut nfs, mut at, mut direction) = (Vec::new(), Node::Port(port), None);
+        let (mut nfs, mut at, mut direction) = (Vec::new(), Node::Port(port), direction);
         loop {
             let Some(edge) = self.edges(at, direction).find(|edge| edge.filter.matches(packet)) else {
                 return PacketPath { nfs, end: PathEnd::Unmatched(at) };

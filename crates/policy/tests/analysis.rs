@@ -171,13 +171,13 @@ fn pipelets_share_nodes_and_the_text_orders_their_edges() {
     let graph = policy.graph();
     let mut packet = Fields::default();
     packet.numbers.insert(FilterNumberField::Proto, 17);
-    let path = graph.walk(0, &mut packet, |_, _| true);
+    let path = graph.walk((0, None), &mut packet, |_, _| true);
     assert_eq!(
         (path.nfs, path.end),
         (vec![0, 1], PathEnd::Port(1)),
         "the first edge of `f` is that of pipelet a"
     );
-    assert_eq!(graph.walk(1, &mut packet, |_, _| true).end, PathEnd::Unmatched(Node::Port(1)));
+    assert_eq!(graph.walk((1, None), &mut packet, |_, _| true).end, PathEnd::Unmatched(Node::Port(1)));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn walks_see_what_nfs_wrote() {
     let policy = read("pipelet { lan -> f; f [f.safe] -> n; f -> Drop; n [src port 5] -> wan; n -> dmz; }");
     let graph = policy.graph();
     let walk = |safe: u64, port: u64| {
-        graph.walk(0, &mut Fields::default(), |nf, packet| match nf {
+        graph.walk((0, None), &mut Fields::default(), |nf, packet| match nf {
             1 => packet.attributes.insert((1, "safe".into()), Scalar::Number(safe)).is_none(),
             _ => packet.numbers.insert(FilterNumberField::SrcPort, port).is_none(),
         })

@@ -1,13 +1,13 @@
 //! Makes a policy ready to run: creates NFs, the graph, and ports.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
-use graph::{Graph, Options};
+use graph::{Graph, Options, Topology, TopologyError};
 use nf::stage::LoadError;
-use nf::{MakeError, Registry, Setup};
+use nf::{MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
-use policy::{Diagnostic, EdgeDirection, Filter, Node, Policy, Value};
+use policy::{Diagnostic, Policy, Value};
 
 use crate::ports::{PortConfig, PortEntry, Ports, item_span};
 use crate::settings::{LinkControlSetting, Settings};
@@ -37,6 +37,21 @@ impl Assembly {
     /// packets whose flows collide in hash tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
+    }
+
+    /// Returns the addresses that NFs own on the side of a port.
+    pub(crate) fn owned_at<'a>(&'a self, port: &'a PortEntry) -> impl Iterator<Item = &'a OwnedAddresses> {
+        let topology = self.graph.topology().map(|(topology, _)| topology);
+        let owned = self.graph.stages().iter().enumerate();
+        let owned = owned.flat_map(|(stage, entry)| entry.shared().owned.iter().map(move |of| (stage, of)));
+        owned
+            .filter(move |&(stage, owned)| match (topology, owned.side) {
+                (_, None) => true,
+                // Packets towards a side come from the other one.
+                (Some(topology), Some(side)) => topology.reaches(stage, side.other(), port.first),
+                (None, side) => port.side == side,
+            })
+            .map(|(_, owned)| owned)
     }
 }
 
@@ -68,12 +83,12 @@ pub fn assemble_part(
     let mut wrong = Vec::new();
     let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
     let options = Options { cycles, ..settings.options(seed) };
-    let line = line(policy).map_err(|diagnostic| vec![*diagnostic])?;
-    let ports = ports(policy, &line, &mut wrong);
+    let topology = Topology::new(policy).map_err(|error| vec![refused(policy, &error)])?;
+    let ports = ports(policy, &topology, &mut wrong);
     let options = Options { remembers_ports: ports.has_choice(), ..options };
     let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
     let mut stages = Vec::new();
-    for &nf in &line.nfs {
+    for &nf in topology.nfs() {
         let instance = &policy.nfs[nf];
         let Some(entry) = registry.find(&instance.type_name) else {
             let known: Vec<_> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
@@ -99,20 +114,25 @@ pub fn assemble_part(
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let names: Vec<String> = line.nfs.iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
+    let names: Vec<String> = topology.nfs().iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
     let warnings = stages.iter().zip(&names).flat_map(|(stage, name)| {
         stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
     });
     let warnings = warnings.chain(ports.warning().map(|warning| ("ports".to_owned(), warning))).collect();
     // NFs share state among all parts, so they were set up for all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
-    let graph = Graph::new(stages, Options { flows_max, ..options })
-        .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
+    let options = Options { flows_max, ..options };
+    let both_ways = !topology.is_line() || topology.edges().iter().any(|edge| edge.side == Side::Outside);
+    let graph = match topology.is_line() {
+        true => Graph::new(stages, options),
+        false => Graph::branching(stages, topology, options),
+    };
+    let graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
     Ok(Assembly {
         graph: Box::new(graph),
         names,
         ports,
-        both_ways: line.both_ways,
+        both_ways,
         seed: options.seed,
         seed_is_named: settings.seed.is_some(),
         shows_seed: true,
@@ -120,75 +140,20 @@ pub fn assemble_part(
     })
 }
 
-/// The path of packets: a port inside, NFs in order, a port outside.
-struct Line {
-    inside: usize,
-    nfs: Vec<usize>,
-    outside: usize,
-    /// Packets pass from the outside to the inside, too.
-    both_ways: bool,
+fn refused(policy: &Policy, error: &TopologyError) -> Diagnostic {
+    match policy.pipelets.first() {
+        Some(pipelet) => Diagnostic::error(error, pipelet.span),
+        None => Diagnostic::error(error, policy.settings.span)
+            .help("write `pipelet { inside <-> function <-> outside; }`"),
+    }
 }
 
-/// Returns the path of the policy. This runner supports one pipelet, a line between two ports.
-fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
-    let [pipelet] = &policy.pipelets[..] else {
-        let (message, span) = match policy.pipelets.get(1) {
-            Some(second) => ("only one pipelet is supported; this is a second one", second.span),
-            None => ("the policy has no pipelet, so packets have no path", policy.settings.span),
-        };
-        let help = "write `pipelet { inside <-> function <-> outside; }`";
-        return Err(Box::new(Diagnostic::error(message, span).help(help)));
-    };
-    let edges: Vec<_> =
-        pipelet.edges.iter().filter(|edge| edge.direction == EdgeDirection::Forward).collect();
-    if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
-        return Err(not_a_line("filters on edges are not supported yet", edge.span));
-    }
-    let targets: BTreeSet<Node> = edges.iter().map(|edge| edge.to).collect();
-    let starts: Vec<_> = edges
-        .iter()
-        .filter(|edge| matches!(edge.from, Node::Port(_)) && !targets.contains(&edge.from))
-        .collect();
-    let mut onward: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
-    edges.iter().for_each(|edge| onward.entry(edge.from).or_default().push(edge.to));
-    let &[first] = &starts[..] else {
-        return Err(not_a_line("the line must begin at one port", pipelet.span));
-    };
-    let Node::Port(inside) = first.from else {
-        return Err(not_a_line("the line must begin at a port", first.span));
-    };
-    let (mut nfs, mut at) = (Vec::new(), first.from);
-    for _ in &edges {
-        let Some(&[next]) = onward.get(&at).map(Vec::as_slice) else { break };
-        at = next;
-        match at {
-            Node::Nf(nf) => nfs.push(nf),
-            Node::Port(_) | Node::Drop => break,
-        }
-    }
-    let Node::Port(outside) = at else {
-        return Err(not_a_line("the line must end at a port", pipelet.span));
-    };
-    if nfs.len() + 1 != edges.len() {
-        return Err(not_a_line("the functions must form one line between two ports", pipelet.span));
-    }
-    let back = pipelet.edges.len() - edges.len();
-    if back != 0 && back != edges.len() {
-        return Err(not_a_line("either all arrows are `->` or all are `<->`", pipelet.span));
-    }
-    Ok(Line { inside, nfs, outside, both_ways: back != 0 })
-}
-
-fn not_a_line(message: &str, span: policy::Span) -> Box<Diagnostic> {
-    let help = "only one line between two ports is supported: `inside <-> nat <-> firewall <-> outside;`";
-    Box::new(Diagnostic::error(message, span).help(help))
-}
-
-fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
+fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> Ports {
     let mut ports = Vec::new();
     let mut addresses = BTreeMap::new();
-    for (index, side) in [(line.inside, Side::Inside), (line.outside, Side::Outside)] {
-        let port = &policy.ports[index];
+    for port in &policy.ports {
+        let first = *port.numbers.start();
+        let Some(side) = side_of(topology, first) else { continue };
         let config: PortConfig = read(policy, &port.config, wrong).unwrap_or_default();
         wrong.extend(config.faults(&port.config));
         for (at, network) in config.address.iter().enumerate() {
@@ -207,10 +172,20 @@ fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
         for number in port.numbers.clone() {
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
             let PortConfig { prefixes, address: networks, gateway: gateways } = config.clone();
-            ports.push(PortEntry { number, name, side, prefixes, networks, gateways });
+            ports.push(PortEntry { number, name, first, side, prefixes, networks, gateways });
         }
     }
-    Ports::new(ports)
+    let ports = Ports::new(ports);
+    if topology.is_line() { ports } else { ports.chosen_by_graph() }
+}
+
+/// The side of packets that enter by a port, if it is the same for all; none if no edge leaves or
+/// reaches the port.
+fn side_of(topology: &Topology, first: u16) -> Option<Option<Side>> {
+    if topology.is_line() {
+        return topology.side_of_line(first).map(Some);
+    }
+    topology.is_used(first).then(|| topology.side_of_port(first))
 }
 
 fn read<T: serde::de::DeserializeOwned>(

@@ -116,8 +116,10 @@ pub struct PortEntry {
     pub number: u16,
     /// The policy's name for it, followed by its number if several ports have the name.
     pub name: String,
-    /// The side of the graph.
-    pub side: Side,
+    /// The number of the first of the ports with the same name in the policy.
+    pub first: u16,
+    /// The side of packets that enter here; none if they may take edges of both directions.
+    pub side: Option<Side>,
     /// Source prefixes behind it.
     pub prefixes: Vec<Prefix>,
     /// Its addresses on its link; empty for a wire's port.
@@ -130,13 +132,22 @@ pub struct PortEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<PortEntry>,
+    /// The graph has branches: it says which port a packet leaves by, or of several with one name,
+    /// the first one.
+    by_graph: bool,
 }
 
 impl Ports {
     /// Creates a list of ports in order of their numbers.
     pub fn new(mut ports: Vec<PortEntry>) -> Ports {
         ports.sort_by_key(|port| port.number);
-        Ports { ports }
+        Ports { ports, by_graph: false }
+    }
+
+    /// The graph has branches, and says which port a packet leaves by.
+    #[must_use]
+    pub fn chosen_by_graph(self) -> Ports {
+        Ports { by_graph: true, ..self }
     }
 
     /// Returns all ports in order of their numbers.
@@ -172,31 +183,42 @@ impl Ports {
         }
     }
 
-    /// Returns the port that a packet leaves by. Of several on its side, the first of these:
+    /// Returns the port that a packet leaves by. Of several with the name at the end of its path,
+    /// the first of these:
     ///
     /// 1. a router's port with the destination in its network;
-    /// 2. the port by which packets of the flow's other direction came in;
+    /// 2. the port by which packets of the flow's other direction came in; in a graph with
+    ///    branches, after the next two;
     /// 3. the port with the longest prefix of the destination;
     /// 4. a router's port with a gateway;
     /// 5. the port that it came in by, if it was turned back;
     /// 6. the port opposite the one that it came in by.
     pub fn egress(&self, packet: &Packet) -> u16 {
         let transit = &packet.meta().transit;
-        let (side, ingress) = (transit.side, transit.ingress);
-        let mut here = self.on(side);
+        let Some(end) = self.end(packet) else { return transit.ingress };
+        let mut here = self.at(end);
         match (here.next(), here.next()) {
-            (None, _) => ingress,
+            (None, _) => transit.ingress,
             (Some(only), None) => only.number,
-            _ => self.chosen(packet).unwrap_or_else(|| self.opposite(ingress, side)),
+            _ => self.chosen(packet, end).unwrap_or_else(|| self.opposite(transit.ingress, end)),
         }
     }
 
-    /// Chooses a port on the packet's side by its addresses and its flow.
-    fn chosen(&self, packet: &Packet) -> Option<u16> {
-        let (meta, side) = (packet.meta(), packet.meta().transit.side);
+    /// The end of a packet's path.
+    fn end(&self, packet: &Packet) -> Option<End> {
+        let transit = &packet.meta().transit;
+        match self.by_graph {
+            true => self.number(transit.egress).map(|port| End::Named(port.first)),
+            false => Some(End::Side(transit.side)),
+        }
+    }
+
+    /// Chooses one of the ports at the end of a packet's path by its addresses and its flow.
+    fn chosen(&self, packet: &Packet, end: End) -> Option<u16> {
+        let meta = packet.meta();
         let destination = (meta.class != PacketClass::NotIp).then(|| parse::ends(packet).1.addr);
         let by_network = destination.and_then(|address| {
-            let networks = self.on(side).flat_map(|port| port.networks.iter().map(move |of| (of, port)));
+            let networks = self.at(end).flat_map(|port| port.networks.iter().map(move |of| (of, port)));
             networks
                 .filter(|(network, _)| network.contains(address))
                 .max_by_key(|(network, _)| network.prefix_len())
@@ -204,19 +226,20 @@ impl Ports {
         if let Some((_, port)) = by_network {
             return Some(port.number);
         }
-        let is_here = |number: u16| self.number(number).is_some_and(|port| port.side == side);
-        if is_here(meta.transit.egress) {
-            return Some(meta.transit.egress);
+        let of_flow = self.number(meta.transit.egress).filter(|port| end.has(port)).map(|port| port.number);
+        if !self.by_graph && of_flow.is_some() {
+            return of_flow;
         }
-        let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| port.side == side));
+        let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| end.has(port)));
         let with_gateway = || {
             let is_of_version =
                 |gateway: &IpAddr| destination.is_some_and(|to| to.is_v4() == gateway.is_ipv4());
-            self.on(side).find(|port| port.gateways.iter().any(is_of_version))
+            self.at(end).find(|port| port.gateways.iter().any(is_of_version))
         };
         // It was turned back, and its destination is unknown.
-        let back = || self.number(meta.transit.ingress).filter(|port| port.side == side);
-        by_prefix.or_else(with_gateway).or_else(back).map(|port| port.number)
+        let back = || self.number(meta.transit.ingress).filter(|port| end.has(port));
+        let by_address = by_prefix.or_else(with_gateway).map(|port| port.number);
+        by_address.or(of_flow).or_else(|| back().map(|port| port.number))
     }
 
     /// Returns the port with the longest prefix of the address.
@@ -227,26 +250,28 @@ impl Ports {
         held.max_by_key(|(prefix, _)| prefix.length()).map(|(_, port)| port)
     }
 
-    /// Returns the port on this side that is opposite another one.
-    fn opposite(&self, ingress: u16, side: Side) -> u16 {
-        let place = self.on(side.other()).position(|port| port.number == ingress).unwrap_or(0);
-        let count = self.on(side).count().max(1);
-        self.on(side).nth(place % count).map_or(ingress, |port| port.number)
+    /// Returns the port at this end that has the place of the ingress among those of its name.
+    fn opposite(&self, ingress: u16, end: End) -> u16 {
+        let place = self.number(ingress).map_or(0, |port| usize::from(port.number - port.first));
+        let count = self.at(end).count().max(1);
+        self.at(end).nth(place % count).map_or(ingress, |port| port.number)
     }
 
     /// Returns whether a side has several ports.
     pub(crate) fn has_choice(&self) -> bool {
-        [Side::Inside, Side::Outside].into_iter().any(|side| self.on(side).count() > 1)
+        !self.by_graph && SIDES.into_iter().any(|side| self.on(side).count() > 1)
     }
 
     /// Returns a warning if only their order distinguishes ports, and the sides have different
     /// numbers of ports.
     pub(crate) fn warning(&self) -> Option<String> {
+        if self.by_graph {
+            return None;
+        }
         let count = |side| self.on(side).count();
         let is_distinct = |port: &PortEntry| !port.prefixes.is_empty() || !port.networks.is_empty();
         let by_position = |side: Side| self.on(side).filter(|port| !is_distinct(port)).count() > 1;
-        let side =
-            [Side::Inside, Side::Outside].into_iter().find(|&side| count(side) > 1 && by_position(side))?;
+        let side = SIDES.into_iter().find(|&side| count(side) > 1 && by_position(side))?;
         (count(Side::Inside) != count(Side::Outside)).then(|| {
             let names: Vec<_> = self.on(side).map(|port| port.name.as_str()).collect();
             let first = self.on(side).next().map_or("", |port| port.name.as_str());
@@ -259,7 +284,31 @@ impl Ports {
     }
 
     fn on(&self, side: Side) -> impl Iterator<Item = &PortEntry> {
-        self.ports.iter().filter(move |port| port.side == side)
+        self.at(End::Side(side))
+    }
+
+    fn at(&self, end: End) -> impl Iterator<Item = &PortEntry> {
+        self.ports.iter().filter(move |port| end.has(port))
+    }
+}
+
+const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
+
+/// The end of a path.
+#[derive(Clone, Copy)]
+enum End {
+    /// All ports of a side of a line.
+    Side(Side),
+    /// The ports with the name of this one.
+    Named(u16),
+}
+
+impl End {
+    fn has(self, port: &PortEntry) -> bool {
+        match self {
+            End::Side(side) => port.side == Some(side),
+            End::Named(first) => port.first == first,
+        }
     }
 }
 
@@ -270,7 +319,8 @@ mod tests {
     fn port(number: u16, side: Side, prefixes: &[&str]) -> PortEntry {
         let prefixes = prefixes.iter().map(|p| p.parse().unwrap()).collect();
         let name = format!("p{number}");
-        PortEntry { number, name, side, prefixes, networks: Vec::new(), gateways: Vec::new() }
+        let (first, side) = (number, Some(side));
+        PortEntry { number, name, first, side, prefixes, networks: Vec::new(), gateways: Vec::new() }
     }
 
     fn addr(text: &str) -> Option<Addr> {

@@ -230,11 +230,11 @@ impl Runner {
         let port = from.port(&self.assembly.ports, &mut packet)?;
         let meta = packet.meta_mut();
         meta.transit.ingress = port.number;
-        meta.transit.side = port.side;
+        meta.transit.side = port.side.unwrap_or_default();
         let counted = port_report(&mut self.ports, port.number);
         counted.packets_in += 1;
         counted.bytes_in += frame.data.len() as u64;
-        if !self.assembly.both_ways && port.side == packet::Side::Outside {
+        if !self.assembly.both_ways && port.side == Some(packet::Side::Outside) {
             self.refused.one_way += 1;
             self.refused.bytes += frame.data.len() as u64;
             self.pool.give(packet);

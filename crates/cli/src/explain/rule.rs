@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use graph::{RuleStep, RuleView};
+use graph::{RuleStep, RuleView, Topology};
 use nf::{Cause, EventCondition};
 use packet::{End, TagKind};
 use serde::Serialize;
@@ -48,6 +48,10 @@ enum StepExplanation {
     Cancelled { function: String, header_len: usize },
     /// The packet is dropped.
     Drop { function: String, reason: &'static str },
+    /// The packet takes an edge of the graph.
+    Edge { from: String, to: String },
+    /// The packet is dropped at the end of its path.
+    DropAtEnd { reason: &'static str },
 }
 
 #[derive(Serialize)]
@@ -61,7 +65,7 @@ struct EventExplanation {
 
 impl RuleExplanation {
     /// Explains a rule of a graph whose functions have these names.
-    pub fn new(rule: &RuleView, names: &[String]) -> RuleExplanation {
+    pub fn new(rule: &RuleView, names: &[String], topology: Option<&Topology>) -> RuleExplanation {
         let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
         let steps = rule.steps.iter().map(|step| match *step {
             RuleStep::Together(count) => StepExplanation::Together { count },
@@ -100,6 +104,12 @@ impl RuleExplanation {
             RuleStep::Drop(stage, reason) => {
                 StepExplanation::Drop { function: name(stage), reason: reason.name() }
             }
+            RuleStep::Edge(edge) => {
+                let edge = topology.and_then(|topology| topology.edges().get(usize::from(edge)));
+                let (from, to) = edge.map(|edge| (edge.from.clone(), edge.to.clone())).unwrap_or_default();
+                StepExplanation::Edge { from, to }
+            }
+            RuleStep::DropAtEnd(reason) => StepExplanation::DropAtEnd { reason: reason.name() },
         });
         let events =
             rule.events.iter().map(|&(stage, EventCondition { id, argument, cause })| EventExplanation {
@@ -159,6 +169,8 @@ impl fmt::Display for StepExplanation {
                 write!(f, "{function}: encap with {header_len} bytes of headers, cancelled by a later decap")
             }
             StepExplanation::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
+            StepExplanation::Edge { from, to } => write!(f, "{from} -> {to}"),
+            StepExplanation::DropAtEnd { reason } => write!(f, "drop: {reason}"),
         }
     }
 }

@@ -144,7 +144,11 @@ impl Explanation {
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
             steps: passage.steps.iter().map(|step| StepExplanation::new(step, runner)).collect(),
-            rule: passage.rule.as_ref().map(|rule| RuleExplanation::new(rule, &runner.assembly().names)),
+            rule: passage.rule.as_ref().map(|rule| {
+                let assembly = runner.assembly();
+                let topology = assembly.graph.topology().map(|(topology, _)| topology);
+                RuleExplanation::new(rule, &assembly.names, topology)
+            }),
             outcome: outcome(passage, collected, runner),
             alerts: alerts
                 .filter(|_| !passage.made)

@@ -133,7 +133,7 @@ impl Tracer {
             (frame.timestamp_ns, frame.wire_len, frame.link);
         if let Some(port) = from.port(&runner.assembly().ports, &mut arrived) {
             let transit = &mut arrived.meta_mut().transit;
-            (transit.ingress, transit.side) = (port.number, port.side);
+            (transit.ingress, transit.side) = (port.number, port.side.unwrap_or_default());
         }
         PacketTrace {
             outcome: Outcome::Dropped(reason),

@@ -342,7 +342,7 @@ nf::counters! {
 }
 
 const PROBE: Descriptor = Descriptor {
-    attributes: &[Attribute { name: "seen", bits: 3, meaning: "how much was seen, coarsely" }],
+    attributes: &[Attribute { name: "seen", bits: 3, values: &[], meaning: "how much was seen, coarsely" }],
     payload: Access::Read,
     counters: Counters::DECLARED,
     map: Some(MapSpec { entries: 2, value_len: 8 }),

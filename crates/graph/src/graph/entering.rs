@@ -52,18 +52,20 @@ impl Graph {
         self.follow_commands();
         self.classifier.classify(batch, |hash| self.pipeline.flows.table.prefetch_index(hash));
         let found = (&self.pipeline.flows.table, self.pipeline.flows.cache.as_ref());
-        self.groups.mixed = find_records(found, batch, |(flows, cache), _, meta| {
+        let mixed = find_records(found, batch, |(flows, cache), _, meta| {
             flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
+        self.groups.set_mixed(mixed);
     }
 
     /// The same for packets that were parsed before.
     pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
         batch.iter().for_each(|packet| self.pipeline.flows.table.prefetch_index(packet.meta().hash));
         let found = (&self.pipeline.flows.table, self.pipeline.flows.cache.as_ref());
-        self.groups.mixed = find_records(found, batch, |(flows, cache), _, meta| {
+        let mixed = find_records(found, batch, |(flows, cache), _, meta| {
             flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
+        self.groups.set_mixed(mixed);
     }
 
     /// The same for packets that were parsed before, of flows with these handles, one for each.
@@ -73,9 +75,10 @@ impl Graph {
         let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
         self.handles.extend(sequences.zip(handles.iter().copied()));
         let found = (&self.pipeline.flows.table, self.pipeline.flows.cache.as_ref());
-        self.groups.mixed = find_records(found, batch, |(flows, cache), number, _| {
+        let mixed = find_records(found, batch, |(flows, cache), number, _| {
             flows.prefetch_handle(*handles.get(number)?, cache)
         });
+        self.groups.set_mixed(mixed);
     }
 
     /// Applies commands to functions: they may pass or drop what they cannot classify.

@@ -53,15 +53,9 @@ impl Pipeline {
         let transit = &mut packet.meta_mut().transit;
         transit.side = match self.flows.table.passes.get(record) {
             Some(pass) => pass.near,
-            None => {
-                let expected = Routing::side_of(self.flows.table.records.header(record), direction);
-                match routing.topology.side_of_port(transit.ingress) {
-                    Some(side) => side,
-                    None => expected,
-                }
-            }
+            None => Routing::side_of(self.flows.table.records.header(record), direction),
         };
-        Ok(())
+        if routing.admits(transit.ingress, transit.side) { Ok(()) } else { Err(DropReason::PolicyUnmatched) }
     }
 
     /// Sends a packet on that functions do not see: along the edges whose filters it passes.
@@ -140,7 +134,11 @@ impl Pipeline {
         let record = packet.meta().transit.flow;
         match routing.arrive(at, packet, end, &mut self.flows.table.records) {
             Ok(false) => {}
-            Ok(true) => self.flows.forget_rules(record),
+            Ok(true) => {
+                // Functions on the new path may rewrite the flow differently.
+                packet.meta_mut().transit.relearn_alias = true;
+                self.flows.forget_rules(record);
+            }
             Err(reason) => *verdict = Verdict::Drop(reason),
         }
     }

@@ -7,6 +7,7 @@ mod support;
 mod aliases;
 mod answers;
 mod batching;
+mod branching;
 mod classifier;
 mod errors;
 mod fragments;

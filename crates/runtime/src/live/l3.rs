@@ -32,14 +32,14 @@ impl PortL3 {
         assembly: &Assembly,
         shard: (usize, usize),
     ) -> PortL3 {
-        let owned = assembly.graph.stages().iter().flat_map(|stage| &stage.shared().owned);
+        let mut owned_anywhere = assembly.graph.stages().iter().flat_map(|stage| &stage.shared().owned);
+        let owned = assembly.owned_at(port);
         let range = |owned: &OwnedAddresses| (owned.first, owned.last);
         if port.networks.is_empty() {
-            let mut of_one_side = owned.filter(|owned| owned.side.is_some()).peekable();
-            if of_one_side.peek().is_none() || link.address.is_none() {
+            if owned_anywhere.all(|owned| owned.side.is_none()) || link.address.is_none() {
                 return PortL3::Wire;
             }
-            let of_this_side = of_one_side.filter(|owned| owned.side == Some(port.side));
+            let of_this_side = owned.filter(|owned| owned.side.is_some());
             return PortL3::Proxy(Box::new(ProxyPort::new(ProxyPortConfig {
                 mac: mac(link),
                 wire: wire.to_vec(),
@@ -53,10 +53,7 @@ impl PortL3 {
             mtu: link.mtu,
             addresses: port.networks.clone(),
             gateways: port.gateways.clone(),
-            nf_addresses: owned
-                .filter(|owned| owned.side.is_none_or(|side| side == port.side))
-                .map(range)
-                .collect(),
+            nf_addresses: owned.map(range).collect(),
             router_addresses: networks.map(|network| network.address).collect(),
             drop_martians: assembly.graph.options().guards.martians != Some(false),
             shard,
