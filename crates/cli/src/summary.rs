@@ -56,6 +56,14 @@ pub fn of(report: &Report) -> String {
         text += "\n";
         text += &functions.render();
     }
+    if !report.edges.is_empty() {
+        let mut edges = Table::new(&["edge", "packets", "bytes"]);
+        for (name, edge) in &report.edges {
+            edges.row(vec![name.clone(), thousands(edge.packets), thousands(edge.bytes)]);
+        }
+        text += "\n";
+        text += &edges.render();
+    }
     for function in &report.functions {
         let counters: Vec<_> = function.counters.iter().filter(|(_, of)| of.count > 0).collect();
         if !counters.is_empty() {

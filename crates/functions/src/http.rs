@@ -150,6 +150,7 @@ mod buffer {
 mod attribute {
     pub const HTTP: usize = 0;
     pub const SMUGGLING: usize = 1;
+    pub const METHOD: usize = 2;
 }
 
 /// TCP's SYN (RFC 9293 3.1).
@@ -168,6 +169,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
             bits: 1,
             values: &[],
             meaning: "implementations may disagree about where its messages end",
+        },
+        Attribute {
+            name: "method",
+            bits: 4,
+            values: &[
+                "", "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other",
+            ],
+            meaning: "the method of the latest request",
         },
     ],
     payload: Access::Read,
@@ -251,7 +260,7 @@ impl Http {
         for number in 0..buffer::COUNT {
             clear(number, context);
         }
-        for attribute in [attribute::HTTP, attribute::SMUGGLING] {
+        for attribute in [attribute::HTTP, attribute::SMUGGLING, attribute::METHOD] {
             context.tag_flow(attribute, 0);
         }
         *state = State::default();

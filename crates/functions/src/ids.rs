@@ -23,8 +23,8 @@ mod window;
 
 use nf::stream::StreamEventKind;
 use nf::{
-    Access, Affinity, BufferSpec, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
 use values::ConfigError;
@@ -63,6 +63,11 @@ pub struct Ids {
 struct ReportedEvents {
     dns: bool,
     tls: bool,
+}
+
+/// Indices of the attributes in the descriptor.
+mod attribute {
+    pub const ALERT: usize = 0;
 }
 
 nf::counters! {
@@ -127,6 +132,12 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Field::TimeToLive,
         Field::Dscp,
     ],
+    attributes: &[Attribute {
+        name: "alert",
+        bits: 1,
+        values: &[],
+        meaning: "a rule has raised an alert about the flow",
+    }],
     payload: Access::Read,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,

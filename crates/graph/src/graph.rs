@@ -113,8 +113,8 @@ impl Graph {
         stages.iter_mut().for_each(|stage| stage.set_on_panic(options.on_panic));
         let (lead_len, routing);
         if let Some(topology) = topology {
-            let placed =
-                Routing::place(topology, &mut stages, &mut layout).map_err(GraphError::TooManyTags)?;
+            let placed = Routing::place(topology, &mut stages, &mut layout, options.timeouts)
+                .map_err(GraphError::TooManyTags)?;
             lead_len = placed.0.lead_len();
             (routing, tag_bit) = (Some(Box::new(placed.0)), placed.1);
         } else {

@@ -17,6 +17,7 @@ use packet::{Direction, DropReason, Packet, PacketClass, Side, TagKind, parse};
 use policy::{FilterInput, FilterNumberField, FilterSide, Scalar};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::Timeouts;
 use crate::cache::TakenPath;
 use crate::queue::GROUP_MAX;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd, Topology};
@@ -77,6 +78,9 @@ pub(crate) struct Routing {
     overlaps: Vec<NfSet>,
     /// By function, its bytes of a record.
     parts: Vec<Range<usize>>,
+    /// Functions that say how long flows are kept, and the timeouts of flows that visit none.
+    keepers: NfSet,
+    timeouts: Timeouts,
     /// By packet of the group that is under way.
     pub journeys: [Journey; GROUP_MAX],
     /// The first stop of the packet that begins a flow.
@@ -96,6 +100,7 @@ impl Routing {
         topology: Topology,
         stages: &mut [Box<dyn Stage>],
         layout: &mut RecordLayout,
+        timeouts: Timeouts,
     ) -> Result<(Routing, u32), &'static str> {
         let len = size_of::<Route>();
         let (start, _) = layout.add(len, len);
@@ -122,7 +127,12 @@ impl Routing {
             overlap
         });
         let overlaps = overlaps.collect();
+        let mut keepers = NfSet::default();
+        let keeps = stages.iter().enumerate().filter(|(_, stage)| stage.descriptor().keeps_flows);
+        keeps.for_each(|(number, _)| keepers.add(number));
         let routing = Routing {
+            keepers,
+            timeouts,
             part: SlotField::at(start).ok_or("route")?,
             overlaps,
             parts,
@@ -197,9 +207,9 @@ impl Routing {
         let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
         let found = self.topology.enter(packet.meta().transit.ingress, &fields);
         let (side, hop, edge) = found.ok_or(DropReason::PolicyUnmatched)?;
-        if hop == Hop::End(RouteEnd::Drop) {
+        if let Hop::End(end @ (RouteEnd::Drop | RouteEnd::Unmatched)) = hop {
             self.count(Some(edge), packet.len());
-            return Err(DropReason::Policy);
+            return Err(if end == RouteEnd::Drop { DropReason::Policy } else { DropReason::PolicyUnmatched });
         }
         packet.meta_mut().transit.side = side;
         self.entered = Some((packet.meta().transit.sequence, hop, edge));
@@ -293,7 +303,8 @@ impl Routing {
                 self.journeys[at].is_new = true;
                 let started = NfSet(route.started);
                 let fields = PacketFields { packet, routing: self, stages, started };
-                self.topology.next(stage, transit.side, &fields)
+                let (hop, edge) = self.topology.next(stage, transit.side, &fields);
+                (hop, Some(edge))
             }
         };
         self.count(edge, packet.len());
@@ -320,6 +331,7 @@ impl Routing {
         packet.meta_mut().transit.egress = port;
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
+        self.keep(self.journeys[at].visited, packet, header);
         let (turns, origin) = (header.has(RecordHeader::FLAG_TURNS), header.origin());
         let journey = self.journeys[at];
         let defines = journey.asks && journey.is_new && !turns && transit.direction == Direction::Original;
@@ -357,7 +369,8 @@ impl Routing {
             None => {
                 let started = self.started(transit.flow, records);
                 let fields = PacketFields { packet, routing: self, stages, started };
-                self.topology.next(stage, transit.side, &fields)
+                let (hop, edge) = self.topology.next(stage, transit.side, &fields);
+                (hop, Some(edge))
             }
         };
         self.count(edge, packet.len());
@@ -370,10 +383,9 @@ impl Routing {
     /// The reason to drop it.
     pub fn pass_by(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), DropReason> {
         self.enter(packet, stages)?;
-        let Some((_, mut hop, edge)) = self.entered.take() else { return Err(DropReason::Internal) };
-        let mut edge = Some(edge);
+        let Some((_, mut hop, mut edge)) = self.entered.take() else { return Err(DropReason::Internal) };
         loop {
-            self.count(edge, packet.len());
+            self.count(Some(edge), packet.len());
             match hop {
                 Hop::Stage(stage) => {
                     let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
@@ -406,7 +418,17 @@ impl Routing {
                 self.journeys[at] = Journey { visited, tags: header.tags, ..Journey::default() };
                 let is_onward = side == header.origin();
                 transit.egress = if is_onward { route.to } else { route.from };
+                self.keep(visited, packet, header);
             }
+        }
+    }
+
+    /// Sets how long a packet keeps its flow, if no function on its path says so.
+    fn keep(&self, visited: NfSet, packet: &mut Packet, header: &RecordHeader) {
+        let meta = packet.meta_mut();
+        let has_keeper = visited.0 & self.keepers.0 != 0;
+        if self.keepers != NfSet::default() && !has_keeper && meta.protocol == header.key.protocol {
+            meta.transit.keep_ms = self.timeouts.of(meta.protocol, header.connection);
         }
     }
 

@@ -5,6 +5,7 @@
 //! edges: one that entered on a forward edge came from inside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use packet::Side;
@@ -105,10 +106,17 @@ pub type EdgeId = u16;
 pub struct TopologyEdge {
     /// The name of the node that it leaves.
     pub from: String,
-    /// The name of the node that it reaches, or `Drop`.
-    pub to: String,
+    /// The name of the node that it reaches, or `Drop`; none stands for the packets that no edge
+    /// takes.
+    pub to: Option<String>,
     /// The side of packets that take it.
     pub side: Side,
+}
+
+impl fmt::Display for TopologyEdge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.from, self.to.as_deref().unwrap_or("(unmatched)"))
+    }
 }
 
 /// The nodes and edges of a policy, compiled.
@@ -186,6 +194,8 @@ struct Branch {
     /// The filters, compiled; none if the first edge takes all packets.
     table: Option<FilterTable>,
     reads: FilterReads,
+    /// Counts packets that no edge takes.
+    unmatched: EdgeId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +230,9 @@ impl Topology {
         if all().next().is_none() {
             return Err(TopologyError::Empty);
         }
-        if all().count() > usize::from(EdgeId::MAX) {
+        // Beside the edges, each node counts packets that none of them takes.
+        let nodes = policy.ports.len() + 2 * policy.nfs.len();
+        if all().count() + nodes > usize::from(EdgeId::MAX) {
             return Err(TopologyError::TooManyEdges);
         }
         let ids: BTreeMap<*const Edge, EdgeId> = all().map(std::ptr::from_ref).zip(0..).collect();
@@ -242,15 +254,29 @@ impl Topology {
             let entries = [Side::Inside, Side::Outside].map(of_side);
             PortNode { numbers: entry.numbers.clone(), entry: compiler.branch(&edges), entries, side }
         });
-        let ports: Vec<PortNode> = ports.collect();
+        let mut ports: Vec<PortNode> = ports.collect();
         let branches = nfs.iter().map(|&nf| {
             [EdgeDirection::Forward, EdgeDirection::Reverse].map(|direction| {
                 let edges: Vec<&Edge> = graph.edges(Node::Nf(nf), Some(direction)).collect();
                 compiler.branch(&edges)
             })
         });
-        let branches: Vec<[Branch; 2]> = branches.collect();
-        let edges = all().map(|edge| compiler.describe(edge)).collect();
+        let mut branches: Vec<[Branch; 2]> = branches.collect();
+        let mut edges: Vec<TopologyEdge> = all().map(|edge| compiler.describe(edge)).collect();
+        let mut unmatched = |name: &str, side| {
+            edges.push(TopologyEdge { from: name.to_owned(), to: None, side });
+            (edges.len() - 1) as EdgeId
+        };
+        for (port, entry) in ports.iter_mut().zip(&policy.ports) {
+            let number = unmatched(&entry.name, port.side.unwrap_or_default());
+            port.entry.unmatched = number;
+            port.entries.iter_mut().for_each(|entry| entry.unmatched = number);
+        }
+        for (branches, &nf) in branches.iter_mut().zip(&nfs) {
+            for (branch, side) in branches.iter_mut().zip([Side::Inside, Side::Outside]) {
+                branch.unmatched = unmatched(&policy.nfs[nf].name, side);
+            }
+        }
         let reads = branches.iter().flatten().chain(ports.iter().map(|port| &port.entry));
         let reads = reads.fold(FilterReads::default(), |reads, branch| reads.or(branch.reads));
         Ok(Topology { nfs, ports, branches, edges, is_line, reads })
@@ -307,15 +333,16 @@ impl Topology {
     }
 
     /// Returns the first edge that takes a packet that enters by this port: the side of its
-    /// direction, the next stop and the edge.
+    /// direction, the next stop and the edge. None if there is no such port.
     pub fn enter(&self, port: u16, packet: &impl FilterInput) -> Option<(Side, Hop, EdgeId)> {
-        let target = self.port(port)?.entry.first(packet)?;
+        let node = self.port(port)?;
+        let target = node.entry.first(packet, node.side.unwrap_or_default());
         Some((target.side, target.hop, target.edge))
     }
 
     /// Returns the first edge of this side that takes a packet which enters by this port.
     pub fn enter_from(&self, port: u16, side: Side, packet: &impl FilterInput) -> Option<(Hop, EdgeId)> {
-        let target = self.port(port)?.entries[side as usize].first(packet)?;
+        let target = self.port(port)?.entries[side as usize].first(packet, side);
         Some((target.hop, target.edge))
     }
 
@@ -331,11 +358,9 @@ impl Topology {
     }
 
     /// Returns the next stop of a packet of this side behind a function, and the edge to it.
-    pub fn next(&self, stage: usize, side: Side, packet: &impl FilterInput) -> (Hop, Option<EdgeId>) {
-        match self.branches[stage][side as usize].first(packet) {
-            Some(target) => (target.hop, Some(target.edge)),
-            None => (Hop::End(RouteEnd::Unmatched), None),
-        }
+    pub fn next(&self, stage: usize, side: Side, packet: &impl FilterInput) -> (Hop, EdgeId) {
+        let target = self.branches[stage][side as usize].first(packet, side);
+        (target.hop, target.edge)
     }
 
     /// Returns the fields that filters behind a function read and that may differ between packets
@@ -440,12 +465,13 @@ impl Topology {
 }
 
 impl Branch {
-    fn first(&self, packet: &impl FilterInput) -> Option<Target> {
+    fn first(&self, packet: &impl FilterInput, side: Side) -> Target {
         let place = match &self.table {
-            Some(table) => table.first(packet)?,
-            None => 0,
+            Some(table) => table.first(packet),
+            None => Some(0),
         };
-        self.targets.get(place).copied()
+        let unmatched = Target { hop: Hop::End(RouteEnd::Unmatched), side, edge: self.unmatched };
+        place.and_then(|place| self.targets.get(place)).copied().unwrap_or(unmatched)
     }
 
     fn edge_to(&self, hop: Hop) -> Option<EdgeId> {
@@ -462,7 +488,7 @@ struct Compiler<'p> {
 
 impl Compiler<'_> {
     fn describe(&self, edge: &Edge) -> TopologyEdge {
-        let (from, to) = (self.name(edge.from), self.name(edge.to));
+        let (from, to) = (self.name(edge.from), Some(self.name(edge.to)));
         TopologyEdge { from, to, side: side_of(edge.direction) }
     }
 
@@ -485,7 +511,8 @@ impl Compiler<'_> {
         if takes_all {
             reads = FilterReads::default();
         }
-        Branch { targets, stops, table: (!takes_all).then(|| FilterTable::new(filters)), reads }
+        let table = (!takes_all).then(|| FilterTable::new(filters));
+        Branch { targets, stops, table, reads, unmatched: 0 }
     }
 
     fn hop(&self, node: Node) -> Hop {
@@ -617,7 +644,7 @@ mod tests {
             [0, 1, 2].map(|port| site.side_of_port(port)),
             [Some(Side::Inside), None, Some(Side::Outside)]
         );
-        assert_eq!(site.edges().len(), 11);
+        assert_eq!(site.edges().iter().filter(|edge| edge.to.is_some()).count(), 11);
     }
 
     #[test]

@@ -122,7 +122,8 @@ pub fn assemble_part(
     // NFs share state among all parts, so they were set up for all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
     let options = Options { flows_max, ..options };
-    let both_ways = !topology.is_line() || topology.edges().iter().any(|edge| edge.side == Side::Outside);
+    let both_ways = !topology.is_line()
+        || topology.edges().iter().any(|edge| edge.to.is_some() && edge.side == Side::Outside);
     let graph = match topology.is_line() {
         true => Graph::new(stages, options),
         false => Graph::branching(stages, topology, options),

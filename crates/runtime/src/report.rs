@@ -2,6 +2,7 @@
 //! metrics are declared here and in its parts, and documented in `docs/report.md` and
 //! `docs/metrics.md`.
 
+mod edge;
 mod flows;
 mod function;
 mod interface;
@@ -18,6 +19,7 @@ use packet::{DropReason, TunnelKind};
 use serde::Serialize;
 use telemetry::{Family, Kind, Merge, MetricUnit, Record, RecordField, record};
 
+pub use edge::EdgeReport;
 pub use flows::{FlowsReport, TimeJumps};
 pub use function::{
     BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
@@ -67,6 +69,7 @@ pub const RECORDS: &[(&str, &[&[RecordField]])] = &[
     ("MetersReport", &[MetersReport::FIELDS]),
     ("ContentsReport", &[ContentsReport::FIELDS]),
     ("BuffersReport", &[BuffersReport::FIELDS]),
+    ("EdgeReport", &[EdgeReport::FIELDS]),
     ("PortReport", &[PortReport::FIELDS]),
     ("InterfaceReport", &[InterfaceReport::FIELDS, io::port::Counters::FIELDS]),
     ("HostReport", &[HostReport::FIELDS, l3::Counters::FIELDS]),
@@ -146,6 +149,9 @@ record! {
         pub streams: Option<StreamCounters> = nested(),
         /// A list, from inside to outside; see below.
         pub functions: Vec<FunctionReport>,
+        /// Edges of a graph with branches by name, such as `lan -> nat`; absent of a line. See below.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub edges: BTreeMap<String, EdgeReport> = nested(),
         /// By name; see below.
         pub ports: BTreeMap<String, PortReport> = nested(),
         /// Network interfaces by port name, absent over captures; see below.
@@ -238,6 +244,7 @@ impl Report {
             fragments_displaced: fragments_displaced(&counters),
             streams: graph.has_streams().then_some(counters.streams),
             functions,
+            edges: edge::of_all(graph),
             ports: BTreeMap::new(),
             interfaces: BTreeMap::new(),
             alerts: 0,

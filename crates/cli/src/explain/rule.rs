@@ -49,7 +49,7 @@ enum StepExplanation {
     /// The packet is dropped.
     Drop { function: String, reason: &'static str },
     /// The packet takes an edge of the graph.
-    Edge { from: String, to: String },
+    Edge { edge: String },
     /// The packet is dropped at the end of its path.
     DropAtEnd { reason: &'static str },
 }
@@ -106,8 +106,8 @@ impl RuleExplanation {
             }
             RuleStep::Edge(edge) => {
                 let edge = topology.and_then(|topology| topology.edges().get(usize::from(edge)));
-                let (from, to) = edge.map(|edge| (edge.from.clone(), edge.to.clone())).unwrap_or_default();
-                StepExplanation::Edge { from, to }
+                let edge = edge.map(ToString::to_string).unwrap_or_default();
+                StepExplanation::Edge { edge }
             }
             RuleStep::DropAtEnd(reason) => StepExplanation::DropAtEnd { reason: reason.name() },
         });
@@ -169,7 +169,7 @@ impl fmt::Display for StepExplanation {
                 write!(f, "{function}: encap with {header_len} bytes of headers, cancelled by a later decap")
             }
             StepExplanation::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
-            StepExplanation::Edge { from, to } => write!(f, "{from} -> {to}"),
+            StepExplanation::Edge { edge } => f.write_str(edge),
             StepExplanation::DropAtEnd { reason } => write!(f, "drop: {reason}"),
         }
     }

@@ -104,20 +104,25 @@ impl View {
         let rules = rules_of(rates);
         // Without rules there is no table of them.
         let rules_height = if rules.is_empty() { 0 } else { rules.len() as u16 + 3 };
+        let edges_height = if count("edges") == 0 { 0 } else { count("edges") + 3 };
         let heights = [
             Constraint::Length(3),
             Constraint::Length(6),
             Constraint::Length(count("ports") + 3),
             Constraint::Length(functions + 3),
+            Constraint::Length(edges_height),
             Constraint::Length(rules_height),
             Constraint::Min(3),
             Constraint::Length(1),
         ];
-        let [head, picture, ports, functions, rules_area, drops, foot] =
+        let [head, picture, ports, functions, edges, rules_area, drops, foot] =
             Layout::vertical(heights).areas(frame.area());
         self.draw_head(frame, head, rates);
         draw_picture(frame, picture, rates);
         draw_ports(frame, ports, rates);
+        if edges_height > 0 {
+            draw_edges(frame, edges, rates);
+        }
         self.draw_functions(frame, functions, rates);
         if rules_height > 0 {
             draw_rules(frame, rules_area, rules);
@@ -225,6 +230,20 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     let mut values: Vec<_> = rates.history().take(width).collect();
     values.reverse();
     frame.render_widget(Sparkline::default().block(block).data(values), area);
+}
+
+fn draw_edges(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    let rows = names(&rates.now()["edges"]).map(|edge| {
+        let per_second = |what: &str| rates.per_second(&format!("/edges/{}/{what}", escaped(edge)));
+        let packets = rates.now()["edges"][edge]["packets"].as_u64().unwrap_or_default();
+        [
+            edge.to_owned(),
+            thousands(per_second("packets") as u64),
+            rate(8.0 * per_second("bytes")),
+            thousands(packets),
+        ]
+    });
+    table(frame, area, "edges", ["edge", "packets/s", "rate", "packets"], rows.collect());
 }
 
 fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {

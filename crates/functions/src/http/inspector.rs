@@ -1,7 +1,7 @@
 //! Handling of parser events: counting, judging, and assembly of transactions.
 
 use applayer::http::{
-    ExchangeSide, FieldName, HeaderLine, HttpAnomaly, HttpEvent, HttpSink, RequestLine, StatusLine,
+    ExchangeSide, FieldName, HeaderLine, HttpAnomaly, HttpEvent, HttpSink, Method, RequestLine, StatusLine,
 };
 use nf::{Context, FlowBuffer};
 
@@ -77,6 +77,7 @@ impl HttpInspector<'_, '_> {
     fn request(&mut self, request: RequestLine<'_>) {
         self.context.count(COUNTERS.requests, 1);
         self.context.count_at(COUNTERS.requests_by_method, label::method(request.method), 1);
+        self.context.tag_flow(attribute::METHOD, method_value(request.method));
         let methods = &self.http.methods;
         if !methods.is_empty() && !methods.iter().any(|allowed| allowed == request.name) {
             self.refuse_method();
@@ -292,4 +293,20 @@ const _: () = assert!(HttpAnomaly::ALL.len() < 63, "each anomaly has a bit of it
 fn report_event(notes: &FlowNotes, context: &mut Context<'_>, items: &[u8], answer: Option<ResponseFields>) {
     let fields = TransactionFields::new(items, answer);
     context.event("http", notes.client(), fields.as_slice());
+}
+
+/// Returns the value of the attribute `method`.
+fn method_value(method: Method) -> u16 {
+    match method {
+        Method::Get => 1,
+        Method::Head => 2,
+        Method::Post => 3,
+        Method::Put => 4,
+        Method::Delete => 5,
+        Method::Connect => 6,
+        Method::Options => 7,
+        Method::Trace => 8,
+        Method::Patch => 9,
+        Method::Registered | Method::Unknown => 10,
+    }
 }

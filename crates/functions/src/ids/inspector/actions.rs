@@ -14,7 +14,7 @@ use signatures::RuleAction;
 use super::{InspectionPoint, Inspector};
 use crate::ids::limit::{ThresholdOutcome, TrackerKey};
 use crate::ids::state::{FlowFlags, State};
-use crate::ids::{COUNTERS, EXCERPT_BYTES};
+use crate::ids::{COUNTERS, EXCERPT_BYTES, attribute};
 
 /// The rules that match a packet or what it brings.
 #[derive(Default)]
@@ -174,6 +174,7 @@ impl Inspector<'_, '_> {
     fn alert(&mut self, one: &mut RuleMatch, excerpts: &[u8]) {
         let signature = &self.ids.signatures[one.rule as usize];
         self.context.count(COUNTERS.alerts, 1);
+        self.context.tag_flow(attribute::ALERT, 1);
         let (group, sid, revision) = signature.id;
         let detail = AlertDetail {
             group,
