@@ -641,3 +641,38 @@ fn an_invalid_key_is_not_shown() {
         }
     }
 }
+
+/// Three zones: each packet leaves by the port at the end of its path, and edges add up.
+#[test]
+fn a_site_with_three_ports_branches() {
+    let place = Place::new();
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/site.rvl");
+    place.write("site.rvl", std::fs::read_to_string(policy).unwrap());
+    let generate = |name: &str, clients: &str, servers: &str| {
+        let options = "--packets 2000 --flows 40 --ipv6 0 --protocols tcp=60,udp=40 --no-replies";
+        let hosts = format!("--clients {clients} --servers {servers} --ports 80,443");
+        place.stdout(&format!("traffic {options} {hosts} --payload http --write {name}"));
+    };
+    generate("out.pcap", "10.1.0.0/24", "198.51.100.0/24");
+    generate("between.pcap", "10.1.0.0/24", "10.2.0.0/24");
+    generate("in.pcap", "198.51.100.0/24", "10.2.0.0/24");
+    let report = place.json("run site.rvl --read out.pcap -o json");
+    assert_adds_up(&report);
+    let packets = |report: &serde_json::Value, edge: &str| report["edges"][edge]["packets"].as_u64().unwrap();
+    assert_eq!(packets(&report, "lan -> web") + packets(&report, "lan -> nat"), 2_000);
+    assert!(packets(&report, "lan -> web") > 100 && packets(&report, "web -> nat") > 100);
+    assert_eq!(packets(&report, "nat -> wan"), report["ports"]["wan"]["packets_out"].as_u64().unwrap());
+    let report = place.json("run site.rvl --read between.pcap -o json");
+    assert_eq!((packets(&report, "between -> dmz"), packets(&report, "lan -> nat")), (2_000, 0));
+    assert_eq!(report["ports"]["dmz"]["packets_out"], 2_000);
+    let report = place.json("run site.rvl --read in.pcap -o json");
+    assert_adds_up(&report);
+    let (passed, denied) = (packets(&report, "guard -> dmz"), &report["drops"]["firewall-default"]);
+    assert!(passed > 500 && denied.as_u64().unwrap() > 500, "TCP passes, UDP does not: {report}");
+    // Units find the same paths, in memory and on threads.
+    for way in ["--mode flowlet", "--mode flowlet --threads"] {
+        let other = place.json(&format!("run site.rvl --read in.pcap -o json {way}"));
+        assert_eq!(other["packets_out"], report["packets_out"], "{way}");
+        assert_eq!(other["drops"], report["drops"], "{way}");
+    }
+}
