@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 readonly file=bench/instructions.tsv
 readonly packets=100000
 readonly warm_up=65536 # The workload is played so many packets before it is measured, by the same function.
-readonly workloads=(forward nat lb firewall firewall-new monitor policer policer-source whitelist dos mark tcp-mss mirror http ids ids-matching ids-random chain4 chain4-consolidated dispatcher dispatcher-flowlet)
+readonly workloads=(forward nat lb firewall firewall-new monitor policer policer-source whitelist dos mark tcp-mss mirror http ids ids-matching ids-random chain4 chain4-consolidated branches8 branches8-consolidated dispatcher dispatcher-flowlet)
 
 count() {
     local workload=$1 out collected

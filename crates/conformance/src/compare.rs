@@ -5,7 +5,7 @@ use packet::split_mix;
 use serde_json::Value;
 
 use crate::difference::differs;
-use crate::{FunctionSpec, GraphTrial, PathDifference, built_in};
+use crate::{FunctionSpec, GraphForm, GraphTrial, PathDifference, built_in};
 
 /// The extent of the trials.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub fn compare(
     let under_test = if subjects.is_empty() { options.neighbours.len() } else { subjects.len() };
     let all = [subjects, &options.neighbours].concat();
     for subject in &all {
-        GraphTrial::alone(registry, subject).graph(true).map_err(CompareError::Setup)?;
+        GraphTrial::alone(registry, subject).graph(GraphForm::default()).map_err(CompareError::Setup)?;
     }
     let (mut totals, mut refused) = (Totals::default(), 0);
     let mut seed = split_mix(&mut options.seed.clone());

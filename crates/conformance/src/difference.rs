@@ -3,9 +3,9 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{GraphTrial, TrialStep};
+use crate::{GraphForm, GraphTrial, TrialStep};
 
-/// A graph that is not the same when it is consolidated.
+/// A graph that is not the same in all [forms](GraphForm).
 #[derive(Clone, Debug)]
 pub struct PathDifference {
     /// Its functions with their configurations, from the inside to the outside.
@@ -61,7 +61,7 @@ impl PathDifference {
 
 impl fmt::Display for PathDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "this graph is not the same when it is consolidated:")?;
+        writeln!(f, "this graph is not the same in all forms:")?;
         self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
         writeln!(f, "after: {}", self.steps.join(", "))?;
         write!(f, "{}", self.what)
@@ -72,16 +72,27 @@ impl std::error::Error for PathDifference {}
 
 /// Returns how many packets followed rules, or the difference.
 pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
-    let run = |consolidate| {
-        let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
-        let how = if consolidate { "consolidated" } else { "plain" };
-        ran.unwrap_or_else(|cause| Err(format!("the {how} graph panics: {}", text(&*cause))))
+    let run = |form: GraphForm| {
+        let ran = catch_unwind(AssertUnwindSafe(|| trial.run(form)));
+        ran.unwrap_or_else(|cause| Err(format!("the {form} graph panics: {}", text(&*cause))))
     };
-    let (plain, consolidated) = (run(false)?, run(true)?);
-    match consolidated.difference(&plain) {
-        None => Ok(consolidated.followed),
-        Some(what) => Err(what),
+    let mut plain = run(GraphForm::default())?;
+    let consolidated = GraphForm { consolidates: true, branches: false };
+    let witness = run(consolidated)?;
+    if let Some(what) = witness.difference(&plain, consolidated) {
+        return Err(what);
     }
+    // Its records have other places for states.
+    plain.forget_states();
+    for consolidates in [false, true] {
+        let form = GraphForm { consolidates, branches: true };
+        let mut routed = run(form)?;
+        routed.forget_states();
+        if let Some(what) = routed.difference(&plain, form) {
+            return Err(what);
+        }
+    }
+    Ok(witness.followed)
 }
 
 fn text(cause: &(dyn std::any::Any + Send)) -> &str {

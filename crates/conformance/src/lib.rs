@@ -31,5 +31,5 @@ pub use compare::{CompareError, CompareOptions, Totals, compare};
 pub use difference::PathDifference;
 pub use function_spec::{FunctionSpec, built_in};
 pub use tape::{SERVICE, Tape, TapePacket};
-pub use trial::GraphTrial;
+pub use trial::{GraphForm, GraphTrial};
 pub use witness::{TrialStep, Witness};

@@ -61,7 +61,7 @@ impl Tape {
         let mut packet = pool.take(self.bytes(arrival))?;
         let transit = &mut packet.meta_mut().transit;
         transit.timestamp_ns = arrival.at_ns;
-        transit.side = arrival.side;
+        (transit.side, transit.ingress) = (arrival.side, arrival.side as u16);
         Some(packet)
     }
 

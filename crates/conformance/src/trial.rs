@@ -1,10 +1,11 @@
 //! A random graph, what is played to it, and when.
 
-use graph::{Graph, Options, WhenFull};
+use graph::{Graph, Options, Topology, WhenFull};
 use io::traffic::{Attacks, FlowLength, FrameRate, Payload, Protocols, TrafficProfile};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::split_mix;
+use policy::Policy;
 use serde_json::Value;
 
 use crate::{FunctionSpec, Tape, TrialStep, Witness};
@@ -21,6 +22,26 @@ pub struct GraphTrial<'a> {
     pub steps: Vec<TrialStep>,
     pub(crate) registry: &'a Registry<Value>,
     options: Options,
+}
+
+/// How a graph of the same functions is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraphForm {
+    /// Known flows follow cached rules.
+    pub consolidates: bool,
+    /// The line is a graph that could have branches, and packets follow routes.
+    pub branches: bool,
+}
+
+impl std::fmt::Display for GraphForm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.consolidates, self.branches) {
+            (false, false) => "plain",
+            (true, false) => "consolidated",
+            (false, true) => "routed",
+            (true, true) => "routed and consolidated",
+        })
+    }
 }
 
 /// Functions of a graph at most.
@@ -64,7 +85,7 @@ impl<'a> GraphTrial<'a> {
             ..Options::default()
         };
         let mut trial = GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
-        let Ok(mut plain) = trial.graph(false) else { return Ok(None) };
+        let Ok(mut plain) = trial.graph(GraphForm::default()) else { return Ok(None) };
         let talk = Tape::talk(draw(usize::MAX) as u64);
         let profile = TrafficProfile {
             packets: Some(PACKETS),
@@ -118,7 +139,7 @@ impl<'a> GraphTrial<'a> {
     ///
     /// # Errors
     /// If its functions cannot form one.
-    pub fn graph(&self, consolidate: bool) -> Result<Graph, String> {
+    pub fn graph(&self, form: GraphForm) -> Result<Graph, String> {
         let make = |subject: &&FunctionSpec| -> Result<Box<dyn Stage>, String> {
             let entry = self.registry.find(&subject.name).ok_or_else(|| unknown(self.registry, subject))?;
             let mut setup = Setup::new(self.options.seed, self.options.flows_max);
@@ -126,16 +147,32 @@ impl<'a> GraphTrial<'a> {
             entry.make(&subject.config, setup).map_err(|wrong| format!("{subject}: {wrong}"))
         };
         let stages = self.functions.iter().map(make).collect::<Result<_, _>>()?;
-        Graph::new(stages, Options { consolidate, ..self.options }).map_err(|wrong| wrong.to_string())
+        let options = Options { consolidate: form.consolidates, ..self.options };
+        let graph = match form.branches {
+            true => Graph::branching(stages, self.topology()?, options),
+            false => Graph::new(stages, options),
+        };
+        graph.map_err(|wrong| wrong.to_string())
+    }
+
+    /// The line of the functions, as a graph that could have branches.
+    fn topology(&self) -> Result<Topology, String> {
+        let names: Vec<String> = (0..self.functions.len()).map(|function| format!("f{function}")).collect();
+        let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
+        let line = names.iter().map(|name| format!("{name} <-> ")).collect::<String>();
+        let text = format!("Port<0> in;\nPort<1> out;\n{nfs}pipelet {{ in <-> {line}out; }}\n");
+        let policy = Policy::read("line", &text, &mut |_: &str| Err(String::new()));
+        let policy = policy.map_err(|wrong| format!("{wrong:?}"))?;
+        Topology::new(&policy).map_err(|wrong| wrong.to_string())
     }
 
     /// Everything that a run through the graph leaves.
     ///
     /// # Errors
     /// As for [`GraphTrial::graph`].
-    pub fn run(&self, consolidate: bool) -> Result<Witness, String> {
-        let mut graph = self.graph(consolidate)?;
-        Ok(Witness::of(&mut graph, &self.tape, &self.steps, &mut || self.graph(consolidate).ok()))
+    pub fn run(&self, form: GraphForm) -> Result<Witness, String> {
+        let mut graph = self.graph(form)?;
+        Ok(Witness::of(&mut graph, &self.tape, &self.steps, &mut || self.graph(form).ok()))
     }
 
     /// The same without one function, and without the commands to it.

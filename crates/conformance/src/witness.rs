@@ -7,7 +7,7 @@ use nf::record::RecordHeader;
 use nf::stage::Stage;
 use packet::{Packet, PacketPool, Side};
 
-use super::Tape;
+use super::{GraphForm, Tape};
 
 /// A step of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,8 +139,13 @@ impl Witness {
         self.told == other.told && self.reports == other.reports && self.flows == other.flows
     }
 
+    /// Keeps the headers of flows' records only.
+    pub fn forget_states(&mut self) {
+        self.flows.iter_mut().for_each(|(_, record)| record.truncate(size_of::<RecordHeader>()));
+    }
+
     /// Returns the first difference from another run, if there is one.
-    pub fn difference(&self, other: &Witness) -> Option<String> {
+    pub fn difference(&self, other: &Witness, form: GraphForm) -> Option<String> {
         let packet = |sent: Option<&(u64, Side, Vec<u8>)>| {
             sent.map_or("no packet".to_owned(), |(number, side, bytes)| {
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -151,17 +156,22 @@ impl Witness {
         let flow = |flow: Option<&(u32, Vec<u8>)>| {
             flow.map_or("no flow".to_owned(), |(record, bytes)| format!("record {record}: {bytes:02x?}"))
         };
-        let sent = || first_of(&self.sent, &other.sent, packet);
-        let told = || first_of(&self.told, &other.told, line);
-        let reports = || first_of(&self.reports, &other.reports, line);
-        sent().or_else(told).or_else(reports).or_else(|| first_of(&self.flows, &other.flows, flow))
+        let sent = || first_of(form, &self.sent, &other.sent, packet);
+        let told = || first_of(form, &self.told, &other.told, line);
+        let reports = || first_of(form, &self.reports, &other.reports, line);
+        sent().or_else(told).or_else(reports).or_else(|| first_of(form, &self.flows, &other.flows, flow))
     }
 }
 
 /// The first of these that are not the same.
-fn first_of<T: PartialEq>(ours: &[T], theirs: &[T], show: impl Fn(Option<&T>) -> String) -> Option<String> {
+fn first_of<T: PartialEq>(
+    form: GraphForm,
+    ours: &[T],
+    theirs: &[T],
+    show: impl Fn(Option<&T>) -> String,
+) -> Option<String> {
     let at = (0..ours.len().max(theirs.len())).find(|&at| ours.get(at) != theirs.get(at))?;
-    Some(format!("consolidated: {}\n       plain: {}", show(ours.get(at)), show(theirs.get(at))))
+    Some(format!("{form}: {}\nplain: {}", show(ours.get(at)), show(theirs.get(at))))
 }
 
 fn bytes(packet: &Packet) -> (u64, Side, Vec<u8>) {

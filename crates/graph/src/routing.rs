@@ -159,6 +159,12 @@ impl Routing {
         records.state(record, self.part).copied().unwrap_or_default()
     }
 
+    /// Returns true if the path of a flow is known, and has edges back.
+    pub fn is_two_way(&self, record: u32, records: &FlowRecords) -> bool {
+        let route = self.route(record, records);
+        route.path().is_some() && !route.is_one_way()
+    }
+
     /// The functions that have state of a flow.
     #[inline]
     pub fn started(&self, record: u32, records: &FlowRecords) -> NfSet {

@@ -55,6 +55,10 @@ pub enum Workload {
     Chain4,
     /// The same on the fast path
     Chain4Consolidated,
+    /// Two branches of these four functions, flows on both
+    Branches8,
+    /// The same on the fast path
+    Branches8Consolidated,
     /// Dispatcher: parse, look the flow up, stamp; no packet starts a flowlet
     Dispatcher,
     /// Dispatcher, every packet starts a flowlet: estimate, assign, choose units for replicas
@@ -84,6 +88,8 @@ impl Workload {
             Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
             Workload::Chain4Consolidated => "chain4-consolidated",
+            Workload::Branches8 => "branches8",
+            Workload::Branches8Consolidated => "branches8-consolidated",
             Workload::Dispatcher => "dispatcher",
             Workload::DispatcherFlowlet => "dispatcher-flowlet",
         }
@@ -157,23 +163,30 @@ impl Workload {
             Workload::Http => "inside <-> h <-> outside",
             Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => "inside <-> i <-> outside",
             Workload::Chain4 | Workload::Chain4Consolidated => "inside <-> n <-> l <-> m <-> f <-> outside",
+            Workload::Branches8 | Workload::Branches8Consolidated => {
+                "inside [src port 0-32767] <-> n <-> l <-> m <-> f <-> outside; inside <-> n2 <-> l2 <-> m2 <-> f2 <-> outside"
+            }
         };
-        let (flows_max, consolidate) = (flows.max(1), self == Workload::Chain4Consolidated);
+        let is_fast = matches!(self, Workload::Chain4Consolidated | Workload::Branches8Consolidated);
+        let (flows_max, consolidate) = (flows.max(1), is_fast);
         let mut text = format!(
             "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {flows_max}, seed: 1, consolidate: {consolidate}, shares: {{ per_source: 100 }} }};\n\
              pipelet {{ {line}; }}\n"
         );
-        if line.contains(" n ") {
-            text += &nat(flows);
-        }
-        if line.contains(" l ") {
-            text += &load_balancer();
-        }
-        if line.contains(" m ") {
-            text += "Monitor m {};\n";
-        }
-        if line.contains(" f ") {
-            text += &firewall();
+        for branch in ["", "2"] {
+            let has = |function: &str| line.contains(&format!(" {function}{branch} "));
+            if has("n") {
+                text += &nat(branch, flows);
+            }
+            if has("l") {
+                text += &load_balancer(branch);
+            }
+            if has("m") {
+                text += &format!("Monitor m{branch} {{}};\n");
+            }
+            if has("f") {
+                text += &firewall(branch);
+            }
         }
         if line.contains(" p ") {
             text += "Policer p { rate: 100Gbps };\n";
@@ -231,16 +244,16 @@ fn ids(files: &[PathBuf], matching: bool) -> String {
 }
 
 /// A NAT with enough external addresses for the flows; each has about 64,000 ports.
-fn nat(flows: u32) -> String {
-    let addresses = flows / 50_000 + 1;
-    format!("NAT n {{ external: [198.18.0.1-198.18.0.{addresses}] }};\n")
+fn nat(branch: &str, flows: u32) -> String {
+    let (addresses, net) = (flows / 50_000 + 1, branch.len());
+    format!("NAT n{branch} {{ external: [198.18.{net}.1-198.18.{net}.{addresses}] }};\n")
 }
 
-fn load_balancer() -> String {
+fn load_balancer(branch: &str) -> String {
     let servers = (1..=32).map(|i| format!("{{ name: s{i}, address: 172.16.0.{i} }}"));
     let servers: Vec<_> = servers.collect();
     format!(
-        "LB l {{ services: [ {{ name: web, vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
+        "LB l{branch} {{ services: [ {{ name: web, vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
         servers.join(", ")
     )
 }
@@ -262,12 +275,12 @@ fn preventer(flows: u32) -> String {
 }
 
 /// A firewall with 99 rules that do not match, and one that does.
-fn firewall() -> String {
+fn firewall(branch: &str) -> String {
     let mut rules: Vec<_> = (0..99)
         .map(|i| format!("deny tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
         .collect();
     rules.push("allow any from any to any".to_owned());
-    format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
+    format!("Firewall f{branch} {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
 
 /// A marker with the same conditions.

@@ -55,7 +55,13 @@ impl Pipeline {
             Some(pass) => pass.near,
             None => Routing::side_of(self.flows.table.records.header(record), direction),
         };
-        if routing.admits(transit.ingress, transit.side) { Ok(()) } else { Err(DropReason::PolicyUnmatched) }
+        if routing.admits(transit.ingress, transit.side) {
+            return Ok(());
+        }
+        // It came in where packets of the other direction do. Functions judge that, as on a line.
+        transit.side = transit.side.other();
+        let is_two_way = routing.is_two_way(record, &self.flows.table.records);
+        if is_two_way { Ok(()) } else { Err(DropReason::PolicyUnmatched) }
     }
 
     /// Sends a packet on that functions do not see: along the edges whose filters it passes.
