@@ -69,7 +69,12 @@ static DESCRIPTOR: Descriptor = Descriptor {
     summary: "Sets DSCP, VLAN tags and tenants of packets by a list of rules",
     maturity: Maturity::Preview,
     state_version: 1,
-    attributes: &[Attribute { name: "tenant", bits: 16, meaning: "the flow's tenant; 0: none assigned" }],
+    attributes: &[Attribute {
+        name: "tenant",
+        bits: 16,
+        values: &[],
+        meaning: "the flow's tenant; 0: none assigned",
+    }],
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,

@@ -389,7 +389,37 @@ impl Routing {
     /// The reason to drop it.
     pub fn pass_by(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), DropReason> {
         self.enter(packet, stages)?;
-        let Some((_, mut hop, mut edge)) = self.entered.take() else { return Err(DropReason::Internal) };
+        let Some((_, hop, edge)) = self.entered.take() else { return Err(DropReason::Internal) };
+        self.pass_along((hop, edge), packet, stages)
+    }
+
+    /// Takes a packet that the function at `stage` made to a port, past the others: to the one that
+    /// `trail` ends at, if it goes back, or along the edges.
+    ///
+    /// # Errors
+    /// The reason to drop it.
+    pub fn pass_behind(
+        &mut self,
+        stage: usize,
+        trail: Option<(NfSet, u16)>,
+        packet: &mut Packet,
+        stages: &[Box<dyn Stage>],
+    ) -> Result<(), DropReason> {
+        if let Some((_, port)) = trail {
+            packet.meta_mut().transit.egress = port;
+            return Ok(());
+        }
+        let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
+        let first = self.topology.next(stage, packet.meta().transit.side, &fields);
+        self.pass_along(first, packet, stages)
+    }
+
+    fn pass_along(
+        &mut self,
+        (mut hop, mut edge): (Hop, EdgeId),
+        packet: &mut Packet,
+        stages: &[Box<dyn Stage>],
+    ) -> Result<(), DropReason> {
         loop {
             self.count(Some(edge), packet.len());
             match hop {

@@ -358,7 +358,7 @@ impl Pipeline {
         };
         let (to, meta) = (packets[at].meta(), packet.meta_mut());
         let goes_back = made.towards == to.transit.side;
-        run.trail = self.flows.routing.as_ref().and_then(|routing| {
+        let trail = self.flows.routing.as_ref().and_then(|routing| {
             let visited = routing.journeys.get(at)?.visited;
             goes_back.then_some((visited, to.transit.ingress))
         });
@@ -372,8 +372,15 @@ impl Pipeline {
             ingresses.place_made(meta);
         }
         if made.is_direct {
+            if let Some(routing) = &mut self.flows.routing
+                && let Err(reason) =
+                    routing.pass_behind(made.stage.into(), trail, &mut packet, &self.stages.all)
+            {
+                return self.drop_packet(packet, reason, run);
+            }
             return self.answers.push(packet);
         }
+        run.trail = trail;
         self.flows.cache.iter_mut().for_each(FlowCache::stop_recording);
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));

@@ -1,6 +1,6 @@
 //! Y6: what comes of a consolidated chain is what comes of the plain one. Compared, not timed.
 
-use conformance::{GraphTrial, TrialStep, Witness, built_in};
+use conformance::{GraphForm, GraphTrial, TrialStep, Witness, built_in};
 
 use super::rounds::{Rounds, point};
 use super::{Experiment, Measured};
@@ -9,6 +9,9 @@ use crate::paths::{Path, Player, Shortcut, differing};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
 use crate::verdict::{Claim, ClaimFinding};
+
+const PLAIN: GraphForm = GraphForm { consolidates: false, branches: false };
+const CONSOLIDATED: GraphForm = GraphForm { consolidates: true, branches: false };
 
 /// Claims about consolidation (B4).
 pub const Y6: Experiment = Experiment {
@@ -90,8 +93,8 @@ fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
         let Some(trial) = GraphTrial::draw(&registry, &functions, functions.len(), &mut seed)? else {
             continue;
         };
-        let (plain, consolidated) = (trial.run(false)?, trial.run(true)?);
-        let mut synthesis = Shortcut::synthesis(Box::new(trial.graph(false)?));
+        let (plain, consolidated) = (trial.run(PLAIN)?, trial.run(CONSOLIDATED)?);
+        let mut synthesis = Shortcut::synthesis(Box::new(trial.graph(PLAIN)?));
         let other = other_packets(&mut synthesis, &trial, &plain);
         let followed = [consolidated.followed, synthesis.followed()];
         for ((row, followed), differ) in
