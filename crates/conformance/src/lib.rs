@@ -22,6 +22,7 @@
 
 mod compare;
 mod difference;
+mod form;
 mod function_spec;
 mod tape;
 mod trial;
@@ -29,7 +30,8 @@ mod witness;
 
 pub use compare::{CompareError, CompareOptions, Totals, compare};
 pub use difference::PathDifference;
+pub use form::GraphForm;
 pub use function_spec::{FunctionSpec, built_in};
 pub use tape::{SERVICE, Tape, TapePacket};
-pub use trial::{GraphForm, GraphTrial};
+pub use trial::GraphTrial;
 pub use witness::{TrialStep, Witness};

@@ -8,7 +8,7 @@ use packet::split_mix;
 use policy::Policy;
 use serde_json::Value;
 
-use crate::{FunctionSpec, Tape, TrialStep, Witness};
+use crate::{FunctionSpec, GraphForm, Tape, TrialStep, Witness};
 
 /// A graph of functions, packets, and what happens between them. The same seed gives the same
 /// trial.
@@ -22,26 +22,6 @@ pub struct GraphTrial<'a> {
     pub steps: Vec<TrialStep>,
     pub(crate) registry: &'a Registry<Value>,
     options: Options,
-}
-
-/// How a graph of the same functions is built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GraphForm {
-    /// Known flows follow cached rules.
-    pub consolidates: bool,
-    /// The line is a graph that could have branches, and packets follow routes.
-    pub branches: bool,
-}
-
-impl std::fmt::Display for GraphForm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match (self.consolidates, self.branches) {
-            (false, false) => "plain",
-            (true, false) => "consolidated",
-            (false, true) => "routed",
-            (true, true) => "routed and consolidated",
-        })
-    }
 }
 
 /// Functions of a graph at most.
