@@ -17,6 +17,7 @@ fn limits_equal_those_of_the_code() {
     let page = fs::read_to_string(page).unwrap();
     let mut promised: Vec<(String, u64)> = page.lines().filter_map(promise).collect();
     let mut real = constants![
+        graph::BRANCHING_NFS_MAX,
         graph::GROUP_MAX,
         graph::GROUP_NS,
         graph::PACKET_NS,
