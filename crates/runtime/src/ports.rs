@@ -252,7 +252,11 @@ impl Ports {
 
     /// Returns the port at this end that has the place of the ingress among those of its name.
     fn opposite(&self, ingress: u16, end: End) -> u16 {
-        let place = self.number(ingress).map_or(0, |port| usize::from(port.number - port.first));
+        let place = match end {
+            End::Side(side) => self.on(side.other()).position(|port| port.number == ingress),
+            End::Named(_) => self.number(ingress).map(|port| usize::from(port.number - port.first)),
+        };
+        let place = place.unwrap_or(0);
         let count = self.at(end).count().max(1);
         self.at(end).nth(place % count).map_or(ingress, |port| port.number)
     }

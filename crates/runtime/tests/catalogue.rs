@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use runtime::Report;
 use runtime::report::{
-    CommandsReport, FastPathReport, HostReport, InterfaceReport, OutputReport, PollingReport, PortReport,
-    RECORDS, WorkerReport, families,
+    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, OutputReport, PollingReport,
+    PortReport, RECORDS, WorkerReport, families,
 };
 use telemetry::event::EVENTS;
 use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
@@ -73,6 +73,7 @@ fn keys_are_those_of_the_report() {
             InterfaceReport { host: Some(HostReport::default()), ..<_>::default() },
         )]
         .into(),
+        edges: [("lan -> wan".to_owned(), EdgeReport::default())].into(),
         ports: [("outside".to_owned(), PortReport::default())].into(),
         tunnels_not_looked_into: [("vxlan", 1)].into(),
         fragments_displaced: [("table", 1)].into(),
@@ -98,6 +99,7 @@ fn keys_are_those_of_the_report() {
         ("TimeJumps", "/time_jumps"),
         ("FlowsReport", "/flows"),
         ("StreamCounters", "/streams"),
+        ("EdgeReport", "/edges/lan -> wan"),
         ("PortReport", "/ports/outside"),
         ("InterfaceReport", "/interfaces/outside"),
         ("HostReport", "/interfaces/outside/host"),
