@@ -175,7 +175,7 @@ struct EdgeText {
 }
 
 #[derive(Clone, Debug)]
-struct Send {
+struct TestPacket {
     flow: u8,
     /// The other direction, if a packet of the flow has left.
     reply: bool,
@@ -246,7 +246,7 @@ fn is_udp(flow: u8) -> bool {
 }
 
 impl Model<'_> {
-    fn original(&mut self, send: &Send) -> Fate {
+    fn original(&mut self, send: &TestPacket) -> Fate {
         let known = self.flows.get(&send.flow).cloned();
         let ingress = u16::from(send.flow) % PORTS;
         let mut flow = known.clone().unwrap_or(ModelFlow { from: ingress, ..ModelFlow::default() });
@@ -338,7 +338,7 @@ impl Model<'_> {
 }
 
 /// The packet, and the port that it comes in by.
-fn packet_of(send: &Send, reply_to: Option<(u16, u16)>) -> (u16, Vec<u8>) {
+fn packet_of(send: &TestPacket, reply_to: Option<(u16, u16)>) -> (u16, Vec<u8>) {
     let (source, destination) = port_of(send.flow);
     let host = Endpoint::new(Addr::from_v4_bytes([10, 0, 0, send.flow]), source);
     let server = |port| Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), port);
@@ -357,7 +357,7 @@ fn packet_of(send: &Send, reply_to: Option<(u16, u16)>) -> (u16, Vec<u8>) {
 
 /// One run: returns what became of each packet, by what left and by what was told, and checks it
 /// against the walk.
-fn run(text: &str, sends: &[Send], moves: bool, options: Options) -> Result<[u64; 3], TestCaseError> {
+fn run(text: &str, sends: &[TestPacket], moves: bool, options: Options) -> Result<[u64; 3], TestCaseError> {
     let policy = Policy::read("random", text, &mut |_: &str| Err(String::new()));
     let policy = policy.map_err(|error| TestCaseError::fail(format!("{text}\n{error:?}")))?;
     let Ok(topology) = Topology::new(&policy) else { return Ok([0; 3]) };
@@ -440,9 +440,9 @@ fn run(text: &str, sends: &[Send], moves: bool, options: Options) -> Result<[u64
     Ok([left_count, fast.packets, fast.predicted])
 }
 
-fn sends() -> impl Strategy<Value = Vec<Send>> {
+fn sends() -> impl Strategy<Value = Vec<TestPacket>> {
     let send = (0_u8..12, prop::bool::weighted(0.3), prop::bool::weighted(0.2), 0_u8..8, 0_u8..5, 0_u8..6);
-    let send = send.prop_map(|(flow, reply, psh, dscp, mark, last)| Send {
+    let send = send.prop_map(|(flow, reply, psh, dscp, mark, last)| TestPacket {
         flow,
         reply,
         psh,
@@ -482,7 +482,7 @@ const SITE: &str = "Port<0> p0; Port<1> p1; Port<2> p2; Port<3> p3;
 /// A line of traffic takes the fast path, of both kinds.
 #[test]
 fn known_flows_take_the_fast_path() {
-    let send = |number: u32| Send {
+    let send = |number: u32| TestPacket {
         flow: (number % 12) as u8,
         reply: number / 12 % 2 == 1,
         psh: false,
@@ -490,7 +490,7 @@ fn known_flows_take_the_fast_path() {
         mark: 0,
         last: number % 24 == 23,
     };
-    let sends: Vec<Send> = (0..2_000).map(send).collect();
+    let sends: Vec<TestPacket> = (0..2_000).map(send).collect();
     let options = Options { consolidate: true, flows_max: 64, ..Options::default() };
     let [left, fast, predicted] = run(SITE, &sends, false, options).unwrap();
     assert!(left > 1_200 && fast > 400 && predicted > 0, "{left} {fast} {predicted}");
