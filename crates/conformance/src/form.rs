@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a graph of the same functions is built.
+/// A form of a graph of the same functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphForm {
     /// Known flows follow cached rules.

@@ -93,9 +93,9 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// Adds the route to the record, then the parts of all functions, those that no flow visits both
-    /// of in the same bytes. Returns the next free bit of tags, or the name of the function whose
-    /// tags find no room.
+    /// Adds the route to the record, then the parts of all functions, those that no flow visits
+    /// both of in the same bytes. Returns the next free bit of tags, or the name of the function
+    /// whose tags find no room.
     pub fn place(
         topology: Topology,
         stages: &mut [Box<dyn Stage>],
@@ -185,8 +185,8 @@ impl Routing {
     }
 
     /// A function is about to get the first packet of a flow: returns the functions whose state of
-    /// the flow it replaces, and which are to be told of the flow's end; none if it has state of
-    /// the flow already.
+    /// the flow it replaces, and which must hear of the flow's end; none if it has state of the
+    /// flow already.
     #[inline]
     pub fn replaced_by(&self, stage: usize, record: u32, records: &FlowRecords) -> Option<NfSet> {
         let started = self.started(record, records);

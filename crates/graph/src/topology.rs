@@ -220,7 +220,8 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// Compiles the graph of a policy. Functions that no edge reaches or leaves have no place in it.
+    /// Compiles the graph of a policy. Functions that no edge reaches or leaves have no place in
+    /// it.
     ///
     /// # Errors
     /// If it is empty or exceeds a limit.
@@ -407,8 +408,8 @@ impl Topology {
         }
     }
 
-    /// Returns, for each function, those that a flow which visits it may visit, too: on one path, or
-    /// on several between which filters decide that may differ between packets of a flow.
+    /// Returns, for each function, those that a flow which visits it may visit, too: on one path,
+    /// or on several between which filters decide that may differ between packets of a flow.
     pub fn companions(&self) -> Vec<NfSet> {
         let reach = [Side::Inside, Side::Outside].map(|side| self.reach(side));
         let mut companions = vec![NfSet::default(); self.nfs.len()];

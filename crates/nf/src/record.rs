@@ -203,7 +203,7 @@ impl CacheLines {
 pub struct RecordLayout {
     /// Length of a record so far, header included.
     len: usize,
-    /// Where the next bytes are added.
+    /// Offset of the next bytes.
     end: usize,
     /// Lines after the header that most packets touch.
     hot: CacheLines,
@@ -232,7 +232,7 @@ impl RecordLayout {
         (start, lines)
     }
 
-    /// Returns where the next bytes are added.
+    /// Returns the offset of the next bytes.
     pub fn end(&self) -> usize {
         self.end
     }

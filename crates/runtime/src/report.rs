@@ -149,7 +149,8 @@ record! {
         pub streams: Option<StreamCounters> = nested(),
         /// A list, from inside to outside; see below.
         pub functions: Vec<FunctionReport>,
-        /// Edges of a graph with branches by name, such as `lan -> nat`; absent of a line. See below.
+        /// Edges of a graph with branches by name, such as `lan -> nat`; absent of a line. See
+        /// below.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub edges: BTreeMap<String, EdgeReport> = nested(),
         /// By name; see below.

@@ -315,7 +315,7 @@ pub(crate) struct TakenPath<'a> {
 }
 
 impl TakenPath<'_> {
-    /// That of all packets of a graph without branches.
+    /// The path of all packets of a graph without branches.
     pub const LINE: TakenPath<'static> = TakenPath {
         stages: NfSet::ALL,
         edges: &[],

@@ -193,8 +193,8 @@ impl Pipeline {
         bits(here).for_each(|at| verdicts[at] = own[at]);
     }
 
-    /// Takes one packet along the edges behind `stage`, until one function turns it back: says which
-    /// one, if one does.
+    /// Takes one packet along the edges behind `stage`, until one function turns it back: says
+    /// which one, if one does.
     pub(super) fn cross_edges_behind(
         &mut self,
         stage: usize,

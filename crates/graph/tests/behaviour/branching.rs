@@ -213,7 +213,7 @@ fn policy_text(types: &[usize], edges: &[EdgeText]) -> String {
     format!("{}{}pipelet {{\n{edges}}}\n", ports.collect::<String>(), nfs.collect::<String>())
 }
 
-/// What becomes of a packet: the functions that it visits, and the port that it leaves by.
+/// A packet's fate: the functions that it visits, and the port that it leaves by.
 #[derive(Debug, PartialEq, Eq)]
 struct Fate {
     nfs: Vec<usize>,
@@ -355,8 +355,8 @@ fn packet_of(send: &TestPacket, reply_to: Option<(u16, u16)>) -> (u16, Vec<u8>) 
     (ingress, network)
 }
 
-/// One run: returns what became of each packet, by what left and by what was told, and checks it
-/// against the walk.
+/// Plays packets to a graph, and checks what becomes of each against the walk. Returns the packets
+/// that left, those on the fast path, and the predictions.
 fn run(text: &str, sends: &[TestPacket], moves: bool, options: Options) -> Result<[u64; 3], TestCaseError> {
     let policy = Policy::read("random", text, &mut |_: &str| Err(String::new()));
     let policy = policy.map_err(|error| TestCaseError::fail(format!("{text}\n{error:?}")))?;

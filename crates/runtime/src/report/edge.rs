@@ -7,8 +7,8 @@ use serde::Serialize;
 use telemetry::record;
 
 record! {
-    /// Packets and bytes that took an edge of the policy's graph, `a -> b`, or that no edge of a node
-    /// took, `a -> (unmatched)`.
+    /// Packets and bytes that took an edge of the policy's graph, `a -> b`, or that no edge of a
+    /// node took, `a -> (unmatched)`.
     #[derive(Clone, Copy, Debug, Default, Serialize)]
     pub struct EdgeReport [edge] {
         /// Packets that took an edge.
