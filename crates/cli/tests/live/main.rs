@@ -25,3 +25,4 @@ mod tracked;
 mod traffic;
 mod tunnels;
 mod workers;
+mod zones;

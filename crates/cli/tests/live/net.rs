@@ -156,6 +156,17 @@ impl Network {
     /// Does so by an interface of this kind.
     pub fn connect_by(&self, name: &str, addresses: &[&str], kind: &str) {
         let (end, last) = if name == "inside" { (&self.inside, 1) } else { (&self.outside, 2) };
+        self.link(end, name, last, addresses, kind);
+    }
+
+    /// Creates one more host, connects it with the middle, and assigns these addresses.
+    pub fn third(&self, name: &str, addresses: &[&str]) -> Host {
+        let host = Host::new(format!("{}-{name}", self.middle.name));
+        self.link(&host, name, 3, addresses, "");
+        host
+    }
+
+    fn link(&self, end: &Host, name: &str, last: u8, addresses: &[&str], kind: &str) {
         let (middle, end_name) = (&self.middle.name, &end.name);
         ip(&format!(
             "link add {name} netns {middle} {kind} type veth peer name eth0 netns {end_name} {kind}"
@@ -180,7 +191,7 @@ impl Network {
     }
 
     /// Runs a policy on these interfaces.
-    pub fn up_on(&self, ports: [&str; 2], policy: &str, options: &str) -> Rivulet {
+    pub fn up_on<const N: usize>(&self, ports: [&str; N], policy: &str, options: &str) -> Rivulet {
         let command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
         self.start(command, ports, policy, &format!("up -o json {options}"))
     }
@@ -198,13 +209,20 @@ impl Network {
         self.start(command, ports, policy, &format!("up -o json {options}"))
     }
 
-    fn start(&self, mut command: Command, ports: [&str; 2], policy: &str, line: &str) -> Rivulet {
+    fn start<const N: usize>(
+        &self,
+        mut command: Command,
+        ports: [&str; N],
+        policy: &str,
+        line: &str,
+    ) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
         // The policy comes first: the last option may take a value.
         let mut words = line.split_whitespace();
         command
             .args(words.next())
-            .args(["policy.rvl", "--port", ports[0], "--port", ports[1]])
+            .arg("policy.rvl")
+            .args(ports.iter().flat_map(|port| ["--port", *port]))
             .args(["--driver", self.io.option()])
             .args(words)
             .current_dir(self.dir.path());
@@ -219,7 +237,7 @@ impl Network {
         let shared = ports.iter().filter(|port| port.contains("=memif:")).count();
         let others = (count("(tap)"), count("(dpdk)"), count("(memif)"));
         assert_eq!(others, (taps, devices, shared), "{line}");
-        let rest = 2 - taps - devices - shared;
+        let rest = N - taps - devices - shared;
         match self.io {
             Io::PacketSocket => assert_eq!(count("(packet)"), rest, "{line}"),
             Io::Xdp => assert_eq!(count("(xdp_"), rest, "{line}"),
