@@ -349,7 +349,9 @@ mod tests {
     #[test]
     fn packets_leave_by_the_opposite_port() {
         let sides = [Side::Inside, Side::Inside, Side::Outside, Side::Outside];
-        let ports = Ports::new((0..4).map(|i| port(i, sides[i as usize], &[])).collect());
+        // Two names, with two ports each.
+        let of_pair = |i: u16| PortEntry { first: i / 2 * 2, ..port(i, sides[i as usize], &[]) };
+        let ports = Ports::new((0..4).map(of_pair).collect());
         let mut packet = Packet::from_bytes(&[0; 60]);
         packet.meta_mut().transit.ingress = 1;
         packet.meta_mut().transit.side = Side::Outside;
