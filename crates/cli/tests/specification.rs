@@ -90,6 +90,7 @@ fn limits_equal_those_of_the_code() {
         l3::ANNOUNCEMENTS_PER_MS,
         l3::ERRORS_PER_SECOND,
         l3::NEIGHBOURS_MAX,
+        l3::ROUTES_MAX,
         l3::PENDING_PER_NEIGHBOUR_MAX,
         l3::SENDERS_MAX,
         io::capture::BLOCK_BYTES_MAX,

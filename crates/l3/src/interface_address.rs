@@ -82,11 +82,26 @@ impl InterfaceAddress {
         self.length
     }
 
+    /// Returns the network: its first address, and the prefix length of its IP version.
+    pub fn network(&self) -> (IpAddr, u8) {
+        let host_mask = u128::MAX.checked_shr(self.length.into()).unwrap_or(0);
+        let first = Addr::from_u128(self.address.to_u128() & !host_mask);
+        (first.ip(), if first.is_v4() { self.length - 96 } else { self.length })
+    }
+
     /// Checks if the network contains the address, of the same IP version.
     pub fn contains(&self, address: Addr) -> bool {
         let differ = address.to_u128() ^ self.address.to_u128();
         address.is_v4() == self.address.is_v4()
             && (self.length == 0 || differ >> (128 - u32::from(self.length)) == 0)
+    }
+
+    /// Returns the IPv4 network address and the broadcast address, unless it has neither.
+    pub(crate) fn broadcasts(&self) -> impl Iterator<Item = Addr> + use<> {
+        let mask = (1u128 << (128 - u32::from(self.length)).min(127)) - 1;
+        let ends = [self.address.to_u128() & !mask, self.address.to_u128() | mask].map(Addr::from_u128);
+        let network = *self;
+        ends.into_iter().filter(move |&address| network.is_broadcast(address))
     }
 
     /// Checks for the IPv4 network address or the broadcast address (RFC 1122 3.2.1.3); networks of

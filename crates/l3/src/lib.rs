@@ -21,6 +21,7 @@ mod interface_address;
 mod nd;
 mod neighbours;
 mod proxy_port;
+mod route_table;
 mod router_port;
 
 pub use announce::{ANNOUNCED_MAX, ANNOUNCEMENTS_PER_MS};
@@ -28,4 +29,5 @@ pub use frame::untag;
 pub use interface_address::{AddressRole, InterfaceAddress, InterfaceAddressError};
 pub use neighbours::{NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX};
 pub use proxy_port::{ProxyPort, ProxyPortConfig, SENDERS_MAX};
+pub use route_table::{ROUTES_MAX, StaticRoute};
 pub use router_port::{Config, Counters, ERRORS_PER_SECOND, EgressAction, IngressAction, RouterPort};

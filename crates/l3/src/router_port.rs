@@ -12,6 +12,7 @@ use crate::announce::{Announcements, announcement};
 use crate::frame::link_local;
 use crate::interface_address::InterfaceAddress;
 use crate::neighbours::Neighbours;
+use crate::route_table::{RouteTable, StaticRoute};
 
 mod egress;
 mod ingress;
@@ -34,6 +35,8 @@ pub struct Config {
     pub mtu: u32,
     /// Its addresses; their networks are on the link.
     pub addresses: Vec<InterfaceAddress>,
+    /// Next hops of further destinations. They must be on the link.
+    pub routes: Vec<StaticRoute>,
     /// Next hops for everything else, the first of each IP version. They must be on the link.
     pub gateways: Vec<IpAddr>,
     /// Ranges of addresses owned by NFs, first and last. The port announces and answers for them.
@@ -117,6 +120,8 @@ pub struct RouterPort {
     config: Config,
     /// Its link-local address, if it has IPv6.
     link_local: Option<InterfaceAddress>,
+    /// Made of the networks, routes and gateways. The link-local network is the same for all cards.
+    routes: RouteTable,
     announcements: Announcements,
     neighbours: Neighbours,
     parser: Parser,
@@ -135,8 +140,11 @@ pub struct RouterPort {
 impl RouterPort {
     /// Returns a port that starts by announcing its addresses.
     pub fn new(config: Config) -> RouterPort {
+        let link_local = config.link_local();
+        let networks = config.addresses.iter().chain(&link_local);
         let mut port = RouterPort {
-            link_local: config.link_local(),
+            routes: RouteTable::new(networks, &config.routes, &config.gateways),
+            link_local,
             announcements: Announcements::new(&config.nf_addresses),
             config,
             neighbours: Neighbours::default(),

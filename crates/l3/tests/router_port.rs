@@ -9,7 +9,7 @@ use etherparse::{
 };
 use l3::{
     Config, EgressAction, IngressAction, NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX, ProxyPort,
-    ProxyPortConfig, RouterPort,
+    ProxyPortConfig, RouterPort, StaticRoute,
 };
 use packet::Addr;
 use packet::wire::MacAddress;
@@ -28,6 +28,7 @@ fn config() -> Config {
         mac: MacAddress(OWN),
         mtu: 1500,
         addresses: vec!["10.0.0.254/24".parse().unwrap(), "fd00::fe/64".parse().unwrap()],
+        routes: Vec::new(),
         gateways: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
         nf_addresses: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
         router_addresses: Vec::new(),
@@ -131,6 +132,7 @@ fn ipv6_solicitation_gets_an_advertisement() {
         mac: MacAddress(CLIENT),
         mtu: 1500,
         addresses: vec!["fd00::1/64".parse().unwrap()],
+        routes: Vec::new(),
         gateways: Vec::new(),
         nf_addresses: Vec::new(),
         router_addresses: Vec::new(),
@@ -325,6 +327,7 @@ fn queues_and_tables_are_bounded() {
         mac: MacAddress(OWN),
         mtu: 1500,
         addresses: vec!["10.0.0.0/8".parse().unwrap()],
+        routes: Vec::new(),
         gateways: Vec::new(),
         nf_addresses: Vec::new(),
         router_addresses: Vec::new(),
@@ -356,6 +359,7 @@ proptest! {
             mac: MacAddress(OWN),
             mtu,
             addresses: vec!["10.0.0.254/24".parse().unwrap()],
+            routes: Vec::new(),
             gateways: Vec::new(),
             nf_addresses: Vec::new(),
             router_addresses: Vec::new(),
@@ -604,4 +608,53 @@ fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
     inside.handle_egress(&mut late, 0);
     (0..5).for_each(|second| inside.handle_timeout(second * SECOND));
     assert_eq!((inside.counters().unreachable, inside.pending()), (1, 0));
+}
+
+/// The question for a next hop, with the port's source on the hop's link.
+#[test]
+fn routes_lead_to_their_next_hops() {
+    let route = |to: &str, length, hop: &str| {
+        StaticRoute::new(to.parse().unwrap(), length, hop.parse().unwrap()).unwrap()
+    };
+    let routes = vec![
+        route("192.0.2.0", 24, "10.0.0.7"),
+        route("192.0.2.128", 25, "10.0.0.8"),
+        route("2001:db8:9::", 48, "fe80::9"),
+    ];
+    let mut port = RouterPort::new(Config { routes, ..config() });
+    port.take_frames();
+    for (destination, hop) in [
+        ("192.0.2.1", "10.0.0.7"),
+        ("192.0.2.200", "10.0.0.8"),
+        ("192.0.3.1", "10.0.0.1"),
+        ("10.0.0.9", "10.0.0.9"),
+        ("2001:db8:9::1", "fe80::9"),
+    ] {
+        let source = if destination.contains(':') { "2001:db8::7" } else { "198.51.100.7" };
+        let mut packet = udp(OWN, source, destination, 9, 30);
+        assert_eq!(port.handle_egress(&mut packet, 0), EgressAction::Consumed, "{destination}");
+        let frames = port.take_frames();
+        assert_eq!(frames.len(), 1, "{destination}");
+        let asked: (IpAddr, IpAddr) = match SlicedPacket::from_ethernet(&frames[0]).unwrap().net.unwrap() {
+            NetSlice::Arp(arp) => {
+                let of = |bytes: &[u8]| IpAddr::from(<[u8; 4]>::try_from(bytes).unwrap());
+                (of(arp.sender_protocol_addr()), of(arp.target_protocol_addr()))
+            }
+            NetSlice::Ipv6(ip) => {
+                let target: [u8; 16] = ip.payload().payload[8..24].try_into().unwrap();
+                (ip.header().source_addr().into(), target.into())
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked.1, hop.parse::<IpAddr>().unwrap(), "{destination}");
+        let expected: IpAddr = if hop.starts_with("fe80") {
+            "fe80::ff:fe00:fe".parse().unwrap()
+        } else {
+            "10.0.0.254".parse().unwrap()
+        };
+        assert_eq!(asked.0, expected, "{destination}");
+    }
+    let mut packet = udp(OWN, "2001:db8::7", "2001:db8:8::1", 9, 30);
+    assert_eq!(port.handle_egress(&mut packet, 0), EgressAction::Consumed);
+    assert_eq!((port.counters().unreachable, port.take_returned().len()), (1, 1), "there is no route");
 }

@@ -9,7 +9,7 @@ use nf::{MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, Policy, Value};
 
-use crate::ports::{PortConfig, PortEntry, Ports, item_span};
+use crate::ports::{PortConfig, PortEntry, Ports, RouteConfig, item_span};
 use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
@@ -169,11 +169,13 @@ fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> P
                 Entry::Occupied(_) => {} // Reported by the port.
             }
         }
+        let routes: Vec<_> = config.routes.iter().filter_map(RouteConfig::route).collect();
         let several = port.numbers.start() != port.numbers.end();
         for number in port.numbers.clone() {
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
-            let PortConfig { prefixes, address: networks, gateway: gateways } = config.clone();
-            ports.push(PortEntry { number, name, first, side, prefixes, networks, gateways });
+            let (prefixes, networks) = (config.prefixes.clone(), config.address.clone());
+            let (routes, gateways) = (routes.clone(), config.gateway.clone());
+            ports.push(PortEntry { number, name, first, side, prefixes, networks, routes, gateways });
         }
     }
     let ports = Ports::new(ports);

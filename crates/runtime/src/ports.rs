@@ -1,11 +1,12 @@
 //! The ports of a graph: which one a packet came in by, and which one it leaves by.
 
+use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter};
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use l3::{AddressRole, InterfaceAddress};
+use l3::{AddressRole, InterfaceAddress, ROUTES_MAX, StaticRoute};
 use packet::{Addr, Packet, PacketClass, Side, parse};
 use policy::{Diagnostic, Prefix, Span, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
@@ -21,9 +22,29 @@ pub struct PortConfig {
     /// addresses is a router's; one without is a wire's.
     #[serde(deserialize_with = "one_or_many")]
     pub address: Vec<InterfaceAddress>,
-    /// Next hops for destinations that are not on the link, one per IP version.
+    /// Next hops of destinations that are not on the link.
+    pub routes: Vec<RouteConfig>,
+    /// Next hops of all others, one per IP version.
     #[serde(deserialize_with = "one_or_many")]
     pub gateway: Vec<IpAddr>,
+}
+
+/// A static route of a port in a policy.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteConfig {
+    /// Destinations.
+    #[serde(deserialize_with = "parsed")]
+    pub to: Prefix,
+    /// Next hop.
+    pub via: IpAddr,
+}
+
+impl RouteConfig {
+    /// Returns the route.
+    pub(crate) fn route(&self) -> Option<StaticRoute> {
+        StaticRoute::new(self.to.address(), self.to.length(), self.via)
+    }
 }
 
 impl PortConfig {
@@ -46,11 +67,10 @@ impl PortConfig {
             };
             faults.push(Diagnostic::error(fault, item_span(value, "address", at)));
         }
+        faults.extend(self.route_faults(value));
         for (at, &gateway) in self.gateway.iter().enumerate() {
-            let fault = if self.address.iter().any(|network| network.address.ip() == gateway) {
-                format!("the gateway {gateway} is the port's own address")
-            } else if !self.address.iter().any(|network| network.contains(gateway.into())) {
-                format!("the gateway {gateway} is in no network of the port's `address`")
+            let fault = if let Some(fault) = self.hop_fault("gateway", gateway) {
+                fault
             } else if self.gateway[..at].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
                 format!("there is a gateway of the same IP version as {gateway} already")
             } else {
@@ -60,14 +80,68 @@ impl PortConfig {
         }
         faults
     }
+
+    fn route_faults(&self, value: &Value) -> Vec<Diagnostic> {
+        if self.routes.len() > ROUTES_MAX {
+            let fault = format!("a port has at most {ROUTES_MAX} routes, not {}", self.routes.len());
+            return vec![Diagnostic::error(fault, value.get("routes").unwrap_or(value).span)];
+        }
+        let mut faults = Vec::new();
+        let mut known = BTreeSet::new();
+        for (at, RouteConfig { to, via }) in self.routes.iter().enumerate() {
+            let is_own = |network: &InterfaceAddress| network.network() == (to.address(), to.length());
+            let (key, fault) = if to.network() != *to {
+                ("to", format!("{to} has bits set after its length; the prefix is {}", to.network()))
+            } else if self.address.iter().any(is_own) {
+                ("to", format!("{to} is the port's own network"))
+            } else if !known.insert((to.address(), to.length())) {
+                ("to", format!("there is a route to {to} already"))
+            } else if to.length() == 0
+                && self.gateway.iter().any(|gateway| gateway.is_ipv4() == via.is_ipv4())
+            {
+                ("to", format!("`gateway` is the route to {to} already"))
+            } else if to.address().is_ipv4() != via.is_ipv4() {
+                ("via", format!("{via} and {to} are of different IP versions"))
+            } else if let Some(fault) = self.hop_fault("next hop", *via) {
+                ("via", fault)
+            } else {
+                continue;
+            };
+            let route = item(value, "routes", at);
+            let span = route.and_then(|route| route.get(key)).or(route).unwrap_or(value).span;
+            faults.push(Diagnostic::error(fault, span));
+        }
+        faults
+    }
+
+    /// Returns the error of a next hop, which messages call by this noun.
+    fn hop_fault(&self, noun: &str, hop: IpAddr) -> Option<String> {
+        let network = self.address.iter().find(|network| network.contains(hop.into()));
+        let has_v6 = self.address.iter().any(|network| !network.address.is_v4());
+        let is_link_local = matches!(hop, IpAddr::V6(v6) if v6.is_unicast_link_local()) && has_v6;
+        if self.address.iter().any(|network| network.address.ip() == hop) {
+            Some(format!("the {noun} {hop} is the port's own address"))
+        } else if network.is_some_and(|network| network.is_broadcast(hop.into())) {
+            Some(format!("the {noun} {hop} is no host's address in its network"))
+        } else if network.is_none() && !is_link_local {
+            Some(format!("the {noun} {hop} is in no network of the port's `address`"))
+        } else {
+            None
+        }
+    }
 }
 
 /// Returns the position of an item of a list, or of the single value, that a key has.
 pub(crate) fn item_span(config: &Value, key: &str, at: usize) -> Span {
-    let Some(value) = config.get(key) else { return config.span };
+    item(config, key, at).or(config.get(key)).unwrap_or(config).span
+}
+
+/// Returns an item of a list, or the single value, that a key has.
+fn item<'a>(config: &'a Value, key: &str, at: usize) -> Option<&'a Value> {
+    let value = config.get(key)?;
     match &value.kind {
-        ValueKind::List(items) => items.get(at).map_or(value.span, |item| item.span),
-        _ => value.span,
+        ValueKind::List(items) => items.get(at),
+        _ => Some(value),
     }
 }
 
@@ -99,6 +173,11 @@ where
     deserializer.deserialize_any(OneOrMany(PhantomData))
 }
 
+/// Reads a value from its text.
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+    Parsed::deserialize(deserializer).map(|Parsed(value)| value)
+}
+
 /// A value that is parsed where it stands, so that an error has its position.
 struct Parsed<T>(T);
 
@@ -124,8 +203,18 @@ pub struct PortEntry {
     pub prefixes: Vec<Prefix>,
     /// Its addresses on its link; empty for a wire's port.
     pub networks: Vec<InterfaceAddress>,
-    /// Next hops.
+    /// Next hops of further destinations.
+    pub routes: Vec<StaticRoute>,
+    /// Next hops of all others.
     pub gateways: Vec<IpAddr>,
+}
+
+impl PortEntry {
+    /// Returns true if a router's port has a next hop for a destination that is not on its link.
+    fn leads_to(&self, destination: Addr) -> bool {
+        self.routes.iter().any(|route| route.contains(destination))
+            || self.gateways.iter().any(|gateway| gateway.is_ipv4() == destination.is_v4())
+    }
 }
 
 /// The ports of a graph.
@@ -190,7 +279,7 @@ impl Ports {
     /// 2. the port by which packets of the flow's other direction came in; in a graph with
     ///    branches, after the next two;
     /// 3. the port with the longest prefix of the destination;
-    /// 4. a router's port with a gateway;
+    /// 4. a router's port with a route to the destination, or a gateway;
     /// 5. the port that it came in by, if it was turned back;
     /// 6. the port opposite the one that it came in by.
     pub fn egress(&self, packet: &Packet) -> u16 {
@@ -231,14 +320,10 @@ impl Ports {
             return of_flow;
         }
         let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| end.has(port)));
-        let with_gateway = || {
-            let is_of_version =
-                |gateway: &IpAddr| destination.is_some_and(|to| to.is_v4() == gateway.is_ipv4());
-            self.at(end).find(|port| port.gateways.iter().any(is_of_version))
-        };
+        let by_route = || self.at(end).find(|port| destination.is_some_and(|to| port.leads_to(to)));
         // It was turned back, and its destination is unknown.
         let back = || self.number(meta.transit.ingress).filter(|port| end.has(port));
-        let by_address = by_prefix.or_else(with_gateway).map(|port| port.number);
+        let by_address = by_prefix.or_else(by_route).map(|port| port.number);
         by_address.or(of_flow).or_else(|| back().map(|port| port.number))
     }
 
@@ -324,7 +409,8 @@ mod tests {
         let prefixes = prefixes.iter().map(|p| p.parse().unwrap()).collect();
         let name = format!("p{number}");
         let (first, side) = (number, Some(side));
-        PortEntry { number, name, first, side, prefixes, networks: Vec::new(), gateways: Vec::new() }
+        let (networks, routes, gateways) = (Vec::new(), Vec::new(), Vec::new());
+        PortEntry { number, name, first, side, prefixes, networks, routes, gateways }
     }
 
     fn addr(text: &str) -> Option<Addr> {

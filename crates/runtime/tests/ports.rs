@@ -49,6 +49,40 @@ fn addresses_that_no_host_may_have_are_refused() {
 }
 
 #[test]
+fn routes_that_lead_nowhere_are_refused() {
+    let cases = [
+        (
+            "{ to: 10.9.0.0/16, via: 10.0.0.1 }",
+            "2:70: error: the next hop 10.0.0.1 is the port's own address",
+        ),
+        ("{ to: 10.9.0.0/16, via: 10.1.0.2 }", "2:70: error: the next hop 10.1.0.2 is in no network"),
+        ("{ to: 10.9.0.0/16, via: 10.0.0.255 }", "2:70: error: the next hop 10.0.0.255 is no host's"),
+        (
+            "{ to: 10.9.0.0/16, via: fe80::1 }",
+            "2:70: error: fe80::1 and 10.9.0.0/16 are of different IP versions",
+        ),
+        ("{ to: fd00::/8, via: fe80::1 }", "2:67: error: the next hop fe80::1 is in no network"),
+        ("{ to: 10.0.0.0/24, via: 10.0.0.2 }", "2:52: error: 10.0.0.0/24 is the port's own network"),
+        ("{ to: \"10.9.0.1/16\", via: 10.0.0.2 }", "2:52: error: 10.9.0.1/16 has bits set after its length"),
+        ("{ to: 0.0.0.0/0, via: 10.0.0.3 }", "2:52: error: `gateway` is the route to 0.0.0.0/0 already"),
+        (
+            "{ to: 10.9.0.0/16, via: 10.0.0.2 }, { to: 10.9.0.0/16, via: 10.0.0.3 }",
+            "2:88: error: there is a route to 10.9.0.0/16 already",
+        ),
+        ("{ to: 10.9.0.0/16 }", "2:46: error: the key `via` is missing"),
+    ];
+    for (routes, expected) in cases {
+        let lan = format!("{{ address: 10.0.0.1/24, routes: [{routes}], gateway: 10.0.0.2 }}");
+        let found = faults(&lan, "{}");
+        let is_expected = |fault: &String| fault.strip_prefix("p.rvl:").unwrap().starts_with(expected);
+        assert!(found.len() == 1 && is_expected(&found[0]), "{lan}: {found:?}");
+    }
+    let sound = "{ address: [10.0.0.1/24, \"fd00::1/64\"], routes: [{ to: 10.9.0.0/16, via: 10.0.0.2 },
+        { to: 10.9.9.0/24, via: 10.0.0.3 }, { to: 2001:db8:9::/48, via: fe80::1 }, { to: ::/0, via: fd00::2 }] }";
+    assert_eq!(faults(sound, "{}"), [""; 0]);
+}
+
+#[test]
 fn an_address_belongs_to_one_port() {
     let found = faults("{ address: 10.0.0.1/24 }", "{ address: [192.0.2.1/24, 10.0.0.1/8] }");
     assert_eq!(found, ["p.rvl:3:39: error: `lan` has the address 10.0.0.1 already"]);

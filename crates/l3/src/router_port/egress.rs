@@ -10,6 +10,7 @@ use packet::wire::ethernet;
 use super::{EgressAction, RouterPort};
 use crate::frame::{Ip, decrement_ttl};
 use crate::neighbours::LookupResult;
+use crate::route_table::NextHop;
 use crate::{arp, echo, fragment, nd};
 
 impl RouterPort {
@@ -104,16 +105,12 @@ impl RouterPort {
         departure
     }
 
-    /// Returns the next hop: the destination if it is on the link, else the gateway.
+    /// Returns the neighbour that gets packets to a destination.
     fn next_hop(&self, destination: Addr) -> Option<Addr> {
-        if self.networks().any(|network| network.is_broadcast(destination)) {
-            return None;
-        }
-        if self.networks().any(|network| network.contains(destination)) {
-            return Some(destination);
-        }
-        let gateways = self.config.gateways.iter().map(|&gateway| Addr::from(gateway));
-        gateways.into_iter().find(|gateway| gateway.is_v4() == destination.is_v4())
+        Some(match self.routes.find(destination)? {
+            NextHop::Destination => destination,
+            NextHop::Neighbour(neighbour) => neighbour,
+        })
     }
 
     pub(super) fn solicit(&mut self, address: Addr) {

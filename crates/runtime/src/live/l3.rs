@@ -52,6 +52,7 @@ impl PortL3 {
             mac: mac(link),
             mtu: link.mtu,
             addresses: port.networks.clone(),
+            routes: port.routes.clone(),
             gateways: port.gateways.clone(),
             nf_addresses: owned.map(range).collect(),
             router_addresses: networks.map(|network| network.address).collect(),
