@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use nf::Field;
 use policy::ast::FilterSide;
-use policy::{Diagnostic, DiagnosticSeverity, FilterField, FilterNumberField, NfFacts, Policy, SourceMap};
+use policy::{
+    Diagnostic, DiagnosticSeverity, FilterField, FilterNumberField, NfFacts, Policy, SourceMap, Span,
+};
 use serde::Serialize;
 
 use crate::messages::{self, say};
@@ -201,8 +203,8 @@ fn format_all(paths: &[PathBuf], write: bool, check: bool) -> anyhow::Result<Exi
     Ok(code)
 }
 
-/// Returns all that is wrong with a policy that could be read: its own report, its graph's, and the
-/// errors of NFs.
+/// Returns all that is wrong with a policy that could be read: its own report, its graph's, and
+/// that of NFs and ports.
 fn analyse(policy: &Policy) -> Vec<Diagnostic> {
     let registry = functions::registry();
     let facts: Vec<NfFacts> = policy
@@ -212,9 +214,21 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
         .collect();
     let mut found = policy.report.diagnostics.clone();
     found.extend(policy.analyse(&facts).diagnostics);
-    found.extend(runtime::assemble(policy, &registry, 0, None).err().unwrap_or_default());
+    match runtime::assemble(policy, &registry, 0, None) {
+        Ok(assembly) => {
+            let warnings = assembly.warnings.iter();
+            found.extend(warnings.map(|(name, warning)| Diagnostic::warning(warning, span_of(policy, name))));
+        }
+        Err(errors) => found.extend(errors),
+    }
     found.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     found
+}
+
+/// Returns the position of an NF; that of the first port for warnings about all ports.
+fn span_of(policy: &Policy, name: &str) -> Span {
+    let nf = policy.nfs.iter().find(|nf| nf.name == name).map(|nf| nf.span);
+    nf.or_else(|| policy.ports.first().map(|port| port.span)).unwrap_or(policy.settings.span)
 }
 
 fn facts(descriptor: &nf::Descriptor) -> NfFacts {

@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod counting;
 mod facts;
+mod hidden;
 pub mod parse;
 mod reject;
 pub mod rule;
@@ -177,6 +178,7 @@ impl NetworkFunction for Firewall {
         let rules = parse::rules(&config.rules.0, &config.tags)?;
         let classifier =
             RuleClassifier::new(rules.iter().map(|rule| &rule.pattern)).map_err(ConfigError::new)?;
+        hidden::warnings(&rules, &classifier).into_iter().for_each(|warning| setup.warn(warning));
         let mut firewall = Firewall {
             rules,
             classifier,

@@ -1,5 +1,7 @@
 //! `rivulet policy`.
 
+use serde_json::Value;
+
 use super::Place;
 
 const SITE: &str = "Port<0> lan;
@@ -17,7 +19,7 @@ fn hidden_edges_are_reported_with_an_example_packet() {
     let place = Place::new();
     place.write("site.rvl", SITE);
     let findings = place.command("policy check site.rvl -o json").output().unwrap();
-    let findings: serde_json::Value = serde_json::from_slice(&findings.stdout).unwrap();
+    let findings: Value = serde_json::from_slice(&findings.stdout).unwrap();
     let hidden =
         findings.as_array().unwrap().iter().find(|found| found["message"] == "no packet takes this edge");
     let hidden = hidden.unwrap_or_else(|| panic!("{findings}"));
@@ -42,6 +44,23 @@ fn warnings_fail_only_if_denied() {
     said("policy check odd.rvl --deny-warnings", 1);
     place.write("wrong.rvl", "Port<0> a; pipelet { a -> b; }");
     assert!(said("policy check wrong.rvl", 1).contains("unknown port or NF `b`"));
+}
+
+#[test]
+fn warnings_of_functions_are_findings() {
+    let place = Place::new();
+    let policy = "Port<0> a;\nPort<1> b;\nFirewall f { rules: \"\"\"\nallow out\ndeny out tcp to any port 25\n\"\"\" };\n\
+                  pipelet { a <-> f <-> b; }";
+    place.write("edge.rvl", policy);
+    let findings = place.command("policy check edge.rvl -o json").output().unwrap();
+    let findings: Value = serde_json::from_slice(&findings.stdout).unwrap();
+    assert_eq!(
+        (&findings[0]["severity"], &findings[0]["line"]),
+        (&"warning".into(), &3.into()),
+        "{findings}"
+    );
+    let message = findings[0]["message"].as_str().unwrap();
+    assert!(message.contains("edge.rvl:5: `rule 2` decides nothing: `rule 1` (edge.rvl:4)"), "{message}");
 }
 
 #[test]
