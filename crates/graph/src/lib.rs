@@ -62,7 +62,7 @@ pub use flow_table::{FlowClass, Ledger, RestoreError, Shares};
 pub use flows::{FlowChange, SavedLayout};
 pub use fragments::Datagram;
 pub use graph::{Graph, GraphError};
-pub use observer::Observer;
+pub use observer::{EdgeChoice, Observer};
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};
 pub use queue::GROUP_MAX;
 pub use routing::EdgeCounters;

@@ -19,6 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Timeouts;
 use crate::cache::TakenPath;
+use crate::observer::EdgeChoice;
 use crate::queue::GROUP_MAX;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd, Topology};
 
@@ -65,6 +66,21 @@ pub(crate) struct Journey {
     is_new: bool,
     /// True if the packet's filters are asked where packets of a flow may differ.
     asks: bool,
+}
+
+/// The next stop of a packet, and the edge to it; no edge if its flow has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    pub hop: Hop,
+    pub edge: Option<EdgeId>,
+    pub choice: EdgeChoice,
+}
+
+/// A packet that cannot enter: the reason to drop it, and the edge that says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub reason: DropReason,
+    pub edge: Option<EdgeId>,
 }
 
 /// Packets and bytes that took an edge.
@@ -209,13 +225,14 @@ impl Routing {
     ///
     /// # Errors
     /// The reason to drop it, if no edge does, or one to `Drop`.
-    pub fn enter(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), DropReason> {
+    pub fn enter(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), Refusal> {
         let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
         let found = self.topology.enter(packet.meta().transit.ingress, &fields);
-        let (side, hop, edge) = found.ok_or(DropReason::PolicyUnmatched)?;
+        let (side, hop, edge) = found.ok_or(Refusal::UNMATCHED)?;
         if let Hop::End(end @ (RouteEnd::Drop | RouteEnd::Unmatched)) = hop {
             self.count(Some(edge), packet.len());
-            return Err(if end == RouteEnd::Drop { DropReason::Policy } else { DropReason::PolicyUnmatched });
+            let reason = if end == RouteEnd::Drop { DropReason::Policy } else { DropReason::PolicyUnmatched };
+            return Err(Refusal { reason, edge: Some(edge) });
         }
         packet.meta_mut().transit.side = side;
         self.entered = Some((packet.meta().transit.sequence, hop, edge));
@@ -244,7 +261,7 @@ impl Routing {
         packet: &Packet,
         records: &FlowRecords,
         stages: &[Box<dyn Stage>],
-    ) -> Hop {
+    ) -> Heading {
         let (meta, transit) = (packet.meta(), packet.meta().transit);
         let header = records.header(transit.flow);
         let (origin, turns) = (header.origin(), header.has(RecordHeader::FLAG_TURNS));
@@ -257,6 +274,7 @@ impl Routing {
         let is_new = known.is_none();
         let mut journey = Journey { visited: NfSet::default(), tags: header.tags, is_new, asks };
         let follows = known.filter(|_| !asks || !self.topology.entry_reads(transit.ingress).is_any());
+        let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
         let (hop, edge) = match follows {
             Some(_) if route.is_one_way() && transit.side != origin => (Hop::End(RouteEnd::Unmatched), None),
             Some(path) => {
@@ -279,7 +297,7 @@ impl Routing {
         };
         self.count(edge, packet.len());
         self.journeys[at] = journey;
-        hop
+        Heading { hop, edge, choice }
     }
 
     /// A packet of a group passed a function: returns its next stop.
@@ -290,7 +308,7 @@ impl Routing {
         stage: usize,
         records: &FlowRecords,
         stages: &[Box<dyn Stage>],
-    ) -> Hop {
+    ) -> Heading {
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
         let route = self.route(transit.flow, records);
@@ -299,7 +317,9 @@ impl Routing {
         let is_on = |path: &NfSet| path.up_to(stage, transit.side) == journey.visited;
         let known = route.path().filter(is_on).filter(|_| !header.has(RecordHeader::FLAG_TURNS));
         let asks = journey.asks && self.topology.branch_reads(stage, transit.side).is_any();
-        let (hop, edge) = match known.filter(|_| !asks) {
+        let follows = known.filter(|_| !asks);
+        let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
+        let (hop, edge) = match follows {
             Some(path) => {
                 let rest = path.after(stage, transit.side);
                 let hop = route.hop(rest, transit.side, header.origin());
@@ -314,7 +334,7 @@ impl Routing {
             }
         };
         self.count(edge, packet.len());
-        hop
+        Heading { hop, edge, choice }
     }
 
     /// A packet of a group is at the end of its path, and leaves by its port. Returns true if the
@@ -364,8 +384,9 @@ impl Routing {
         trail: Option<(NfSet, u16)>,
         records: &FlowRecords,
         stages: &[Box<dyn Stage>],
-    ) -> Hop {
+    ) -> Heading {
         let transit = packet.meta().transit;
+        let choice = if trail.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
         let (hop, edge) = match trail {
             Some((visited, port)) => {
                 let next = visited.after(stage, transit.side).first(transit.side);
@@ -380,21 +401,29 @@ impl Routing {
             }
         };
         self.count(edge, packet.len());
-        hop
+        Heading { hop, edge, choice }
     }
 
-    /// Takes a packet along the edges, past the functions: its port is set.
+    /// Takes a packet along the edges, past the functions: its port is set. `taken` gets the edges.
     ///
     /// # Errors
     /// The reason to drop it.
-    pub fn pass_by(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), DropReason> {
-        self.enter(packet, stages)?;
+    pub fn pass_by(
+        &mut self,
+        packet: &mut Packet,
+        stages: &[Box<dyn Stage>],
+        mut taken: impl FnMut(EdgeId, &Packet),
+    ) -> Result<(), DropReason> {
+        if let Err(Refusal { reason, edge }) = self.enter(packet, stages) {
+            edge.iter().for_each(|edge| taken(*edge, packet));
+            return Err(reason);
+        }
         let Some((_, hop, edge)) = self.entered.take() else { return Err(DropReason::Internal) };
-        self.pass_along((hop, edge), packet, stages)
+        self.pass_along((hop, edge), packet, stages, taken)
     }
 
     /// Takes a packet that the function at `stage` made to a port, past the others: to the one that
-    /// `trail` ends at, if it goes back, or along the edges.
+    /// `trail` ends at, if it goes back, or along the edges. Observers do not hear of it.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -411,7 +440,7 @@ impl Routing {
         }
         let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
         let first = self.topology.next(stage, packet.meta().transit.side, &fields);
-        self.pass_along(first, packet, stages)
+        self.pass_along(first, packet, stages, |_, _| {})
     }
 
     fn pass_along(
@@ -419,9 +448,11 @@ impl Routing {
         (mut hop, mut edge): (Hop, EdgeId),
         packet: &mut Packet,
         stages: &[Box<dyn Stage>],
+        mut taken: impl FnMut(EdgeId, &Packet),
     ) -> Result<(), DropReason> {
         loop {
             self.count(Some(edge), packet.len());
+            taken(edge, packet);
             match hop {
                 Hop::Stage(stage) => {
                     let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
@@ -536,6 +567,11 @@ impl Routing {
         }
         Some(TakenPath { stages: path, edges: &self.trace, drop: None, reads: self.topology.reads() })
     }
+}
+
+impl Refusal {
+    /// No edge takes the packet.
+    pub const UNMATCHED: Refusal = Refusal { reason: DropReason::PolicyUnmatched, edge: None };
 }
 
 impl Route {

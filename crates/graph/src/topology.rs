@@ -111,6 +111,8 @@ pub struct TopologyEdge {
     pub to: Option<String>,
     /// The side of packets that take it.
     pub side: Side,
+    /// Its filter as it stands in the policy; none takes all packets.
+    pub filter: Option<String>,
 }
 
 impl fmt::Display for TopologyEdge {
@@ -265,7 +267,7 @@ impl Topology {
         let mut branches: Vec<[Branch; 2]> = branches.collect();
         let mut edges: Vec<TopologyEdge> = all().map(|edge| compiler.describe(edge)).collect();
         let mut unmatched = |name: &str, side| {
-            edges.push(TopologyEdge { from: name.to_owned(), to: None, side });
+            edges.push(TopologyEdge { from: name.to_owned(), to: None, side, filter: None });
             (edges.len() - 1) as EdgeId
         };
         for (port, entry) in ports.iter_mut().zip(&policy.ports) {
@@ -326,6 +328,16 @@ impl Topology {
     /// Returns the edges, in the order of their identifiers.
     pub fn edges(&self) -> &[TopologyEdge] {
         &self.edges
+    }
+
+    /// Returns the edges that are tried at the node of an edge for packets like those that take it,
+    /// in the order of the text: at a port, those of both directions.
+    pub fn edges_beside(&self, edge: EdgeId) -> impl Iterator<Item = EdgeId> {
+        let mut all = self.ports.iter().map(|port| &port.entry).chain(self.branches.iter().flatten());
+        let is_of = |branch: &&Branch| {
+            branch.unmatched == edge || branch.targets.iter().any(|target| target.edge == edge)
+        };
+        all.find(is_of).into_iter().flat_map(|branch| branch.targets.iter().map(|target| target.edge))
     }
 
     /// Returns the fields that filters read and that may differ between packets of a flow.
@@ -490,7 +502,8 @@ struct Compiler<'p> {
 impl Compiler<'_> {
     fn describe(&self, edge: &Edge) -> TopologyEdge {
         let (from, to) = (self.name(edge.from), Some(self.name(edge.to)));
-        TopologyEdge { from, to, side: side_of(edge.direction) }
+        let filter = edge.filter_span.map(|span| self.policy.report.sources.slice(span).to_owned());
+        TopologyEdge { from, to, side: side_of(edge.direction), filter }
     }
 
     fn branch(&self, edges: &[&Edge]) -> Branch {

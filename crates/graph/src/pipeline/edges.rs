@@ -8,9 +8,10 @@ use packet::{Direction, DropReason, Packet, Side};
 use super::crossing::GroupCrossing;
 use super::turning::PacketOrigin;
 use super::{BatchRun, Pipeline};
+use crate::observer::EdgeChoice;
 use crate::queue::GROUP_MAX;
-use crate::routing::Routing;
-use crate::topology::{BRANCHING_NFS_MAX, Hop, NfSet, RouteEnd};
+use crate::routing::{Refusal, Routing};
+use crate::topology::{BRANCHING_NFS_MAX, EdgeId, Hop, NfSet, RouteEnd};
 
 /// The verdict that a function finds for packets of the group that do not come to it.
 const ELSEWHERE: Verdict = Verdict::Drop(DropReason::Internal);
@@ -36,6 +37,16 @@ impl NextStops {
     }
 }
 
+impl BatchRun<'_, '_> {
+    /// The observer, if there is one, hears of the edge that a packet took.
+    #[inline(always)]
+    pub(super) fn observe_edge(&mut self, edge: Option<EdgeId>, choice: EdgeChoice, packet: &Packet) {
+        if let (Some(observer), Some(edge)) = (&mut self.observer, edge) {
+            observer.edge(edge, choice, packet);
+        }
+    }
+}
+
 impl Pipeline {
     /// A packet that begins a flow gets the side of the edge that it enters by, one of a known flow
     /// that of its direction.
@@ -47,7 +58,7 @@ impl Pipeline {
         &mut self,
         packet: &mut Packet,
         found: Option<(u32, Direction)>,
-    ) -> Result<(), DropReason> {
+    ) -> Result<(), Refusal> {
         let Some(routing) = &mut self.flows.routing else { return Ok(()) };
         let Some((record, direction)) = found else { return routing.enter(packet, &self.stages.all) };
         let transit = &mut packet.meta_mut().transit;
@@ -61,15 +72,16 @@ impl Pipeline {
         // It came in where packets of the other direction do. Functions judge that, as on a line.
         transit.side = transit.side.other();
         let is_two_way = routing.is_two_way(record, &self.flows.table.records);
-        if is_two_way { Ok(()) } else { Err(DropReason::PolicyUnmatched) }
+        if is_two_way { Ok(()) } else { Err(Refusal::UNMATCHED) }
     }
 
     /// Sends a packet on that functions do not see: along the edges whose filters it passes.
     pub fn send_unjudged(&mut self, mut packet: Packet, run: &mut BatchRun<'_, '_>) {
-        if let Some(routing) = &mut self.flows.routing
-            && let Err(reason) = routing.pass_by(&mut packet, &self.stages.all)
-        {
-            return self.drop_packet(packet, reason, run);
+        if let Some(routing) = &mut self.flows.routing {
+            let taken = |edge, packet: &Packet| run.observe_edge(Some(edge), EdgeChoice::Filters, packet);
+            if let Err(reason) = routing.pass_by(&mut packet, &self.stages.all, taken) {
+                return self.drop_packet(packet, reason, run);
+            }
         }
         self.send(packet, run);
     }
@@ -94,8 +106,9 @@ impl Pipeline {
                 continue;
             }
             let Some(routing) = &mut self.flows.routing else { return };
-            let hop = routing.set_out(at, &packets[at], &self.flows.table.records, &self.stages.all);
-            self.head_for(hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
+            let heading = routing.set_out(at, &packets[at], &self.flows.table.records, &self.stages.all);
+            run.observe_edge(heading.edge, heading.choice, &packets[at]);
+            self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
         }
         while let Some((stage, here)) = stops.take(side) {
             if let (Some(_), [packet]) = (pass, &mut *packets) {
@@ -112,8 +125,9 @@ impl Pipeline {
                 }
                 let Some(routing) = &mut self.flows.routing else { return };
                 let records = &self.flows.table.records;
-                let hop = routing.go_on(at, &packets[at], stage, records, &self.stages.all);
-                self.head_for(hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
+                let heading = routing.go_on(at, &packets[at], stage, records, &self.stages.all);
+                run.observe_edge(heading.edge, heading.choice, &packets[at]);
+                self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
             }
         }
         if let (Some(pass), [packet]) = (pass, &mut *packets) {
@@ -210,8 +224,10 @@ impl Pipeline {
         let turned = loop {
             self.flows.routing.as_mut()?.journeys[0].visited.add(at);
             let records = &self.flows.table.records;
-            let hop = self.flows.routing.as_mut()?.next(&packet[0], at, trail, records, &self.stages.all);
-            at = match hop {
+            let routing = self.flows.routing.as_mut()?;
+            let heading = routing.next(&packet[0], at, trail, records, &self.stages.all);
+            run.observe_edge(heading.edge, heading.choice, &packet[0]);
+            at = match heading.hop {
                 Hop::Stage(next) => next,
                 Hop::End(RouteEnd::Port(port)) => {
                     packet[0].meta_mut().transit.egress = port;

@@ -6,13 +6,16 @@ use packet::{Direction, DropReason, Packet, PacketClass};
 
 use super::{BatchRun, Pipeline};
 use crate::cache::{FlowCache, TakenPath};
+use crate::observer::EdgeChoice;
+use crate::routing::Refusal;
 
 impl Pipeline {
     /// Takes one packet through the graph, with its flow found or begun; whether it passed.
     pub fn walk(&mut self, mut packet: Packet, handle: Option<u32>, run: &mut BatchRun<'_, '_>) -> bool {
         let found = self.flows.find(&packet, &mut self.stages, run.pool);
         let begins = found.is_none();
-        if let Err(reason) = self.enter(&mut packet, found) {
+        if let Err(Refusal { reason, edge }) = self.enter(&mut packet, found) {
+            run.observe_edge(edge, EdgeChoice::Filters, &packet);
             self.drop_packet(packet, reason, run);
             return false;
         }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use graph::{Graph, Options, Topology};
+use graph::{EdgeChoice, EdgeId, Graph, Observer, Options, Topology};
 use nf::record::RecordHeader;
 use nf::stage::{Stage, load};
 use nf::{Access, PacketView};
-use nf::{Attribute, Context, Descriptor, NetworkFunction, Plan, Setup, StateFunction, Verdict};
+use nf::{Attribute, Context, Descriptor, NetworkFunction, Plan, Recording, Setup, StateFunction, Verdict};
 use packet::{Addr, Direction, DropReason, Endpoint, Packet, PacketPool, Side};
 use policy::{EdgeDirection, Fields, FilterNumberField, Node, PathEnd, Policy, Scalar};
 use proptest::prelude::*;
@@ -467,6 +467,57 @@ proptest! {
     #[test]
     fn packets_take_the_path_of_the_walk(text in graphs(), sends in sends(), consolidate: bool) {
         run(&text, &sends, true, Options { consolidate, flows_max: 64, ..Options::default() })?;
+    }
+}
+
+/// The edges of the observed packet.
+#[derive(Default)]
+struct EdgeDiary(Vec<EdgeId>);
+
+impl Observer for EdgeDiary {
+    fn arrived(&mut self, _: &Packet) {}
+    fn edge(&mut self, edge: EdgeId, _: EdgeChoice, _: &Packet) {
+        self.0.push(edge);
+    }
+    fn before(&mut self, _: usize, _: &Packet) {}
+    fn after(&mut self, _: usize, _: &Packet, _: Verdict, _: &Recording) {}
+    fn sent(&mut self, _: &Packet) {}
+    fn dropped(&mut self, _: &Packet, _: DropReason) {}
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// An observer hears of the edges that are counted, in the order of the path.
+    #[test]
+    fn observed_edges_are_those_counted(text in graphs(), sends in sends()) {
+        let policy = Policy::read("random", &text, &mut |_: &str| Err(String::new())).unwrap();
+        let Ok(topology) = Topology::new(&policy) else { return Ok(()) };
+        let stages = topology.nfs().iter().map(|&nf| stage(&policy.nfs[nf].type_name)).collect();
+        let mut graph = Graph::branching(stages, topology.clone(), Options::default()).unwrap();
+        let mut pool = PacketPool::new(256);
+        let mut answers: BTreeMap<u8, (u16, u16)> = BTreeMap::new();
+        let mut counted = vec![0; topology.edges().len()];
+        for (number, send) in (1..).zip(&sends) {
+            let reply_to = send.reply.then(|| answers.get(&send.flow).copied()).flatten();
+            let (ingress, network) = packet_of(send, reply_to);
+            let mut packet = packets::packet(1_000 * number, Side::Inside, &network);
+            packet.meta_mut().transit.ingress = ingress;
+            let (mut diary, mut out) = (EdgeDiary::default(), Vec::new());
+            graph.observe(packet, &mut out, &mut pool, &mut diary);
+            diary.0.iter().for_each(|edge| counted[usize::from(*edge)] += 1);
+            let edges = || diary.0.iter().map(|edge| &topology.edges()[usize::from(*edge)]);
+            for (edge, next) in edges().zip(edges().skip(1)) {
+                prop_assert_eq!(edge.to.as_ref(), Some(&next.from), "{}", text);
+            }
+            if let (None, Some(left)) = (reply_to, out.first()) {
+                answers.insert(send.flow, (left.meta().transit.egress, packet::parse::ends(left).1.port));
+            }
+            out.into_iter().for_each(|packet| pool.give(packet));
+            graph.effects_mut().alerts.drain(..).for_each(drop);
+        }
+        let counters = graph.topology().map(|(_, counters)| counters.iter().map(|edge| edge.packets));
+        prop_assert_eq!(counters.map(Iterator::collect), Some(counted), "{}", text);
     }
 }
 
