@@ -1,5 +1,6 @@
 //! `rivulet explain`: shows what each function of a policy did to a packet, and why.
 
+mod edges;
 mod headers;
 mod rule;
 mod select;
@@ -17,12 +18,11 @@ use crate::messages::say;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
-use story::Explanation;
-use witness::CollectedOutput;
-
+pub use edges::EdgeExplanation;
 pub use select::Selection;
+use story::Explanation;
 pub(crate) use story::deciding_rule;
-pub use witness::{Outcome, PacketTrace, Tracer};
+pub use witness::{CollectedOutput, Outcome, PacketTrace, Tracer};
 
 /// Explains, packet by packet, what each function of a policy did
 ///

@@ -8,6 +8,7 @@ use packet::{Direction, DropReason, End, Side, TagKind};
 use runtime::Runner;
 use serde::Serialize;
 
+use super::edges::EdgeExplanation;
 use super::headers;
 use super::rule::RuleExplanation;
 use super::witness::{CollectedOutput, Outcome, PacketTrace, ReportedEvent, Step};
@@ -24,6 +25,9 @@ pub struct Explanation {
     from: &'static str,
     headers: String,
     flow: Option<FlowExplanation>,
+    /// The edges that it took; absent in a graph without branches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    edges: Vec<EdgeExplanation>,
     steps: Vec<StepExplanation>,
     /// The cached rule of its flow; absent if later packets take the slow path, too.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,6 +147,7 @@ impl Explanation {
             from: first.map_or("", |packet| side(packet.meta().transit.side)),
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
+            edges: EdgeExplanation::of_packet(passage, runner),
             steps: passage.steps.iter().map(|step| StepExplanation::new(step, runner)).collect(),
             rule: passage.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
@@ -342,9 +347,12 @@ impl fmt::Display for Explanation {
                 writeln!(f, "  replies have the key {alias}")?;
             }
         }
-        for step in &self.steps {
+        let edges_at = |steps| self.edges.iter().filter(move |edge| edge.steps == steps);
+        for (number, step) in self.steps.iter().enumerate() {
+            edges_at(number).try_for_each(|edge| write!(f, "{edge}"))?;
             step.write(f)?;
         }
+        edges_at(self.steps.len()).try_for_each(|edge| write!(f, "{edge}"))?;
         for alert in &self.alerts {
             let AlertExplanation { function, id, signature, severity } = alert;
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;

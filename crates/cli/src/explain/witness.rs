@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use graph::{Observer, RuleView};
+use graph::{EdgeChoice, EdgeId, Observer, RuleView};
 use nf::record::RecordHeader;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
 use packet::{DropReason, FlowKey, Meta, Packet};
@@ -28,6 +28,15 @@ pub struct Step {
     pub after: Option<Packet>,
     pub verdict: Verdict,
     pub recording: Recording,
+}
+
+/// An edge that a packet took.
+#[derive(Clone, Copy)]
+pub struct TakenEdge {
+    pub edge: EdgeId,
+    pub choice: EdgeChoice,
+    /// Number of the functions that processed it before.
+    pub steps: usize,
 }
 
 /// The fate of a packet.
@@ -58,6 +67,8 @@ pub struct PacketTrace {
     pub joined: Option<Meta>,
     /// The functions that processed it, in order.
     pub steps: Vec<Step>,
+    /// The edges that it took, in order; none in a graph without branches.
+    pub edges: Vec<TakenEdge>,
     /// The packet on departure.
     pub left: Option<Packet>,
     /// Its fate.
@@ -186,6 +197,7 @@ impl PacketTrace {
             arrived,
             joined: None,
             steps: Vec::new(),
+            edges: Vec::new(),
             left: None,
             outcome: Outcome::Held,
             alias: None,
@@ -202,6 +214,12 @@ impl Observer for Tracer {
     fn arrived(&mut self, packet: &Packet) {
         let passage = PacketTrace::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
         self.passages.push(passage);
+    }
+
+    fn edge(&mut self, edge: EdgeId, choice: EdgeChoice, packet: &Packet) {
+        let at = self.passage(packet);
+        let passage = &mut self.passages[at];
+        passage.edges.push(TakenEdge { edge, choice, steps: passage.steps.len() });
     }
 
     fn before(&mut self, stage: usize, packet: &Packet) {

@@ -246,3 +246,44 @@ fn the_matching_rule_is_named() {
     let packets: u64 = rules.iter().map(|rule| rule["packets"].as_u64().unwrap()).sum();
     assert_eq!(packets, firewall["packets"].as_u64().unwrap(), "{firewall}");
 }
+
+#[test]
+fn edges_show_why_they_were_taken() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        "Port<0> a { prefixes: [10.0.0.0/8] }; Port<1> b; Monitor m; Monitor n;
+        pipelet { a [tcp] <-> m [dst port 80] <-> b; a [udp && dst port 80] <-> n <-> b; }",
+    );
+    let traffic = "traffic --packets 300 --flows 20 --ipv6 0 --protocols tcp=50,udp=50 --ports 80,443";
+    place.stdout(&format!("{traffic} --write in.pcapng"));
+    let stories = place.json("explain p.rvl --read in.pcapng -o json --limit 300");
+    let edge = |from: &str, to: &str, why: &str| serde_json::json!({"from": from, "to": to, "why": why});
+    let has = |edges: Value| stories.as_array().unwrap().iter().any(|story| story["edges"] == edges);
+    assert!(has(serde_json::json!([edge("a", "m", "tcp"), edge("m", "b", "dst port 80")])));
+    assert!(has(serde_json::json!([edge("a", "n", "udp && dst port 80"), edge("n", "b", "the only edge")])));
+    let route = "the flow's route";
+    assert!(has(serde_json::json!([edge("b", "m", route), edge("m", "a", route)])));
+    let unmatched = |from: &str, edges: &[&str]| serde_json::json!({"from": from, "why": "no edge takes the packet", "unmatched": edges});
+    assert!(has(serde_json::json!([edge("a", "m", "tcp"), unmatched("m", &["m [dst port 80] -> b"])])));
+    assert!(has(serde_json::json!([unmatched("a", &["a [tcp] -> m", "a [udp && dst port 80] -> n"])])));
+    let text = place.stdout("explain p.rvl --read in.pcapng --limit 300");
+    assert!(text.contains("\n  a -> m: tcp\n  m (monitor): forward\n"), "{text}");
+    assert!(
+        text.contains("\n  a -> (unmatched): no edge takes the packet\n      not a [tcp] -> m\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn paths_without_a_way_back_are_explained() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        "Port<0> a { prefixes: [10.0.0.0/8] }; Port<1> b; Monitor m;
+        pipelet { a -> m -> b; b [udp && dst port 1] -> a; }",
+    );
+    place.stdout("traffic --packets 100 --flows 4 --ipv6 0 --ports 80 --write in.pcapng");
+    let text = place.stdout("explain p.rvl --read in.pcapng --dropped");
+    assert!(text.contains("\n  b -> (unmatched): no edges lead back along the flow's path\n"), "{text}");
+}
