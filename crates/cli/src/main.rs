@@ -84,7 +84,7 @@ enum Task {
     Traffic(traffic::Args),
     /// List network functions, show their manuals, and check them
     Nf(catalogue::Args),
-    /// Check and format policies, and draw their graphs
+    /// Check, test and format policies, and draw their graphs
     Policy(policy_tools::Args),
     /// Check detection rules
     Rules(rules::Args),

@@ -1,4 +1,8 @@
-//! `rivulet policy`: checks and formats policies, and draws their graphs.
+//! `rivulet policy`: checks, tests and formats policies, and draws their graphs.
+
+mod expectation;
+mod frame;
+mod test;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +19,7 @@ use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::{files, policies};
 
-/// Checks and formats policies, and draws their graphs
+/// Checks, tests and formats policies, and draws their graphs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,6 +42,24 @@ enum Task {
         /// Fail on warnings, too
         #[arg(short = 'W', long)]
         deny_warnings: bool,
+        /// Format of the result
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Format,
+    },
+    /// Test a policy with expectations about single packets
+    ///
+    /// A line of FILE is one expectation: a packet, and the port that it must leave by, or that it
+    /// is dropped. The packets run in order through one graph, 1 ms apart, so replies may follow
+    /// their requests. A port `*` of a packet stands for the one that an earlier packet left with.
+    #[command(after_help = TEST_EXAMPLES)]
+    Test {
+        /// The policy; - is standard input
+        policy: PathBuf,
+        /// The expectations [default: the policy's name, ending in .expect]
+        file: Option<PathBuf>,
+        /// Seed of everything random, unless the policy sets one
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
         /// Format of the result
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
@@ -84,6 +106,7 @@ enum PictureFormat {
 const EXAMPLES: &str = "\
 Examples:
   rivulet policy check site.rvl
+  rivulet policy test site.rvl
   rivulet policy fmt --write site.rvl
   rivulet policy graph site.rvl --format svg --write site.svg";
 
@@ -94,6 +117,19 @@ Examples:
   rivulet policy check site.rvl -o json | jq '.[].message'
 
 Exit code 1: an error, or a warning with -W.";
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  rivulet policy test site.rvl
+  rivulet policy test site.rvl more.expect -o json | jq .failed
+
+Expectations:
+  expect tcp 10.1.0.5:1234 -> 192.0.2.1:443 via [nat] leaves wan as 203.0.113.1:* -> 192.0.2.1:443
+  expect tcp 192.0.2.1:443 -> 203.0.113.1:* from wan leaves lan
+  expect tcp 192.0.2.1:9 -> 10.2.0.1:22 flags syn is dropped firewall-default
+  expect icmp 10.1.0.5 -> 10.2.0.1 dscp 8 vlan 7 leaves dmz
+
+Exit code 1: an expectation failed.";
 
 const FMT_EXAMPLES: &str = "\
 Examples:
@@ -112,6 +148,7 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.task {
         Task::Check { policies, deny_warnings, output } => check(policies, *deny_warnings, *output),
+        Task::Test { policy, file, seed, output } => test::run(policy, file.as_deref(), *seed, *output),
         Task::Fmt { policies, write, check } => format_all(policies, *write, *check),
         Task::Graph { policy, format, write } => {
             let policy = policies::read_file(policy)?;

@@ -86,3 +86,117 @@ fn policies_are_formatted() {
     place.write("wrong.rvl", "pipelet {");
     assert!(place.refused(1, "policy fmt --write wrong.rvl").contains("wrong.rvl"));
 }
+
+/// Copies a file of `examples`.
+fn example(place: &Place, name: &str) {
+    place.write(name, std::fs::read(super::workspace("examples").join(name)).unwrap());
+}
+
+#[test]
+fn expectations_of_the_example_hold() {
+    let place = Place::new();
+    ["site.rvl", "site.expect"].iter().for_each(|name| example(&place, name));
+    let output = place.run("policy test site.rvl");
+    assert_eq!((output.status.code(), super::stderr(&output).as_str()), (Some(0), "11 passed, 0 failed\n"));
+    let results = place.json("policy test site.rvl -o json");
+    assert_eq!((&results["passed"], &results["failed"]), (&11.into(), &0.into()));
+    let first = &results["expectations"][0];
+    assert_eq!((&first["path"], &first["port"]), (&"lan -> nat -> wan".into(), &"wan".into()));
+    assert_eq!(first["edges"][1]["why"], "the only edge");
+}
+
+#[test]
+fn failed_expectations_show_what_happened() {
+    let place = Place::new();
+    example(&place, "site.rvl");
+    let failed = |expectation: &str| {
+        place.write("x.expect", format!("# A comment\n\n  {expectation} # and another\n"));
+        let text = place.refused(1, "policy test site.rvl x.expect");
+        assert!(text.ends_with("0 passed, 1 failed\n"), "{text}");
+        text
+    };
+    let tls = "expect tcp 10.1.0.5:1234 -> 192.0.2.1:443";
+    for (expectation, shown) in [
+        (format!("{tls} via [web, nat] leaves wan"), "x.expect:3:49"),
+        (format!("{tls} via [web, nat] leaves wan"), "the packet visited [nat], not [web, nat]"),
+        (format!("{tls} leaves dmz"), "the packet left by wan; expected it to leave by dmz"),
+        (format!("{tls} leaves dmz"), "took lan -> nat -> wan"),
+        (format!("{tls} leaves wan as 203.0.113.9:* -> 192.0.2.1:443"), "the packet left as 203.0.113."),
+        (format!("{tls} is dropped"), "the packet left by wan; expected it to be dropped"),
+        (format!("{tls} from wan leaves lan"), "the packet was dropped: nat-untranslated"),
+        (tls.replace("1234", "*") + " leaves wan", "the port `*` is unknown"),
+        (
+            "expect udp 192.0.2.9:5 -> 10.2.0.1:22 leaves dmz".to_owned(),
+            "took wan [src ip servers, in reverse] -> guard",
+        ),
+    ] {
+        let text = failed(&expectation);
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    place.write(
+        "narrow.rvl",
+        "Port<0> a; Port<1> b; Monitor m; pipelet { a [tcp] <-> m; m [dst port 80] <-> b; }",
+    );
+    place.write(
+        "narrow.expect",
+        "expect tcp 10.0.0.1:5 -> 10.0.0.2:81 leaves b\nexpect tcp 10.0.0.1:5 -> 10.0.0.2:80 leaves b\n",
+    );
+    let text = place.refused(1, "policy test narrow.rvl");
+    assert!(text.contains("took a [tcp] -> m -> (unmatched)"), "{text}");
+    assert!(text.contains("the packet passes no filter at m: not m [dst port 80] -> b"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed\n"), "{text}");
+}
+
+#[test]
+fn packets_are_as_expectations_describe_them() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        "Port<0> a; Port<1> b; Port<2> c; NAT n { external: [203.0.113.1], inside: [10.0.0.0/8] };
+        pipelet { a [dscp == 8] -> b; a [vlan == 7] -> b; a [tcp flags fin,!syn] -> b; a [proto == 58] -> b; }
+        pipelet { a [src ip 10.0.0.0/8] <-> n <-> c; a -> Drop; }",
+    );
+    let v6 = "[2001:db8::1]:5 -> [2001:db8::2]:80";
+    let lines = [
+        format!("tcp {v6} dscp 8 leaves b"),
+        format!("udp {v6} vlan 7 leaves 1"),
+        format!("tcp {v6} is dropped policy"),
+        format!("tcp {v6} flags fin,ack via [] leaves b"),
+        "icmp 2001:db8::1 -> 2001:db8::2 leaves b".to_owned(),
+        "icmp 10.0.0.1 -> 192.0.2.1 leaves c as 203.0.113.1 -> 192.0.2.1".to_owned(),
+        "icmp 192.0.2.1 -> 203.0.113.1 from c leaves a as 192.0.2.1 -> 10.0.0.1".to_owned(),
+        "udp 10.0.0.1:6 -> 192.0.2.1:53 leaves c as 203.0.113.1:* -> 192.0.2.1:53".to_owned(),
+        "udp 192.0.2.1:53 -> 203.0.113.1:* from c via [n] leaves a as 192.0.2.1:53 -> 10.0.0.1:6".to_owned(),
+    ];
+    place.write("p.expect", lines.map(|line| format!("expect {line}\n")).concat());
+    let output = place.run("policy test p.rvl");
+    assert_eq!(super::stderr(&output), "9 passed, 0 failed\n");
+}
+
+#[test]
+fn wrong_expectations_are_refused_with_their_places() {
+    let place = Place::new();
+    example(&place, "site.rvl");
+    let packet = "udp 10.1.0.5:1 -> 192.0.2.1:443";
+    let cases = [
+        ("sctp 10.1.0.5:1 -> 10.2.0.1:1 leaves wan".to_owned(), 8, "expected a protocol: tcp, udp or icmp"),
+        ("tcp 10.1.0.5 -> 192.0.2.1:443 leaves wan".to_owned(), 12, "expected an address and a port"),
+        ("icmp 10.1.0.5:1 -> 192.0.2.1 leaves wan".to_owned(), 13, "expected an address, such as"),
+        ("udp 10.1.0.5:1 -> [2001:db8::1]:443 leaves wan".to_owned(), 26, "the same IP version"),
+        (format!("{packet} leaves wam"), 47, "expected a port of the policy: lan, dmz, wan; found `wam`"),
+        (format!("{packet} via [web, natt] leaves wan"), 50, "found `natt`"),
+        (format!("{packet} via web leaves wan"), 44, "such as [web, nat]"),
+        (format!("{packet} flags syn leaves wan"), 40, "only TCP has flags"),
+        (format!("{packet} dscp 64 leaves wan"), 45, "expected a DSCP, 0 to 63"),
+        (format!("{packet} is dropped unmatched"), 51, "expected a drop reason"),
+        (format!("{packet} leaves wan now"), 51, "expected the end of the line"),
+        (packet.to_owned(), 39, "the line ends; expected `leaves`"),
+    ];
+    place.write("site.expect", cases.iter().map(|(line, ..)| format!("expect {line}\n")).collect::<String>());
+    let text = place.refused(1, "policy test site.rvl");
+    for (number, (line, column, message)) in cases.iter().enumerate() {
+        assert!(text.contains(message), "{message}: {text}");
+        assert!(text.contains(&format!("site.expect:{}:{column}\n", number + 1)), "{line}: {text}");
+    }
+    assert!(place.refused(1, "policy test -").contains("name the file of expectations"));
+}
