@@ -229,7 +229,7 @@ impl Topology {
     /// If it is empty or exceeds a limit.
     pub fn new(policy: &Policy) -> Result<Topology, TopologyError> {
         let graph = policy.graph();
-        let all = || graph.nodes().flat_map(|(_, edges)| edges.iter().copied());
+        let all = || graph.all_edges();
         if all().next().is_none() {
             return Err(TopologyError::Empty);
         }
@@ -323,6 +323,21 @@ impl Topology {
         behind.add(stage);
         let end = Hop::End(RouteEnd::Port(self.first_number(port)));
         behind.iter().any(|one| self.branches[one][side as usize].edge_to(end).is_some())
+    }
+
+    /// Returns a name for each edge, in the order of their identifiers: that of the policy's
+    /// [`PolicyGraph::all_edges`], then packets that no edge takes. Of several edges between the
+    /// same nodes, the later ones have a number: `a -> b #2`.
+    pub fn edge_names(&self) -> Vec<String> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let numbered = self.edges.iter().map(|edge| {
+            let name = edge.to_string();
+            let count = counts.entry(name.clone()).or_default();
+            *count += 1;
+            // Packets that no edge takes count together, whichever side they are from.
+            if *count == 1 || edge.to.is_none() { name } else { format!("{name} #{count}") }
+        });
+        numbered.collect()
     }
 
     /// Returns the edges, in the order of their identifiers.

@@ -63,6 +63,11 @@ impl<'p> PolicyGraph<'p> {
         self.edges.iter().map(|(node, edges)| (*node, edges.as_slice()))
     }
 
+    /// Returns all edges, in one order: by the nodes that they leave, then by the text.
+    pub fn all_edges(&self) -> impl Iterator<Item = &'p Edge> + '_ {
+        self.edges.values().flatten().copied()
+    }
+
     /// Walks a packet from a port through the graph. This is the reference for every compiled form.
     ///
     /// `direction` is that of a known flow; the first packet of a flow may take edges of both.

@@ -18,21 +18,17 @@ record! {
     }
 }
 
-/// Returns the edges of a graph by name; of several between the same nodes, the later ones of the
-/// text have a number: `a -> b #2`.
+/// Returns the edges of a graph by their names in [`graph::Topology::edge_names`].
 pub(super) fn of_all(graph: &Graph) -> BTreeMap<String, EdgeReport> {
-    let mut edges = BTreeMap::new();
+    let mut edges: BTreeMap<String, EdgeReport> = BTreeMap::new();
     let Some((topology, counted)) = graph.topology() else { return edges };
-    for (edge, counted) in topology.edges().iter().zip(counted) {
+    for ((edge, name), counted) in topology.edges().iter().zip(topology.edge_names()).zip(counted) {
         if edge.to.is_none() && counted.packets == 0 {
             continue;
         }
-        let name = edge.to_string();
-        let names = (2..).map(|number| format!("{name} #{number}"));
-        let mut names = std::iter::once(name.clone()).chain(names);
-        if let Some(name) = names.find(|name| !edges.contains_key(name)) {
-            edges.insert(name, EdgeReport { packets: counted.packets, bytes: counted.bytes });
-        }
+        let report = edges.entry(name).or_default();
+        report.packets += counted.packets;
+        report.bytes += counted.bytes;
     }
     edges
 }
