@@ -9,13 +9,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 use values::Nanos;
 
 use crate::output::{self, Format};
-use rates::Rates;
+pub use rates::Rates;
 use view::View;
 
 /// Shows traffic, drops, flows, functions and interfaces of a running `rivulet up --metrics`
@@ -46,22 +46,17 @@ Examples:
   rivulet top --once
   rivulet top -o json | jq .rates";
 
+/// Minimum refresh interval.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
 /// Columns and lines of a snapshot.
 const PRINTED: (u16, u16) = (110, 40);
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let interval = Duration::from_nanos(args.interval.0).max(Duration::from_millis(50));
-    let addresses = resolve(&args.address)?;
-    let ask = || {
-        client::report(&addresses, &args.address)
-            .with_context(|| format!("no answer from {}; start `rivulet up` with --metrics", args.address))
-    };
-    let mut rates = Rates::new(ask()?);
     let mut view = View::new(&args.address);
     if args.once || args.output == Format::Json {
-        std::thread::sleep(interval);
-        rates.take(ask()?);
+        let rates = measure(&args.address, args.interval)?;
         match args.output {
             Format::Table => output::print(&view.print(&rates, PRINTED))?,
             Format::Json => output::print_json(&rates.to_json())?,
@@ -71,11 +66,30 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !std::io::stdout().is_terminal() {
         bail!("stdout is not a terminal; use --once for a single snapshot");
     }
+    let interval = Duration::from_nanos(args.interval.0).max(INTERVAL_MIN);
+    let addresses = resolve(&args.address)?;
+    let ask = || ask(&addresses, &args.address);
+    let mut rates = Rates::new(ask()?);
     let mut terminal = ratatui::init();
     let ended = watch(&mut terminal, interval, &ask, &mut rates, &mut view);
     ratatui::restore();
     ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Requests two reports of a running `rivulet up --metrics`, an interval apart.
+pub fn measure(address: &str, interval: Nanos) -> anyhow::Result<Rates> {
+    let addresses = resolve(address)?;
+    let mut rates = Rates::new(ask(&addresses, address)?);
+    std::thread::sleep(Duration::from_nanos(interval.0).max(INTERVAL_MIN));
+    rates.take(ask(&addresses, address)?);
+    Ok(rates)
+}
+
+fn ask(addresses: &[SocketAddr], name: &str) -> anyhow::Result<Value> {
+    // Its kind is left out: a connection that breaks is not a standard output that is closed.
+    client::report(addresses, name)
+        .map_err(|error| anyhow!("no answer from {name}; start `rivulet up` with --metrics: {error:#}"))
 }
 
 /// Resolves a name with an optional port; the default is the port of `rivulet up --metrics`.

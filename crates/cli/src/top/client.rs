@@ -18,7 +18,8 @@ pub fn report(addresses: &[SocketAddr], host: &str) -> anyhow::Result<Value> {
     let mut server = connect(addresses)?;
     server.set_read_timeout(Some(PATIENCE))?;
     server.set_write_timeout(Some(PATIENCE))?;
-    write!(server, "GET /report HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET /report HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    server.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     server.take(ANSWER_MAX).read_to_end(&mut bytes)?;
     let mut headers = [httparse::EMPTY_HEADER; 64];
