@@ -1,5 +1,6 @@
 //! `rivulet policy`: checks, tests and formats policies, and draws their graphs.
 
+mod edge_rates;
 mod expectation;
 mod frame;
 mod test;
@@ -14,6 +15,7 @@ use policy::{
     Diagnostic, DiagnosticSeverity, FilterField, FilterNumberField, NfFacts, Policy, SourceMap, Span,
 };
 use serde::Serialize;
+use values::Nanos;
 
 use crate::messages::{self, say};
 use crate::output::{self, Format};
@@ -91,6 +93,13 @@ enum Task {
         /// Write to a file instead of standard output
         #[arg(short, long, value_name = "FILE")]
         write: Option<PathBuf>,
+        /// Show rates beside the edges, of the `rivulet up --metrics` that runs this policy at
+        /// ADDRESS, or at 127.0.0.1:9600
+        #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = crate::up::DEFAULT_ADDRESS)]
+        connect: Option<String>,
+        /// Interval over which rates are measured
+        #[arg(short, long, value_name = "TIME", default_value = "1s", requires = "connect")]
+        interval: Nanos,
     },
 }
 
@@ -142,7 +151,8 @@ Exit code 1: a policy has errors, or is not formatted with --check.";
 const GRAPH_EXAMPLES: &str = "\
 Examples:
   rivulet policy graph site.rvl
-  rivulet policy graph site.rvl --format svg --write site.svg";
+  rivulet policy graph site.rvl --format svg --write site.svg
+  rivulet policy graph site.rvl --connect gateway.example:9600";
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -150,11 +160,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Task::Check { policies, deny_warnings, output } => check(policies, *deny_warnings, *output),
         Task::Test { policy, file, seed, output } => test::run(policy, file.as_deref(), *seed, *output),
         Task::Fmt { policies, write, check } => format_all(policies, *write, *check),
-        Task::Graph { policy, format, write } => {
+        Task::Graph { policy, format, write, connect, interval } => {
             let policy = policies::read_file(policy)?;
+            let rates = connect.as_ref().map(|address| edge_rates::measure(&policy, address, *interval));
+            let notes = rates.transpose()?.unwrap_or_default();
             let picture = match format {
-                PictureFormat::Text => policy.graph_text(),
-                PictureFormat::Svg => policy.graph_svg(),
+                PictureFormat::Text => policy.graph_text(&notes),
+                PictureFormat::Svg => policy.graph_svg(&notes),
             };
             match write {
                 Some(path) => files::create(path)?.1.write_all(picture.as_bytes())?,

@@ -13,8 +13,10 @@ use crate::policy::Policy;
 
 impl Policy {
     /// Returns the graph as text: each node with its edges, in the order in which they are tried.
-    pub fn graph_text(&self) -> String {
-        let drawing = Drawing::new(self);
+    /// `notes` has texts beside the edges, in the order of [`PolicyGraph::all_edges`]; there may be
+    /// fewer.
+    pub fn graph_text(&self, notes: &[String]) -> String {
+        let drawing = Drawing::new(self, notes);
         let mut text = String::new();
         for (at, drawn) in drawing.nodes.iter().enumerate() {
             let mut edges = drawing.edges.iter().filter(|edge| edge.from == at).peekable();
@@ -26,15 +28,16 @@ impl Policy {
                 let corner = if edges.peek().is_some() { '├' } else { '└' };
                 let (tail, filter) = (if edge.is_both_ways { "<" } else { "─" }, edge.filter.as_deref());
                 let filter = filter.map_or_else(String::new, |filter| format!(" {filter} ─"));
-                let _ = writeln!(text, "  {corner}{tail}─{filter}> {}", drawing.nodes[edge.to].name);
+                let note = edge.note.as_ref().map_or_else(String::new, |note| format!("  {note}"));
+                let _ = writeln!(text, "  {corner}{tail}─{filter}> {}{note}", drawing.nodes[edge.to].name);
             }
         }
         text
     }
 
-    /// Returns the graph as an SVG image.
-    pub fn graph_svg(&self) -> String {
-        svg::draw(&Drawing::new(self))
+    /// Returns the graph as an SVG image. `notes`: see [`Policy::graph_text`].
+    pub fn graph_svg(&self, notes: &[String]) -> String {
+        svg::draw(&Drawing::new(self, notes))
     }
 }
 
@@ -66,6 +69,8 @@ struct DrawnEdge {
     from: usize,
     to: usize,
     filter: Option<String>,
+    /// A text beside it: of the edge, and of the one back.
+    note: Option<String>,
     is_both_ways: bool,
 }
 
@@ -77,10 +82,14 @@ enum End {
 }
 
 impl Drawing {
-    fn new(policy: &Policy) -> Drawing {
+    fn new(policy: &Policy, notes: &[String]) -> Drawing {
         let graph = policy.graph();
-        let edges = graph.nodes().flat_map(|(_, edges)| edges.iter().copied());
-        let edges: Vec<&Edge> = edges.filter(|edge| edge.direction == EdgeDirection::Forward).collect();
+        let note = |edge: &Edge| {
+            let number = graph.all_edges().position(|other| std::ptr::eq(other, edge))?;
+            notes.get(number)
+        };
+        let edges = graph.all_edges().filter(|edge| edge.direction == EdgeDirection::Forward);
+        let edges: Vec<&Edge> = edges.collect();
         let ends = |edge: &Edge| {
             let from = match edge.from {
                 Node::Port(port) => End::Entry(port),
@@ -96,13 +105,17 @@ impl Drawing {
         let nodes = order.iter().map(|&(rank, end)| DrawnNode::new(policy, end, rank)).collect();
         let edges = edges.into_iter().map(|edge| {
             let (from, to) = ends(edge);
+            let mut back = graph.edges(edge.to, None);
+            let back = back.find(|back| back.to == edge.from && back.span == edge.span);
             DrawnEdge {
                 from: places[&from],
                 to: places[&to],
                 filter: edge.filter_span.map(|span| policy.report.sources.slice(span).to_owned()),
-                is_both_ways: graph
-                    .edges(edge.to, None)
-                    .any(|back| back.to == edge.from && back.span == edge.span),
+                note: match (note(edge), back.and_then(note)) {
+                    (Some(forth), Some(back)) => Some(format!("{forth}, back {back}")),
+                    (forth, _) => forth.cloned(),
+                },
+                is_both_ways: back.is_some(),
             }
         });
         Drawing { nodes, edges: edges.collect() }

@@ -200,3 +200,53 @@ fn wrong_expectations_are_refused_with_their_places() {
     }
     assert!(place.refused(1, "policy test -").contains("name the file of expectations"));
 }
+
+/// Answers requests with a report each, one after the other. Returns its address.
+fn serve(reports: Vec<serde_json::Value>) -> String {
+    use std::io::{Read, Write};
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for report in reports {
+            let (mut client, _) = server.accept().unwrap();
+            let _ = client.read(&mut [0; 1024]).unwrap();
+            let _ = write!(client, "HTTP/1.1 200 OK\r\n\r\n{report}");
+        }
+    });
+    address
+}
+
+#[test]
+fn graphs_show_live_rates() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        "Port<0> a; Port<1> b; Monitor m; pipelet { a [tcp] <-> m <-> b; a -> b; a [udp] -> b; }",
+    );
+    let report = |seconds: f64, times: u64| {
+        let counted =
+            |packets: u64| serde_json::json!({"packets": packets * times, "bytes": 1_000 * packets * times});
+        let edges = serde_json::json!({"a -> m": counted(3_000), "m -> b": counted(2_000), "b -> m": counted(1_000),
+            "m -> a": counted(1_000), "a -> b": counted(20), "a -> b #2": counted(0)});
+        serde_json::json!({"timing": {"seconds": seconds}, "edges": edges})
+    };
+    let reports = || serve(vec![report(10.0, 1), report(12.0, 2)]);
+    let text = place.stdout(&format!("policy graph p.rvl --interval 50ms --connect {}", reports()));
+    let expected = "\
+a (port 0)
+  ├<─ tcp ─> m  1,500 packets/s 12.00 Mbit/s, back 500 packets/s 4.00 Mbit/s
+  ├──> b  10 packets/s 80.00 kbit/s
+  └── udp ─> b  0 packets/s 0.00 kbit/s
+m (Monitor)
+  └<─> b  1,000 packets/s 8.00 Mbit/s, back 500 packets/s 4.00 Mbit/s
+";
+    assert_eq!(text, expected);
+    let svg = place.stdout(&format!("policy graph p.rvl -f svg -i 50ms --connect {}", reports()));
+    assert!(svg.contains(">1,500 packets/s 12.00 Mbit/s, back 500 packets/s 4.00 Mbit/s<"), "{svg}");
+    let other = serde_json::json!({"timing": {"seconds": 1.0}, "edges": {}});
+    let other = serve(vec![other.clone(), other]);
+    let refused = place.refused(1, &format!("policy graph p.rvl -i 50ms --connect {other}"));
+    assert!(refused.contains("has no edge a -> m; name the same policy"), "{refused}");
+    place.write("wire.rvl", super::WIRE);
+    assert!(place.refused(1, "policy graph wire.rvl --connect").contains("no branches"));
+}

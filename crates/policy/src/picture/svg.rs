@@ -26,6 +26,7 @@ svg { background: #fff; font-family: ui-sans-serif, system-ui, sans-serif; }
 .edge { fill: none; stroke: #57606a; stroke-width: 1.4; }
 .filter { font-size: 11px; font-family: ui-monospace, monospace; fill: #1f2328; text-anchor: middle;
   paint-order: stroke; stroke: #fff; stroke-width: 4px; }
+.note { fill: #0969da; }
 ";
 
 /// Draws the graph from left to right.
@@ -65,14 +66,22 @@ pub(super) fn draw(drawing: &Drawing) -> String {
             x1 + bend,
             x2 - bend
         );
+        // Nearer to the source than to the target: edges part there.
+        let (x, mut y) = (x1 + (x2 - x1) * 0.45, y1 + (y2 - y1) * 0.42 + 4.0);
         if let Some(filter) = &edge.filter {
-            // Nearer to the source than to the target: edges part there.
-            let (x, y) = (x1 + (x2 - x1) * 0.45, y1 + (y2 - y1) * 0.42 + 4.0);
             let _ = writeln!(
                 labels,
                 "<text class=\"filter\" x=\"{x:.1}\" y=\"{y:.1}\"><title>{}</title>{}</text>",
                 escaped(filter),
                 escaped(&shortened(filter))
+            );
+            y += 13.0;
+        }
+        if let Some(note) = &edge.note {
+            let _ = writeln!(
+                labels,
+                "<text class=\"filter note\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+                escaped(note)
             );
         }
     }
@@ -126,9 +135,10 @@ fn lefts(drawing: &Drawing, columns: usize) -> Vec<f64> {
     for rank in 0..columns {
         if rank > 0 {
             let of_gap = drawing.edges.iter().filter(|edge| drawing.nodes[edge.from].rank + 1 == rank);
-            let longest = of_gap
-                .filter_map(|edge| edge.filter.as_deref())
-                .map(|filter| shortened(filter).chars().count());
+            let longest = of_gap.flat_map(|edge| {
+                let filter = edge.filter.as_deref().map(|filter| shortened(filter).chars().count());
+                filter.into_iter().chain(edge.note.as_ref().map(|note| note.chars().count()))
+            });
             let label = longest.max().map_or(0.0, |count| count as f64 * CHARACTER + 50.0);
             left += BOX_WIDTH + label.max(GAP_MIN);
         }
