@@ -12,8 +12,10 @@ use std::process::ExitCode;
 use nf::Field;
 use policy::ast::FilterSide;
 use policy::{
-    Diagnostic, DiagnosticSeverity, FilterField, FilterNumberField, NfFacts, Policy, SourceMap, Span,
+    Diagnostic, DiagnosticSeverity, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts, Policy,
+    Prefix, SourceMap, Span,
 };
+use runtime::Assembly;
 use serde::Serialize;
 use values::Nanos;
 
@@ -256,14 +258,22 @@ fn format_all(paths: &[PathBuf], write: bool, check: bool) -> anyhow::Result<Exi
 /// that of NFs and ports.
 fn analyse(policy: &Policy) -> Vec<Diagnostic> {
     let registry = functions::registry();
-    let facts: Vec<NfFacts> = policy
+    let mut facts: Vec<NfFacts> = policy
         .nfs
         .iter()
         .map(|nf| registry.find(&nf.type_name).map_or_else(NfFacts::default, |entry| facts(entry.descriptor)))
         .collect();
     let mut found = policy.report.diagnostics.clone();
-    found.extend(policy.analyse(&facts).diagnostics);
-    match runtime::assemble(policy, &registry, 0, None) {
+    let assembly = runtime::assemble(policy, &registry, 0, None);
+    let mut behind = Vec::new();
+    if let Ok(assembly) = &assembly {
+        for (nf, facts) in policy.nfs.iter().zip(&mut facts) {
+            facts.sources = sources(nf, assembly);
+        }
+        behind = policy.ports.iter().map(|port| addresses_behind(*port.numbers.start(), assembly)).collect();
+    }
+    found.extend(policy.analyse(&facts, &behind).diagnostics);
+    match assembly {
         Ok(assembly) => {
             let warnings = assembly.warnings.iter();
             found.extend(warnings.map(|(name, warning)| Diagnostic::warning(warning, span_of(policy, name))));
@@ -272,6 +282,26 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
     }
     found.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     found
+}
+
+/// Returns the sources that an NF lets pass, and the position of the key that names them.
+fn sources(nf: &Nf, assembly: &Assembly) -> Option<(FilterAddressSet, Span)> {
+    let at = assembly.names.iter().position(|name| *name == nf.name)?;
+    let passed = assembly.graph.stages().get(at)?.shared().sources.as_ref()?;
+    let ranges = passed.ranges.iter().map(|(first, last)| (first.ip(), last.ip()));
+    let span = nf.config.get(passed.key).map_or(nf.span, |value| value.span);
+    Some((FilterAddressSet::new(ranges.collect()), span))
+}
+
+/// Returns the addresses behind a port, as far as its configuration names them.
+fn addresses_behind(number: u16, assembly: &Assembly) -> FilterAddressSet {
+    let Some(port) = assembly.ports.number(number) else { return FilterAddressSet::default() };
+    let networks = port.networks.iter().filter_map(|network| {
+        let (first, length) = network.network();
+        Prefix::new(first, length)
+    });
+    let prefixes = port.prefixes.iter().copied().chain(networks);
+    FilterAddressSet::new(prefixes.map(|prefix| prefix.bounds()).collect())
 }
 
 /// Returns the position of an NF; that of the first port for warnings about all ports.
@@ -303,6 +333,7 @@ fn facts(descriptor: &nf::Descriptor) -> NfFacts {
     NfFacts {
         attributes: descriptor.attributes.iter().map(|attribute| attribute.name.to_owned()).collect(),
         writes: descriptor.writes.iter().flat_map(writes).collect(),
+        sources: None,
     }
 }
 

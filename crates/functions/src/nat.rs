@@ -173,6 +173,10 @@ impl NetworkFunction for Nat {
         for (first, last) in prefixes.iter().map(nptv6::Nptv6Rule::outside) {
             setup.owns(Some(Side::Outside), first, last);
         }
+        if is_whole && !config.inside.is_empty() && config.untranslated == config::UnmatchedAction::Drop {
+            let all_v6 = (Addr::NONE, Addr::from_bytes([0xff; 16]));
+            setup.passes_sources("inside", config.inside.iter().map(net::Prefix4::bounds).chain([all_v6]));
+        }
         let flows_if = |wanted: bool| if wanted { setup.flows_max } else { 1 };
         let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
         let filtered = config.filtering == config::FilteringBehaviour::AddressDependent;

@@ -10,7 +10,8 @@ use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
 use crate::{
-    Connection, Context, Descriptor, EndReason, OwnedAddresses, PacketView, RuleCounters, RuleLabel, Verdict,
+    Connection, Context, Descriptor, EndReason, OwnedAddresses, PacketView, PassedSources, RuleCounters,
+    RuleLabel, Verdict,
 };
 use values::ConfigError;
 
@@ -258,6 +259,7 @@ pub struct Setup {
     pub(crate) buffer_share_percent: u8,
     pub(crate) warnings: Vec<String>,
     pub(crate) owned: Vec<OwnedAddresses>,
+    pub(crate) sources: Option<PassedSources>,
     pub(crate) rules: Vec<RuleCounters>,
     pub(crate) prevents: bool,
 }
@@ -279,6 +281,7 @@ impl Setup {
             buffer_share_percent: BUFFER_SHARE_PERCENT,
             warnings: Vec::new(),
             owned: Vec::new(),
+            sources: None,
             rules: Vec::new(),
             prevents: false,
         }
@@ -333,6 +336,12 @@ impl Setup {
     /// both sides.
     pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
         self.owned.push(OwnedAddresses { side, first, last });
+    }
+
+    /// Declares that this NF drops packets from Inside unless their sources are in these ranges,
+    /// which the key of its configuration names.
+    pub fn passes_sources(&mut self, key: &'static str, ranges: impl IntoIterator<Item = (Addr, Addr)>) {
+        self.sources = Some(PassedSources { key, ranges: ranges.into_iter().collect() });
     }
 
     /// Declares the rules that operators wrote. [`crate::Context::rule`] counts their hits, and

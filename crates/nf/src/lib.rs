@@ -60,7 +60,7 @@ pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, 
 pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::SharedSet;
-pub use shared_state::{OwnedAddresses, SharedState};
+pub use shared_state::{OwnedAddresses, PassedSources, SharedState};
 pub use sharing::SharedHandle;
 pub use sources::{ACCOUNTS_MIN, ReportLimit, SourceAccounts, source_of};
 pub use verdict::{EndReason, Verdict};

@@ -32,6 +32,8 @@ pub struct SharedState {
     pub warnings: Vec<String>,
     /// Addresses that the NF owns.
     pub owned: Vec<OwnedAddresses>,
+    /// Sources that the NF lets pass from Inside; none: all.
+    pub sources: Option<PassedSources>,
     /// If set, the NF withholds bytes of TCP streams from receivers.
     pub prevents: bool,
 }
@@ -46,6 +48,15 @@ pub struct OwnedAddresses {
     pub first: Addr,
     /// The last address, inclusive.
     pub last: Addr,
+}
+
+/// The sources that an NF lets pass from Inside, such as the prefixes that a NAT translates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedSources {
+    /// The key of the configuration that names them.
+    pub key: &'static str,
+    /// The first and the last address of each range.
+    pub ranges: Vec<(Addr, Addr)>,
 }
 
 impl SharedState {

@@ -365,6 +365,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     shared.warnings = setup.warnings;
     shared.owned = setup.owned;
+    shared.sources = setup.sources;
     shared.rules = setup.rules;
     shared.prevents = setup.prevents;
     if shared.pools.len() != setup.pools.len() {

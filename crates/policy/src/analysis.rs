@@ -18,11 +18,13 @@ use solver::{Search, Solver};
 
 pub use formula::FilterField;
 
+use crate::ast::FilterSide;
 use crate::diagnostic::Diagnostic;
-use crate::filter::{Fields, Filter};
+use crate::filter::{Fields, Filter, FilterAddressSet};
 use crate::graph::PolicyGraph;
 use crate::pipelet::{Edge, EdgeDirection, Node};
 use crate::policy::Policy;
+use crate::source::Span;
 use crate::suggest::similar;
 
 /// Limit on the steps from node to node that an analysis follows.
@@ -35,6 +37,9 @@ pub struct NfFacts {
     pub attributes: Vec<String>,
     /// Fields that it may write.
     pub writes: Vec<FilterField>,
+    /// Sources of the forward packets that it lets pass, and the place that names them; `None` for
+    /// all.
+    pub sources: Option<(FilterAddressSet, Span)>,
 }
 
 /// The result of an analysis.
@@ -47,16 +52,19 @@ pub struct Analysis {
 }
 
 impl Policy {
-    /// Analyses the graph of a policy. `facts` has those of each of [`Policy::nfs`].
+    /// Analyses the graph of a policy. `facts` has those of each of [`Policy::nfs`], and `behind`
+    /// the addresses behind each of [`Policy::ports`], as far as they are known.
     ///
     /// Finds edges that no packet takes, packets that no edge takes, attributes that are read
-    /// before they are set or that nobody sets, and ports whose packets cannot be answered.
-    pub fn analyse(&self, facts: &[NfFacts]) -> Analysis {
+    /// before they are set or that nobody sets, ports whose packets cannot be answered, and NFs
+    /// that drop packets from behind a port.
+    pub fn analyse(&self, facts: &[NfFacts], behind: &[FilterAddressSet]) -> Analysis {
         let graph = self.graph();
         let mut analyser = Analyser {
             policy: self,
             graph: &graph,
             facts,
+            behind,
             solver: Solver::new(),
             steps: 0,
             is_complete: true,
@@ -64,6 +72,7 @@ impl Policy {
             unmatched: BTreeMap::new(),
             early: BTreeMap::new(),
             one_way: BTreeMap::new(),
+            strangers: BTreeMap::new(),
         };
         for port in 0..self.ports.len() {
             if graph.edges(Node::Port(port), Some(EdgeDirection::Forward)).next().is_some() {
@@ -78,6 +87,7 @@ struct Analyser<'p> {
     policy: &'p Policy,
     graph: &'p PolicyGraph<'p>,
     facts: &'p [NfFacts],
+    behind: &'p [FilterAddressSet],
     solver: Solver,
     steps: usize,
     is_complete: bool,
@@ -89,10 +99,12 @@ struct Analyser<'p> {
     early: BTreeMap<(EdgeId, String), (bool, &'p Edge)>,
     /// Edges without a way back, by the ports of the path, with a packet that takes it.
     one_way: BTreeMap<(usize, usize), (&'p Edge, Fields)>,
+    /// Packets from behind a port that an NF does not let pass, by port and NF.
+    strangers: BTreeMap<(usize, usize), Fields>,
 }
 
 /// An edge: its source and position. Both edges of a `<->` have one position.
-type EdgeId = (Node, crate::source::Span);
+type EdgeId = (Node, Span);
 
 /// The result of the visits to an edge.
 enum EdgeState<'p> {
@@ -183,6 +195,7 @@ impl<'p> Analyser<'p> {
                 return;
             }
             Node::Nf(nf) => {
+                self.note_strangers(visit, nf, &conditions);
                 history.nfs.push(nf);
                 for &field in self.facts.get(nf).map_or(&[][..], |facts| &facts.writes) {
                     *history.writes.entry(field).or_default() += 1;
@@ -217,6 +230,25 @@ impl<'p> Analyser<'p> {
             }
         });
         self.edges.insert(id, EdgeState::Untaken { edge, hidden });
+    }
+
+    /// Notes a packet from behind the port that comes to an NF, and whose source the NF drops. Of
+    /// sources that an NF before it may have written, nothing is known.
+    fn note_strangers(&mut self, visit: &Visit<'p>, nf: usize, conditions: &[Formula]) {
+        let expected = self.facts.get(nf).and_then(|facts| facts.sources.as_ref());
+        let (Some((expected, _)), Some(behind)) = (expected, self.behind.get(visit.port)) else { return };
+        let is_written = visit.history.writes.contains_key(&FilterField::Address(FilterSide::Src));
+        if is_written || self.strangers.contains_key(&(visit.port, nf)) {
+            return;
+        }
+        let set = behind.intersection(&expected.complement());
+        let mut conditions = conditions.to_vec();
+        conditions.push(visit.history.formula(&Filter::Address { side: FilterSide::Src, set }, true));
+        match self.search(&conditions) {
+            Search::Found(packet) => drop(self.strangers.insert((visit.port, nf), *packet)),
+            Search::Impossible => {}
+            Search::GaveUp => self.is_complete = false,
+        }
     }
 
     /// Notes whether the attributes that a filter reads may be set already.
@@ -293,6 +325,18 @@ impl<'p> Analyser<'p> {
                     .help("write `<->` if replies shall pass"),
             );
         }
+        for (&(port, nf), packet) in &self.strangers {
+            let Some((_, span)) = self.facts.get(nf).and_then(|facts| facts.sources.as_ref()) else {
+                continue;
+            };
+            let (port, nf) = (self.name(Node::Port(port)), self.name(Node::Nf(nf)));
+            let message = format!("`{nf}` drops packets from addresses behind `{port}` that this lacks");
+            diagnostics.push(
+                Diagnostic::warning(message, *span)
+                    .remark(format!("for example {}", witness::describe(packet, self.policy)))
+                    .help(format!("name the prefixes of `{port}` here, or keep the others off by a filter")),
+            );
+        }
         Analysis { diagnostics, is_complete: self.is_complete }
     }
 
@@ -307,12 +351,7 @@ impl<'p> Analyser<'p> {
         unknown.into_values().collect()
     }
 
-    fn find_unknown(
-        &self,
-        edge: &Edge,
-        filter: &Filter,
-        unknown: &mut BTreeMap<(crate::source::Span, String), Diagnostic>,
-    ) {
+    fn find_unknown(&self, edge: &Edge, filter: &Filter, unknown: &mut BTreeMap<(Span, String), Diagnostic>) {
         match filter {
             Filter::Not(inner) => self.find_unknown(edge, inner, unknown),
             Filter::All(parts) | Filter::Any(parts) => {

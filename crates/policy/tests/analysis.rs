@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use policy::{
-    Analysis, DiagnosticSeverity, Fields, FilterField, FilterNumberField, Nf, NfFacts, Node, PathEnd, Policy,
-    Scalar,
+    Analysis, DiagnosticSeverity, Fields, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts,
+    Node, PathEnd, Policy, Scalar,
 };
 
 const PORTS: &str = "Port<0> lan; Port<1> wan; Port<2> dmz; NAT n; FW f; IDS i;\n";
@@ -31,7 +31,7 @@ fn facts(nf: &Nf) -> NfFacts {
 }
 
 fn analyse(policy: &Policy) -> Analysis {
-    policy.analyse(&policy.nfs.iter().map(facts).collect::<Vec<_>>())
+    policy.analyse(&policy.nfs.iter().map(facts).collect::<Vec<_>>(), &[])
 }
 
 fn messages(pipelets: &str) -> Vec<String> {
@@ -163,6 +163,38 @@ fn one_way_paths_are_found() {
         &["packets from `lan` to `wan` cannot be answered: this edge is one-way"],
     );
     assert_found("pipelet { lan <-> f; f -> wan; wan -> Drop; }", &["cannot be answered"]);
+}
+
+/// The clients behind `lan` are in 10.0.0.0/8; the NAT translates those of 10.1.0.0/16.
+#[test]
+fn nfs_that_drop_addresses_behind_a_port_are_found() {
+    let set = |text: &str| {
+        let (first, last) = text.parse::<policy::Prefix>().unwrap().bounds();
+        FilterAddressSet::new(vec![(first, last)])
+    };
+    for (pipelets, stranger) in [
+        ("pipelet { lan <-> n <-> wan; }", Some("10.0.0.1")),
+        ("pipelet { lan [src ip 10.1.2.0/24] <-> n <-> wan; lan <-> wan; }", None),
+        ("pipelet { lan [src ip 10.1.0.0/16] <-> wan; lan <-> n <-> wan; }", Some("10.0.0.1")),
+        ("pipelet { lan [src ip 10.2.0.0/16] <-> n <-> wan; lan <-> wan; }", Some("10.2.0.1")),
+        ("pipelet { dmz <-> n <-> wan; }", None),
+        ("pipelet { wan <-> n <-> lan; }", None),
+    ] {
+        let policy = read(pipelets);
+        let sources = |nf: &Nf| (nf.name == "n").then(|| (set("10.1.0.0/16"), nf.span));
+        let facts: Vec<_> =
+            policy.nfs.iter().map(|nf| NfFacts { sources: sources(nf), ..facts(nf) }).collect();
+        let behind = [set("10.0.0.0/8"), FilterAddressSet::default(), FilterAddressSet::default()];
+        let analysis = policy.analyse(&facts, &behind);
+        let found: Vec<_> =
+            analysis.diagnostics.iter().filter(|found| found.message.starts_with("`n` drops")).collect();
+        assert_eq!(found.len(), usize::from(stranger.is_some()), "{pipelets}: {found:?}");
+        if let Some(stranger) = stranger {
+            let label = &found[0].labels[0];
+            assert!(label.text.contains(&format!(" {stranger}")), "{pipelets}: {label:?}");
+            assert_eq!(label.span, policy.nfs[0].span);
+        }
+    }
 }
 
 #[test]

@@ -64,6 +64,24 @@ fn warnings_of_functions_are_findings() {
 }
 
 #[test]
+fn addresses_that_a_nat_lacks_are_findings() {
+    let place = Place::new();
+    let check = |inside: &str| {
+        let policy = format!(
+            "Port<0> a {{ prefixes: [10.1.0.0/16, 10.2.0.0/16, 2001:db8::/32] }};\nPort<1> b;\n\
+             NAT n {{ external: [203.0.113.1],\n  inside: [{inside}] }};\npipelet {{ a <-> n <-> b; }}"
+        );
+        place.write("edge.rvl", policy);
+        let findings = place.command("policy check edge.rvl -o json").output().unwrap();
+        serde_json::from_slice::<Value>(&findings.stdout).unwrap()
+    };
+    assert_eq!(check("10.0.0.0/8"), Value::Array(Vec::new()));
+    let findings = check("10.1.0.0/16");
+    assert_eq!((&findings[0]["line"], &findings[0]["column"]), (&4.into(), &11.into()), "{findings}");
+    assert!(findings[0]["notes"][0].as_str().unwrap().contains(" 10.2.0.1"), "{findings}");
+}
+
+#[test]
 fn graphs_are_drawn() {
     let place = Place::new();
     place.write("site.rvl", SITE);

@@ -75,6 +75,11 @@ impl AddressRange {
 }
 
 impl Prefix4 {
+    /// Returns the first and the last address.
+    pub fn bounds(&self) -> (Addr, Addr) {
+        (from_v4(self.range.first), from_v4(self.range.last))
+    }
+
     /// Returns whether the address begins with the prefix.
     pub fn contains(&self, address: u32) -> bool {
         self.range.contains(address)
