@@ -193,6 +193,14 @@ impl Routing {
         route.map_or(NfSet::default(), |(route, _)| NfSet(route.started))
     }
 
+    /// Returns true if the route in the bytes of a saved record names functions of this graph only.
+    pub fn takes(&self, record: &[u8]) -> bool {
+        let route = record.get(self.part.start()..).and_then(|bytes| Route::read_from_prefix(bytes).ok());
+        let nfs = self.topology.nfs().len() as u32;
+        let all = 1_u64.checked_shl(nfs).map_or(u64::MAX, |beyond| beyond - 1);
+        route.is_some_and(|(route, _)| (route.path | route.started) & !all == 0)
+    }
+
     /// The flow of this record begins with a packet that came in by this port.
     pub fn begin_flow(&self, record: u32, ingress: u16, records: &mut FlowRecords) {
         if let Some(route) = records.state_mut(record, self.part) {

@@ -214,6 +214,12 @@ impl Flows {
         };
         let bytes = upgraded.as_deref().unwrap_or(bytes);
         self.table.check(bytes)?;
+        let second_bytes = second.as_ref().map(|second| upgraded_second.as_deref().unwrap_or(second.bytes));
+        if let Some(routing) = &self.routing
+            && ![Some(bytes), second_bytes].into_iter().flatten().all(|record| routing.takes(record))
+        {
+            return Err(RestoreError::Damaged);
+        }
         let records = 1 + u32::from(has_second);
         while self.table.records.live() + records > self.table.records.capacity() {
             if !self.make_room(stages, pool) {

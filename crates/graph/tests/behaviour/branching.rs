@@ -565,3 +565,27 @@ fn functions_that_exclude_each_other_share_bytes() {
     assert_eq!(one, four);
     assert!(by_flags > one, "a flow may visit both: {by_flags} {one}");
 }
+
+/// A saved route of functions that the graph does not have is damaged.
+#[test]
+fn routes_of_other_functions_are_refused() {
+    let policy = Policy::read("site", SITE, &mut |_: &str| Err(String::new())).unwrap();
+    let topology = Topology::new(&policy).unwrap();
+    let stages = || topology.nfs().iter().map(|&nf| stage(&policy.nfs[nf].type_name)).collect();
+    let graph = || Graph::branching(stages(), topology.clone(), Options::default()).unwrap();
+    let (mut graph, mut other, mut pool) = (graph(), graph(), PacketPool::new(16));
+    let send = TestPacket { flow: 0, reply: false, psh: false, dscp: 0, mark: 0, last: true };
+    let (ingress, network) = packet_of(&send, None);
+    let mut packet = packets::packet(1, Side::Inside, &network);
+    packet.meta_mut().transit.ingress = ingress;
+    graph.process(&mut vec![packet], &mut Vec::new(), &mut pool);
+    let mut saved = Vec::new();
+    graph.save_flow(0, &mut saved);
+    let route = 12 + size_of::<nf::record::RecordHeader>();
+    for byte in 0..16 {
+        let mut damaged = saved.clone();
+        damaged[route + byte] |= 0x80;
+        assert!(other.restore_flow(&damaged, &mut pool).is_err(), "byte {byte}");
+    }
+    assert!(other.restore_flow(&saved, &mut pool).is_ok());
+}
