@@ -3,13 +3,15 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{GraphForm, GraphTrial, TrialStep};
+use crate::{Fork, GraphForm, GraphTrial, TrialStep};
 
 /// A graph that is not the same in all [forms](GraphForm).
 #[derive(Clone, Debug)]
 pub struct PathDifference {
     /// Its functions with their configurations, from the inside to the outside.
     pub functions: Vec<String>,
+    /// Its branches, if it is no line.
+    pub fork: Option<Fork>,
     /// The steps up to where it shows.
     pub steps: Vec<String>,
     /// The difference from the plain graph.
@@ -53,6 +55,7 @@ impl PathDifference {
         }
         PathDifference {
             functions: trial.functions.iter().map(ToString::to_string).collect(),
+            fork: trial.fork,
             steps: trial.steps.iter().map(ToString::to_string).collect(),
             what,
         }
@@ -63,6 +66,9 @@ impl fmt::Display for PathDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "this graph is not the same in all forms:")?;
         self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
+        if let Some(Fork { functions, filter }) = self.fork {
+            writeln!(f, "where packets of `{filter}` visit the first {functions}, and others the others")?;
+        }
         writeln!(f, "after: {}", self.steps.join(", "))?;
         write!(f, "{}", self.what)
     }
@@ -81,6 +87,9 @@ pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
     let witness = run(consolidated)?;
     if let Some(what) = witness.difference(&plain, consolidated) {
         return Err(what);
+    }
+    if trial.fork.is_some() {
+        return Ok(witness.followed);
     }
     // Its records have other places for states.
     plain.forget_states();

@@ -33,5 +33,5 @@ pub use difference::PathDifference;
 pub use form::GraphForm;
 pub use function_spec::{FunctionSpec, built_in};
 pub use tape::{SERVICE, Tape, TapePacket};
-pub use trial::GraphTrial;
+pub use trial::{Fork, GraphTrial};
 pub use witness::{TrialStep, Witness};

@@ -20,9 +20,24 @@ pub struct GraphTrial<'a> {
     pub tape: Tape,
     /// The steps.
     pub steps: Vec<TrialStep>,
+    /// The branches, if it is no line.
+    pub fork: Option<Fork>,
     pub(crate) registry: &'a Registry<Value>,
     options: Options,
 }
+
+/// A graph of two branches between its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// Functions of the branch for packets that pass the filter: the first ones.
+    pub functions: usize,
+    /// The filter, in the policy language.
+    pub filter: &'static str,
+}
+
+/// Filters of forks. Packets of one flow may differ in the last ones.
+const FILTERS: [&str; 6] =
+    ["udp", "src port 0-32767", "dst port 80", "src ip 0.0.0.0/1", "tcp flags psh", "dscp 0"];
 
 /// Functions of a graph at most.
 const FUNCTIONS_MAX: usize = 6;
@@ -64,7 +79,10 @@ impl<'a> GraphTrial<'a> {
             seed: 7,
             ..Options::default()
         };
-        let mut trial = GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
+        let fork = (functions.len() > 1 && draw(4) == 0)
+            .then(|| Fork { functions: 1 + draw(functions.len() - 1), filter: FILTERS[draw(FILTERS.len())] });
+        let (tape, steps) = (Tape::default(), Vec::new());
+        let mut trial = GraphTrial { functions, tape, steps, fork, registry, options };
         let Ok(mut plain) = trial.graph(GraphForm::default()) else { return Ok(None) };
         let talk = Tape::talk(draw(usize::MAX) as u64);
         let profile = TrafficProfile {
@@ -102,7 +120,7 @@ impl<'a> GraphTrial<'a> {
     /// One of this function only, to which nothing happens.
     pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a FunctionSpec) -> GraphTrial<'a> {
         let (functions, options) = (vec![subject], Options::default());
-        GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), registry, options }
+        GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), fork: None, registry, options }
     }
 
     /// Commands between packets.
@@ -128,19 +146,26 @@ impl<'a> GraphTrial<'a> {
         };
         let stages = self.functions.iter().map(make).collect::<Result<_, _>>()?;
         let options = Options { consolidate: form.consolidates, ..self.options };
-        let graph = match form.branches {
+        let graph = match form.branches || self.fork.is_some() {
             true => Graph::branching(stages, self.topology()?, options),
             false => Graph::new(stages, options),
         };
         graph.map_err(|wrong| wrong.to_string())
     }
 
-    /// The line of the functions, as a graph that could have branches.
+    /// The functions as a graph with branches, or as one that could have some.
     fn topology(&self) -> Result<Topology, String> {
         let names: Vec<String> = (0..self.functions.len()).map(|function| format!("f{function}")).collect();
         let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
-        let line = names.iter().map(|name| format!("{name} <-> ")).collect::<String>();
-        let text = format!("Port<0> in;\nPort<1> out;\n{nfs}pipelet {{ in <-> {line}out; }}\n");
+        let line = |names: &[String]| names.iter().map(|name| format!("{name} <-> ")).collect::<String>();
+        let lines = match self.fork {
+            None => format!("in <-> {}out;", line(&names)),
+            Some(Fork { functions, filter }) => {
+                let (first, second) = names.split_at(functions.min(names.len()));
+                format!("in [{filter}] <-> {}out; in <-> {}out;", line(first), line(second))
+            }
+        };
+        let text = format!("Port<0> in;\nPort<1> out;\n{nfs}pipelet {{ {lines} }}\n");
         let policy = Policy::read("line", &text, &mut |_: &str| Err(String::new()));
         let policy = policy.map_err(|wrong| format!("{wrong:?}"))?;
         Topology::new(&policy).map_err(|wrong| wrong.to_string())
@@ -159,6 +184,9 @@ impl<'a> GraphTrial<'a> {
     pub(crate) fn without(&self, function: usize) -> GraphTrial<'a> {
         let mut trial = self.clone();
         trial.functions.remove(function);
+        if let Some(fork) = &mut trial.fork {
+            fork.functions -= usize::from(function < fork.functions);
+        }
         trial.steps.retain(|step| !matches!(step, TrialStep::Command(of, _) if *of == function));
         for step in &mut trial.steps {
             if let TrialStep::Command(of, _) = step {
