@@ -29,6 +29,8 @@ fn carried(network: &Network, cuts: bool) -> [Vec<Vec<u8>>; 2] {
     listen.current_dir(network.dir.path()).stderr(Stdio::null());
     let _listener = Server::of(listen.spawn().unwrap());
     wait_until("tcpdump listens", || network.outside.run("ip -d link show eth0").contains("promiscuity 1"));
+    // It opens its file after that.
+    wait_until("tcpdump writes", || network.path(&came).exists());
     let rivulet = network.up(WIRE, &format!("--write outside={sent}"));
     let mut server = network.outside.command("nc");
     let server = server.args(["-l", "9000"]).stdout(File::create(network.path("arrived")).unwrap());
