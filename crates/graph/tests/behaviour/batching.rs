@@ -6,7 +6,7 @@ use nf::stage::Stage;
 use packet::Side;
 use proptest::prelude::*;
 
-use crate::support::bench::{Arrival, Bench, run};
+use crate::support::bench::{Arrival, Bench, Outcome, run};
 use crate::support::functions::*;
 use crate::support::packets::{tcp, udp, v4};
 use crate::support::traffic::traffic;
@@ -58,6 +58,27 @@ fn graphs() -> impl Strategy<Value = (Stages, Options)> {
             (stages, Options { flows_max, when_full, fragments_max, streams, seed: 11, ..Options::default() })
         },
     )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A line sends and drops the same packets if they follow routes, hairpins and answers among
+    /// them. Functions hear only of flows that reach them.
+    #[test]
+    fn routed_lines_do_what_lines_do((stages, options) in graphs(), traffic in traffic(200)) {
+        let run = |bench: Bench| {
+            let mut bench = bench;
+            traffic.chunks(1).for_each(|one| bench.batch(one));
+            let Outcome { sent, counters, .. } = bench.outcome();
+            (sent, counters)
+        };
+        for consolidate in [false, true] {
+            let options = Options { consolidate, ..options };
+            let (line, routed) = (run(Bench::new(stages(), options)), run(Bench::routed(stages(), options)));
+            prop_assert_eq!(routed, line);
+        }
+    }
 }
 
 /// A packet shortens how long its flow is kept; the next one, behind it in the batch, comes too

@@ -1,11 +1,12 @@
 //! Runs a graph over traffic, and writes down everything that can be seen of it from outside.
 
 use graph::streams::Streams;
-use graph::{Counters, Graph, Observer, Options};
+use graph::{Counters, Graph, Observer, Options, Topology};
 use nf::record::RecordHeader;
 use nf::stage::{Stage, StageCounters};
 use nf::{Alert, Event, EventValue, FlowReport};
 use packet::{Packet, PacketPool, Side};
+use policy::Policy;
 
 use super::packets;
 
@@ -78,8 +79,22 @@ const BUFFERS: usize = 512;
 
 impl Bench {
     pub fn new(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
+        Bench::of(Graph::new(stages, options).unwrap())
+    }
+
+    /// One whose line is a graph that could have branches: packets follow routes.
+    pub fn routed(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
+        let names: Vec<String> = (0..stages.len()).map(|stage| format!("f{stage}")).collect();
+        let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
+        let line: String = names.iter().map(|name| format!("{name} <-> ")).collect();
+        let text = format!("Port<0> in;\nPort<1> out;\n{nfs}pipelet {{ in <-> {line}out; }}\n");
+        let policy = Policy::read("line", &text, &mut |_: &str| Err(String::new())).unwrap();
+        Bench::of(Graph::branching(stages, Topology::new(&policy).unwrap(), options).unwrap())
+    }
+
+    fn of(graph: Graph) -> Bench {
         Bench {
-            graph: Graph::new(stages, options).unwrap(),
+            graph,
             pool: PacketPool::new(BUFFERS),
             sent: vec![],
             alerts: vec![],
@@ -162,6 +177,7 @@ impl Bench {
         let mut packet = self.pool.take(&packets::frame(&arrival.network)).unwrap();
         packet.meta_mut().transit.timestamp_ns = arrival.at_ns;
         packet.meta_mut().transit.side = arrival.side;
+        packet.meta_mut().transit.ingress = arrival.side as u16;
         packet
     }
 
