@@ -9,10 +9,10 @@
 //! experiment runs a Redis of its own, if that is installed.
 //!
 //! ```
-//! use lab::{Lab, Length, experiments};
+//! use lab::{Lab, RunLength, experiments};
 //!
 //! let experiment = experiments().iter().find(|experiment| experiment.id == "X4");
-//! let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+//! let mut lab = Lab::new(RunLength::Smoke, 1, |_| {});
 //! let outcome = experiment.map(|experiment| experiment.run(&mut lab));
 //! assert!(outcome.is_some_and(|outcome| outcome.failures().count() == 0));
 //! ```

@@ -39,7 +39,7 @@ fn without_captures_nothing_is_asked_of_captures() {
     let outcome = smoke(xc, &mut Lab::new(RunLength::Smoke, 1, |_| {}));
     assert_eq!((outcome.matched.answer, outcome.beaten.answer), (ClaimAnswer::None, ClaimAnswer::None));
     let notes = |outcome: &ExperimentOutcome| outcome.notes.join("; ");
-    assert!(notes(&outcome).contains("no captures"), "{}", notes(&outcome));
+    assert!(notes(&outcome).contains("No captures"), "{}", notes(&outcome));
     let missing = Lab::new(RunLength::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
     let outcome = smoke(xc, &mut { missing });
     assert!(notes(&outcome).contains("left out: nowhere.pcap"), "{}", notes(&outcome));
@@ -58,7 +58,7 @@ fn detection_goes_by_the_rules_that_are_given() {
     for id in ["Y4", "Y5"] {
         let outcome = of(rules.clone(), id);
         assert_eq!(outcome.failures().count(), 0, "{id}");
-        assert!(outcome.notes.iter().any(|note| note.contains("of 1 files")), "{id}: {:?}", outcome.notes);
+        assert!(outcome.notes.iter().any(|note| note.contains("from 1 files")), "{id}: {:?}", outcome.notes);
         let missing = RuleFiles { rules: vec![folder.path().join("none.rules")], ..RuleFiles::default() };
         let failures = of(missing, id).failures().map(|failure| format!("{failure:?}")).collect::<String>();
         assert!(failures.contains("none.rules"), "{id}: {failures}");
