@@ -13,8 +13,8 @@ use crate::policy::Policy;
 
 impl Policy {
     /// Returns the graph as text: each node with its edges, in the order in which they are tried.
-    /// `notes` has texts beside the edges, in the order of [`PolicyGraph::all_edges`]; there may be
-    /// fewer.
+    /// `notes` has texts beside the edges, in the order of
+    /// [`all_edges`](crate::PolicyGraph::all_edges); there may be fewer.
     pub fn graph_text(&self, notes: &[String]) -> String {
         let drawing = Drawing::new(self, notes);
         let mut text = String::new();
