@@ -68,6 +68,7 @@ fn config(choice: u8, mtu: u32) -> Config {
         mac: MacAddress([2, 0, 0, 0, 0, 0xfe]),
         mtu,
         addresses: networks.iter().map(|network| network.parse().unwrap()).collect(),
+        routes: Vec::new(),
         gateways: if choice & 4 == 0 { vec![v4, v6] } else { Vec::new() },
         nf_addresses: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
         shard: if choice & 8 == 0 { (0, 1) } else { (1, 2) },

@@ -66,6 +66,8 @@ pub(crate) struct Journey {
     is_new: bool,
     /// True if the packet's filters are asked where packets of a flow may differ.
     asks: bool,
+    /// The flow's path and the port at its end, if no filter is asked on it.
+    sure: Option<(NfSet, u16)>,
 }
 
 /// The next stop of a packet, and the edge to it; no edge if its flow has none.
@@ -97,6 +99,8 @@ pub(crate) struct Routing {
     /// Functions that say how long flows are kept, and the timeouts of flows that visit none.
     keepers: NfSet,
     timeouts: Timeouts,
+    /// True if a filter may decide differently about packets of one flow.
+    asks_somewhere: bool,
     /// By packet of the group that is under way.
     pub journeys: [Journey; GROUP_MAX],
     /// The first stop of the packet that begins a flow.
@@ -152,6 +156,7 @@ impl Routing {
             part: SlotField::at(start).ok_or("route")?,
             overlaps,
             parts,
+            asks_somewhere: topology.reads().is_any(),
             journeys: [Journey::default(); GROUP_MAX],
             entered: None,
             edges: vec![EdgeCounters::default(); topology.edges().len()],
@@ -280,12 +285,15 @@ impl Routing {
         let is_original = transit.direction == Direction::Original && transit.side == origin;
         let asks = is_own && is_original || known.is_none();
         let is_new = known.is_none();
-        let mut journey = Journey { visited: NfSet::default(), tags: header.tags, is_new, asks };
+        let (visited, tags) = (NfSet::default(), header.tags);
+        let mut journey = Journey { visited, tags, is_new, asks, sure: None };
         let follows = known.filter(|_| !asks || !self.topology.entry_reads(transit.ingress).is_any());
         let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
         let (hop, edge) = match follows {
             Some(_) if route.is_one_way() && transit.side != origin => (Hop::End(RouteEnd::Unmatched), None),
             Some(path) => {
+                let port = if transit.side == origin { route.to } else { route.from };
+                journey.sure = (!asks || !self.asks_somewhere).then_some((path, port));
                 let hop = route.hop(path, transit.side, origin);
                 (hop, self.topology.entry_edge_to(transit.ingress, transit.side, self.stop(hop)))
             }
@@ -317,6 +325,14 @@ impl Routing {
         records: &FlowRecords,
         stages: &[Box<dyn Stage>],
     ) -> Heading {
+        if let Some((path, port)) = self.journeys[at].sure {
+            let side = packet.meta().transit.side;
+            let next = path.after(stage, side).first(side);
+            let hop = next.map_or(Hop::End(RouteEnd::Port(port)), Hop::Stage);
+            let edge = self.topology.edge_to(stage, side, self.stop(hop));
+            self.count(edge, packet.len());
+            return Heading { hop, edge, choice: EdgeChoice::Route };
+        }
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
         let route = self.route(transit.flow, records);
@@ -369,9 +385,10 @@ impl Routing {
         let (turns, origin) = (header.has(RecordHeader::FLAG_TURNS), header.origin());
         let journey = self.journeys[at];
         let defines = journey.asks && journey.is_new && !turns && transit.direction == Direction::Original;
-        let Some(route) = records.state_mut(transit.flow, self.part).filter(|_| defines) else {
+        if !defines {
             return Ok(false);
-        };
+        }
+        let Some(route) = records.state_mut(transit.flow, self.part) else { return Ok(false) };
         let is_same = route.path() == Some(journey.visited) && route.to == port;
         if is_same {
             return Ok(false);
