@@ -1,0 +1,227 @@
+//! Journeys: a packet of a known flow goes from stop to stop.
+
+use nf::record::{FlowRecords, RecordHeader};
+use nf::stage::Stage;
+use packet::{Direction, DropReason, Packet, PacketClass};
+
+use super::fields::PacketFields;
+use super::{Route, Routing};
+use crate::observer::EdgeChoice;
+use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
+
+/// The way of one packet of a group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Journey {
+    /// Functions that the packet has visited.
+    pub visited: NfSet,
+    /// The flow's attributes at its beginning.
+    pub tags: u64,
+    /// True if filters were asked on the way: it may be another one than the flow's.
+    pub(super) is_new: bool,
+    /// True if the packet's filters are asked where packets of a flow may differ.
+    pub(super) asks: bool,
+    /// The flow's path and the port at its end, if no filter is asked on it.
+    pub(super) sure: Option<(NfSet, u16)>,
+}
+
+/// The next stop of a packet, and the edge to it; no edge if its flow has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    pub hop: Hop,
+    pub edge: Option<EdgeId>,
+    pub choice: EdgeChoice,
+}
+
+/// A packet that cannot enter: the reason to drop it, and the edge that says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub reason: DropReason,
+    pub edge: Option<EdgeId>,
+}
+
+impl Refusal {
+    /// No edge takes the packet.
+    pub const UNMATCHED: Refusal = Refusal { reason: DropReason::PolicyUnmatched, edge: None };
+}
+
+impl Routing {
+    /// Sets the side of a packet that begins a flow, by the first edge that takes it.
+    ///
+    /// # Errors
+    /// The reason to drop it, if no edge does, or one to `Drop`.
+    pub fn enter(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), Refusal> {
+        let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
+        let found = self.topology.enter(packet.meta().transit.ingress, &fields);
+        let (side, hop, edge) = found.ok_or(Refusal::UNMATCHED)?;
+        if let Hop::End(end @ (RouteEnd::Drop | RouteEnd::Unmatched)) = hop {
+            self.count(Some(edge), packet.len());
+            let reason = if end == RouteEnd::Drop { DropReason::Policy } else { DropReason::PolicyUnmatched };
+            return Err(Refusal { reason, edge: Some(edge) });
+        }
+        packet.meta_mut().transit.side = side;
+        self.entered = Some((packet.meta().transit.sequence, hop, edge));
+        Ok(())
+    }
+
+    /// A packet of a group sets out: it is at its port.
+    pub fn set_out(
+        &mut self,
+        at: usize,
+        packet: &Packet,
+        records: &FlowRecords,
+        stages: &[Box<dyn Stage>],
+    ) -> Heading {
+        let (meta, transit) = (packet.meta(), packet.meta().transit);
+        let header = records.header(transit.flow);
+        let (origin, turns) = (header.origin(), header.has(RecordHeader::FLAG_TURNS));
+        let route = self.route(transit.flow, records);
+        let known = route.path().filter(|_| !turns);
+        let is_whole = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
+        let is_own = is_whole && meta.protocol == header.key.protocol;
+        let is_original = transit.direction == Direction::Original && transit.side == origin;
+        let asks = is_own && is_original || known.is_none();
+        let is_new = known.is_none();
+        let (visited, tags) = (NfSet::default(), header.tags);
+        let mut journey = Journey { visited, tags, is_new, asks, sure: None };
+        let follows = known.filter(|_| !asks || !self.topology.entry_reads(transit.ingress).is_any());
+        let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
+        let (hop, edge) = match follows {
+            Some(_) if route.is_one_way() && transit.side != origin => (Hop::End(RouteEnd::Unmatched), None),
+            Some(path) => {
+                let port = if transit.side == origin { route.to } else { route.from };
+                journey.sure = (!asks || !self.asks_somewhere).then_some((path, port));
+                let hop = route.hop(path, transit.side, origin);
+                (hop, self.topology.entry_edge_to(transit.ingress, transit.side, self.stop(hop)))
+            }
+            None => {
+                journey.is_new = true;
+                let entered = self.entered.take().filter(|&(sequence, ..)| sequence == transit.sequence);
+                let found = entered.map(|(_, hop, edge)| (hop, edge)).or_else(|| {
+                    let started = NfSet(route.started);
+                    let fields = PacketFields { packet, routing: self, stages, started };
+                    self.topology.enter_from(transit.ingress, transit.side, &fields)
+                });
+                match found {
+                    Some((hop, edge)) => (hop, Some(edge)),
+                    None => (Hop::End(RouteEnd::Unmatched), None),
+                }
+            }
+        };
+        self.count(edge, packet.len());
+        self.journeys[at] = journey;
+        Heading { hop, edge, choice }
+    }
+
+    /// A packet of a group passed a function: returns its next stop.
+    pub fn go_on(
+        &mut self,
+        at: usize,
+        packet: &Packet,
+        stage: usize,
+        records: &FlowRecords,
+        stages: &[Box<dyn Stage>],
+    ) -> Heading {
+        if let Some((path, port)) = self.journeys[at].sure {
+            let side = packet.meta().transit.side;
+            let next = path.after(stage, side).first(side);
+            let hop = next.map_or(Hop::End(RouteEnd::Port(port)), Hop::Stage);
+            let edge = self.topology.edge_to(stage, side, self.stop(hop));
+            self.count(edge, packet.len());
+            return Heading { hop, edge, choice: EdgeChoice::Route };
+        }
+        let transit = packet.meta().transit;
+        let header = records.header(transit.flow);
+        let route = self.route(transit.flow, records);
+        let journey = self.journeys[at];
+        // A packet that came another way may have been rewritten otherwise.
+        let is_on = |path: &NfSet| path.up_to(stage, transit.side) == journey.visited;
+        let known = route.path().filter(is_on).filter(|_| !header.has(RecordHeader::FLAG_TURNS));
+        let asks = journey.asks && self.topology.branch_reads(stage, transit.side).is_any();
+        let follows = known.filter(|_| !asks);
+        let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
+        let (hop, edge) = match follows {
+            Some(path) => {
+                let rest = path.after(stage, transit.side);
+                let hop = route.hop(rest, transit.side, header.origin());
+                (hop, self.topology.edge_to(stage, transit.side, self.stop(hop)))
+            }
+            None => {
+                self.journeys[at].is_new = true;
+                let started = NfSet(route.started);
+                let fields = PacketFields { packet, routing: self, stages, started };
+                let (hop, edge) = self.topology.next(stage, transit.side, &fields);
+                (hop, Some(edge))
+            }
+        };
+        self.count(edge, packet.len());
+        Heading { hop, edge, choice }
+    }
+
+    /// A packet of a group is at the end of its path, and leaves by its port. Returns true if the
+    /// flow has another path from now on.
+    ///
+    /// # Errors
+    /// The reason to drop it.
+    pub fn arrive(
+        &mut self,
+        at: usize,
+        packet: &mut Packet,
+        end: RouteEnd,
+        records: &mut FlowRecords,
+    ) -> Result<bool, DropReason> {
+        let port = match end {
+            RouteEnd::Port(port) => port,
+            RouteEnd::Drop => return Err(DropReason::Policy),
+            RouteEnd::Unmatched => return Err(DropReason::PolicyUnmatched),
+        };
+        packet.meta_mut().transit.egress = port;
+        let transit = packet.meta().transit;
+        let header = records.header(transit.flow);
+        self.keep(self.journeys[at].visited, packet, header);
+        let (turns, origin) = (header.has(RecordHeader::FLAG_TURNS), header.origin());
+        let journey = self.journeys[at];
+        let defines = journey.asks && journey.is_new && !turns && transit.direction == Direction::Original;
+        if !defines {
+            return Ok(false);
+        }
+        let Some(route) = records.state_mut(transit.flow, self.part) else { return Ok(false) };
+        let is_same = route.path() == Some(journey.visited) && route.to == port;
+        if is_same {
+            return Ok(false);
+        }
+        let had_path = route.path().is_some();
+        (route.path, route.to) = (journey.visited.0, port);
+        let is_answerable = self.topology.is_answerable(journey.visited, origin, (route.from, port));
+        route.flags = Route::KNOWN | if is_answerable { 0 } else { Route::ONE_WAY };
+        Ok(had_path)
+    }
+
+    /// Returns the next stop of a packet that is alone, behind a function: along `trail`, the
+    /// functions that another packet visited from this port, or by the filters.
+    pub fn next(
+        &mut self,
+        packet: &Packet,
+        stage: usize,
+        trail: Option<(NfSet, u16)>,
+        records: &FlowRecords,
+        stages: &[Box<dyn Stage>],
+    ) -> Heading {
+        let transit = packet.meta().transit;
+        let choice = if trail.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
+        let (hop, edge) = match trail {
+            Some((visited, port)) => {
+                let next = visited.after(stage, transit.side).first(transit.side);
+                let hop = next.map_or(Hop::End(RouteEnd::Port(port)), Hop::Stage);
+                (hop, self.topology.edge_to(stage, transit.side, self.stop(hop)))
+            }
+            None => {
+                let started = self.started(transit.flow, records);
+                let fields = PacketFields { packet, routing: self, stages, started };
+                let (hop, edge) = self.topology.next(stage, transit.side, &fields);
+                (hop, Some(edge))
+            }
+        };
+        self.count(edge, packet.len());
+        Heading { hop, edge, choice }
+    }
+}
