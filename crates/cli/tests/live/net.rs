@@ -339,13 +339,16 @@ impl Host {
     }
 
     /// Runs iperf3's client, which must succeed, and returns its output. Between two tests its
-    /// server refuses clients for a moment; then it retries.
+    /// server refuses clients for a moment, or resets those that it had not accepted yet; then the
+    /// client retries.
     pub fn iperf3(&self, options: &str) -> String {
         let line = format!("iperf3 {options}");
         let mut output = self.output(&line);
         for _ in 0..10 {
             let said = [&output.stdout[..], &output.stderr].concat();
-            if output.status.success() || !String::from_utf8_lossy(&said).contains("unable to connect") {
+            let said = String::from_utf8_lossy(&said);
+            let refusals = ["unable to connect", "control message: Connection reset by peer"];
+            if output.status.success() || !refusals.iter().any(|refusal| said.contains(refusal)) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(100));
