@@ -34,7 +34,6 @@ pub(crate) struct Groups {
     /// streams.
     once_per_flow: bool,
     alone: bool,
-    branches: bool,
     /// True if the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
@@ -54,7 +53,6 @@ impl Groups {
             span_ns,
             once_per_flow: false,
             alone: false,
-            branches: false,
             mixed: false,
             sides: FlowSides::new(order_felt),
             apart: None,
@@ -63,13 +61,7 @@ impl Groups {
 
     /// Packets of the graph take different paths.
     pub fn branch(&mut self, once_per_flow: bool, alone: bool) {
-        (self.once_per_flow, self.alone, self.branches) = (once_per_flow, alone, true);
-    }
-
-    /// The batch has packets from both sides, or not. In a graph with branches, a port does not say
-    /// which.
-    pub fn set_mixed(&mut self, mixed: bool) {
-        self.mixed = mixed || self.branches;
+        (self.once_per_flow, self.alone) = (once_per_flow, alone);
     }
 
     /// Looks up which packets functions may answer, if it is not known.
@@ -110,7 +102,7 @@ impl Groups {
         flows: &mut Flows,
         stages: &[Box<dyn Stage>],
     ) -> GatheredGroup {
-        let mixed = self.mixed;
+        let (mixed, may_be_apart) = (self.mixed, self.apart.is_some_and(|apart| apart.is_any));
         if mixed {
             self.sides.clear();
         }
@@ -125,7 +117,9 @@ impl Groups {
         let (mut followed, mut lines) = (Path::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
-            let is_apart = APART && self.apart.is_some_and(|apart| apart.has(packet.meta(), packet.len()));
+            let is_apart = APART
+                && may_be_apart
+                && self.apart.is_some_and(|apart| apart.has(packet.meta(), packet.len()));
             if is_apart && load.packets > 0 {
                 break;
             }
@@ -158,11 +152,13 @@ impl Groups {
                 if flows.routing.as_ref().is_some_and(|it| !it.admits(meta.transit.ingress, side)) {
                     break;
                 }
-                let bit = 1 << (meta.transit.flow % 64);
-                if once_per_flow && flows_seen & bit != 0 {
-                    break;
+                if once_per_flow {
+                    let bit = 1 << (meta.transit.flow % 64);
+                    if flows_seen & bit != 0 {
+                        break;
+                    }
+                    flows_seen |= bit;
                 }
-                flows_seen |= bit;
                 meta.transit.side = side;
             }
             if header.has_expired(now_ns) {
@@ -174,7 +170,7 @@ impl Groups {
             if RULES && let Some(cache) = &mut flows.cache {
                 let flow = meta.transit.flow;
                 let mut like = RuleKey::new(meta, by_alias, connection);
-                if BRANCHES {
+                if BRANCHES && cache.guards.is_any() {
                     like = like.guarded(packet, cache.guards);
                     meta = packet.meta_mut();
                 }

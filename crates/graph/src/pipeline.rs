@@ -21,6 +21,7 @@ use crate::observer::Observer;
 use crate::stages::Stages;
 use crate::topology::NfSet;
 use crate::{Counters, Options, RestoreError};
+use edges::KnownGroup;
 use side_by_side::Sides;
 
 /// Takes groups of packets through the functions.
@@ -36,6 +37,8 @@ pub(crate) struct Pipeline {
     /// Packets of the group that were turned back, by number and by function, until the others are
     /// through.
     turned: Vec<(usize, usize)>,
+    /// Packets of the group by known path, until they are through: memory that is used again.
+    known_groups: Vec<KnownGroup>,
 }
 
 /// The context of a batch on its way through.
@@ -69,6 +72,7 @@ impl Pipeline {
             counters: Counters::default(),
             answers: Vec::new(),
             turned: Vec::new(),
+            known_groups: Vec::new(),
         }
     }
 

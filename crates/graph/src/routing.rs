@@ -4,11 +4,13 @@
 //! route (`route`) stands in the flow's record. Later packets of its direction follow the route;
 //! only filters over fields that may differ between packets of a flow are evaluated again
 //! (`journey`, `fields`). Packets of the other direction take the functions of the route backwards,
-//! whatever filters say (E3). Packets that functions do not see go past them (`passing`), those of
+//! whatever filters say (E3). The edges of a path that is known in
+//! advance are looked up once for many flows (`known_paths`). Packets that functions do not see go past them (`passing`), those of
 //! flows with a rule follow it (`rules`).
 
 mod fields;
 mod journey;
+mod known_paths;
 mod passing;
 mod route;
 mod rules;
@@ -25,6 +27,8 @@ use crate::Timeouts;
 use crate::queue::GROUP_MAX;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd, Topology};
 pub(crate) use journey::{Journey, Refusal};
+use known_paths::KnownPaths;
+pub(crate) use known_paths::PathId;
 pub(crate) use route::Route;
 
 /// Packets and bytes that took an edge.
@@ -43,6 +47,7 @@ pub(crate) struct Routing {
     timeouts: Timeouts,
     /// True if a filter may decide differently about packets of one flow.
     asks_somewhere: bool,
+    known_paths: KnownPaths,
     /// By packet of the group that is under way.
     pub journeys: [Journey; GROUP_MAX],
     /// The first stop of the packet that begins a flow.
@@ -99,6 +104,7 @@ impl Routing {
             overlaps,
             parts,
             asks_somewhere: topology.reads().is_any(),
+            known_paths: KnownPaths::default(),
             journeys: [Journey::default(); GROUP_MAX],
             entered: None,
             edges: vec![EdgeCounters::default(); topology.edges().len()],
@@ -191,11 +197,28 @@ impl Routing {
         self.topology.side_of_port(port).is_none_or(|of_all| of_all == side)
     }
 
-    /// Sets how long a packet keeps its flow, if no function on its path says so.
-    fn keep(&self, visited: NfSet, packet: &mut Packet, header: &RecordHeader) {
+    /// Returns true if no function of a path says how long flows are kept, but others do.
+    fn is_kept_by_timeouts(&self, visited: NfSet) -> bool {
+        self.has_keepers() && visited.0 & self.keepers.0 == 0
+    }
+
+    /// Returns true if functions say how long flows are kept.
+    fn has_keepers(&self) -> bool {
+        self.keepers != NfSet::default()
+    }
+
+    /// Returns true if packets that enter by the ports of these may be of both sides.
+    #[inline]
+    pub fn is_mixed(&self, batch: &[Packet]) -> bool {
+        let mut sides = batch.iter().map(|packet| self.topology.side_of_port(packet.meta().transit.ingress));
+        let first = sides.next().flatten();
+        first.is_none() || sides.any(|side| side != first)
+    }
+
+    /// Sets how long a packet keeps its flow that no function keeps.
+    pub fn keep(&self, packet: &mut Packet, header: &RecordHeader) {
         let meta = packet.meta_mut();
-        let has_keeper = visited.0 & self.keepers.0 != 0;
-        if self.keepers != NfSet::default() && !has_keeper && meta.protocol == header.key.protocol {
+        if meta.protocol == header.key.protocol {
             meta.transit.keep_ms = self.timeouts.of(meta.protocol, header.connection);
         }
     }

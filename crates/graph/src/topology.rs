@@ -126,6 +126,8 @@ impl fmt::Display for TopologyEdge {
 pub struct Topology {
     nfs: Vec<usize>,
     ports: Vec<PortNode>,
+    /// By number of a port, the sides of packets that enter there.
+    sides: Vec<EntrySides>,
     /// By function, for packets from inside and from outside.
     branches: Vec<[Branch; 2]>,
     edges: Vec<TopologyEdge>,
@@ -185,6 +187,13 @@ struct PortNode {
     entries: [Branch; 2],
     /// The side of packets that enter here, if it is the same for all.
     side: Option<Side>,
+}
+
+/// The sides of packets that enter by a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntrySides {
+    Either,
+    Only(Side),
 }
 
 /// The edges that packets of one side take from a node; those of both sides from a port.
@@ -282,7 +291,13 @@ impl Topology {
         }
         let reads = branches.iter().flatten().chain(ports.iter().map(|port| &port.entry));
         let reads = reads.fold(FilterReads::default(), |reads, branch| reads.or(branch.reads));
-        Ok(Topology { nfs, ports, branches, edges, is_line, reads })
+        let last = ports.iter().map(|port| *port.numbers.end()).max().unwrap_or_default();
+        let mut sides = vec![EntrySides::Either; usize::from(last) + 1];
+        for port in &ports {
+            let of_port = port.side.map_or(EntrySides::Either, EntrySides::Only);
+            port.numbers.clone().for_each(|number| sides[usize::from(number)] = of_port);
+        }
+        Ok(Topology { nfs, ports, sides, branches, edges, is_line, reads })
     }
 
     /// Returns the functions in topological order, as indices in [`Policy::nfs`].
@@ -377,7 +392,10 @@ impl Topology {
     /// Returns the side of all packets that enter by a port, if it is the same for all.
     #[inline]
     pub fn side_of_port(&self, port: u16) -> Option<Side> {
-        self.port(port)?.side
+        match self.sides.get(usize::from(port)) {
+            Some(EntrySides::Only(side)) => Some(*side),
+            _ => None,
+        }
     }
 
     /// Returns true if the filters at a port may decide differently about packets of one flow.

@@ -118,6 +118,14 @@ pub(crate) struct RuleGuards {
     pub dscp: bool,
 }
 
+impl RuleGuards {
+    /// Returns true if any field is asked for.
+    #[inline]
+    pub fn is_any(self) -> bool {
+        self.tcp_flags || self.dscp
+    }
+}
+
 /// TCP flags that change a connection: FIN, SYN, RST.
 pub(crate) const CHANGING: u8 = 7;
 

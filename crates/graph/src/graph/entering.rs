@@ -55,7 +55,7 @@ impl Graph {
         let mixed = find_records(found, batch, |(flows, cache), _, meta| {
             flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
-        self.groups.set_mixed(mixed);
+        self.groups.mixed = self.is_mixed(mixed, batch);
     }
 
     /// The same for packets that were parsed before.
@@ -65,7 +65,7 @@ impl Graph {
         let mixed = find_records(found, batch, |(flows, cache), _, meta| {
             flows.prefetch_record(meta.hash, meta.reversed, cache)
         });
-        self.groups.set_mixed(mixed);
+        self.groups.mixed = self.is_mixed(mixed, batch);
     }
 
     /// The same for packets that were parsed before, of flows with these handles, one for each.
@@ -78,7 +78,13 @@ impl Graph {
         let mixed = find_records(found, batch, |(flows, cache), number, _| {
             flows.prefetch_handle(*handles.get(number)?, cache)
         });
-        self.groups.set_mixed(mixed);
+        self.groups.mixed = self.is_mixed(mixed, batch);
+    }
+
+    /// Returns true if packets may be of both sides. In a graph with branches, those that they came
+    /// with are not known to be theirs.
+    fn is_mixed(&self, seen: bool, batch: &[Packet]) -> bool {
+        self.pipeline.flows.routing.as_ref().map_or(seen, |routing| routing.is_mixed(batch))
     }
 
     /// Applies commands to functions: they may pass or drop what they cannot classify.

@@ -9,6 +9,7 @@ use super::{BatchRun, Pipeline};
 use crate::cache::{FlowCache, Path, ProgramId};
 use crate::queue::GROUP_MAX;
 use crate::reassembly::Reassembly;
+use crate::routing::Journey;
 
 /// The progress of packets that entered by one side.
 pub(super) struct GroupCrossing {
@@ -36,24 +37,30 @@ impl PathOrder {
     /// Packets of one path stand together, in their order, and those that walk come last.
     fn by_path(paths: &[Path]) -> PathOrder {
         let mut order = PathOrder { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
+        // The packets of each path, in the order of the first ones.
+        let (mut distinct, mut count) = ([(Path::SLOW, 0_u64); GROUP_MAX], 0);
+        let mut walking = 0_u64;
+        for (at, &path) in paths.iter().enumerate() {
+            let own = match distinct[..count].iter_mut().rev().find(|(of, _)| *of == path) {
+                _ if path == Path::SLOW => &mut walking,
+                Some((_, own)) => own,
+                None => {
+                    distinct[count].0 = path;
+                    count += 1;
+                    &mut distinct[count - 1].1
+                }
+            };
+            *own |= 1 << at;
+        }
         let mut places = order.places.iter_mut();
-        let of = |path: Path| paths.iter().rev().fold(0_u64, |set, &of| set << 1 | u64::from(of == path));
-        let walking = of(Path::SLOW);
-        let mut following = !walking & (u64::MAX >> (u64::BITS as usize - paths.len()));
-        let mut place_all = |mut set: u64| {
+        for (_, mut set) in distinct[..count].iter().copied().chain([(Path::SLOW, walking)]) {
             while set != 0
                 && let Some(place) = places.next()
             {
                 *place = set.trailing_zeros() as u8;
                 set &= set - 1;
             }
-        };
-        while let Some(&path) = paths.get(following.trailing_zeros() as usize) {
-            let own = of(path);
-            place_all(own);
-            following &= !own;
         }
-        place_all(walking);
         for at in 0..paths.len() {
             // What stood there may have been exchanged for another one.
             let mut from = order.places[at];
@@ -108,7 +115,7 @@ impl Pipeline {
     ) {
         let (before, reports) = (self.told(), self.stages.effects.reports.len());
         let order = PathOrder::by_path(paths);
-        order.arrange(packets);
+        order.arrange(packets); // Their verdicts are all the same so far.
         let mut begin = 0;
         while let Some(&first) = order.places.get(begin..packets.len()).and_then(<[u8]>::first) {
             let path = paths[usize::from(first)];
@@ -120,7 +127,9 @@ impl Pipeline {
             begin = end;
         }
         order.put_back(packets);
-        order.put_back(verdicts);
+        if verdicts.iter().any(|verdict| *verdict != Verdict::Forward) {
+            order.put_back(verdicts);
+        }
         self.complete_effects(before, packets, verdicts);
         self.end_reports(reports);
     }
@@ -164,10 +173,12 @@ impl Pipeline {
         let mut turned = std::mem::take(&mut self.turned);
         turned.sort_unstable();
         for (i, stage) in turned.drain(..) {
-            if let Some(routing) = &mut self.flows.routing {
-                routing.journeys[0] = routing.journeys[i]; // Those before it are through.
-            }
             let (packet, verdict) = (&mut packets[i..=i], &mut verdicts[i..=i]);
+            if let Some(routing) = &mut self.flows.routing {
+                let visited = routing.journeys[i].visited_at(stage, packet[0].meta().transit.side);
+                // Those before it are through.
+                routing.journeys[0] = Journey::over(visited);
+            }
             self.turn_back(packet, verdict, stage, PacketOrigin::Arrived, run);
         }
         self.turned = turned;
@@ -199,7 +210,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes the packets of a crossing through one function.
+    /// Takes the packets of a crossing through one function; whether all were forwarded as long as
+    /// they were.
     #[inline(always)]
     pub(super) fn take_through(
         &mut self,
@@ -208,20 +220,21 @@ impl Pipeline {
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         run: &mut BatchRun<'_, '_>,
-    ) {
-        let side = crossing.side;
+    ) -> bool {
+        let (side, mut changed) = (crossing.side, false);
         if let Some(reassembly) = &mut self.flows.reassembly
             && reassembly.first(side) == stage
         {
             let records = &mut self.flows.table.records;
-            if reassembly.assemble(side, packets, verdicts, records, &mut self.stages.effects) {
+            changed = reassembly.assemble(side, packets, verdicts, records, &mut self.stages.effects);
+            if changed {
                 crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
             }
             crossing.assembled = true;
         }
         let load = crossing.load;
         if self.run_stage(stage, side, load, packets, verdicts, crossing.assembled, run) {
-            return;
+            return !changed;
         }
         for (i, verdict) in verdicts.iter().enumerate() {
             if *verdict == Verdict::TurnBack && !self.turned.iter().any(|&(of, _)| of == i) {
@@ -229,6 +242,7 @@ impl Pipeline {
             }
         }
         crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
+        false
     }
 
     /// Returns the numbers of alerts and events.
@@ -359,7 +373,7 @@ impl Pipeline {
         let (to, meta) = (packets[at].meta(), packet.meta_mut());
         let goes_back = made.towards == to.transit.side;
         let trail = self.flows.routing.as_ref().and_then(|routing| {
-            let visited = routing.journeys.get(at)?.visited;
+            let visited = routing.journeys.get(at)?.visited_at(made.stage.into(), to.transit.side);
             goes_back.then_some((visited, to.transit.ingress))
         });
         meta.transit.side = made.towards.other();

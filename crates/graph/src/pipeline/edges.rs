@@ -10,13 +10,38 @@ use super::turning::PacketOrigin;
 use super::{BatchRun, Pipeline};
 use crate::observer::EdgeChoice;
 use crate::queue::GROUP_MAX;
-use crate::routing::{Refusal, Routing};
+use crate::routing::{PathId, Refusal, Routing};
 use crate::topology::{BRANCHING_NFS_MAX, EdgeId, Hop, NfSet, RouteEnd};
 
 /// The verdict that a function finds for packets of the group that do not come to it.
 const ELSEWHERE: Verdict = Verdict::Drop(DropReason::Internal);
 
-/// The packets of a group, a bit for each, that come to each function next.
+/// Packets of a group, a bit for each, that take one known path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownGroup {
+    path: PathId,
+    nfs: NfSet,
+    /// Those that no function has dropped or turned back yet.
+    packets: u64,
+    load: PacketTotals,
+    /// The number of functions that they have visited.
+    visited: usize,
+}
+
+impl KnownGroup {
+    fn visits(&self, stage: usize) -> bool {
+        self.nfs.0 >> stage & 1 != 0
+    }
+
+    /// A function dropped or turned back some, or changed their lengths.
+    fn leave_behind(&mut self, packets: &[Packet], verdicts: &[Verdict]) {
+        self.packets = forwarded(self.packets, verdicts);
+        self.load = PacketTotals::default();
+        bits(self.packets).for_each(|at| self.load.add(packets[at].len()));
+    }
+}
+
+/// The packets of a group whose path is not known, a bit for each, that come to each function next.
 struct NextStops {
     packets: [u64; BRANCHING_NFS_MAX],
     /// Functions that some come to.
@@ -29,11 +54,27 @@ impl NextStops {
         self.stages.add(stage);
     }
 
-    /// Takes the function that comes first for packets of this side.
-    fn take(&mut self, side: Side) -> Option<(usize, u64)> {
-        let stage = self.stages.first(side)?;
+    /// Takes the packets that come to a function.
+    fn take(&mut self, stage: usize) -> u64 {
         self.stages = NfSet(self.stages.0 & !(1 << stage));
-        Some((stage, std::mem::take(&mut self.packets[stage])))
+        std::mem::take(&mut self.packets[stage])
+    }
+}
+
+/// The verdicts of a group as a function finds them that some of its packets come to.
+struct OwnVerdicts {
+    all: [Verdict; GROUP_MAX],
+    /// Those that are to be forwarded, a bit for each.
+    forwarded: u64,
+}
+
+impl OwnVerdicts {
+    /// These packets come to the function, and no others.
+    fn show(&mut self, here: u64) {
+        for at in bits(self.forwarded ^ here) {
+            self.all[at] = if here >> at & 1 != 0 { Verdict::Forward } else { ELSEWHERE };
+        }
+        self.forwarded = here;
     }
 }
 
@@ -86,7 +127,7 @@ impl Pipeline {
         self.send(packet, run);
     }
 
-    /// Takes the packets of a crossing along the edges.
+    /// Takes the packets of a crossing along the edges, function by function.
     pub(super) fn cross_edges(
         &mut self,
         crossing: &mut GroupCrossing,
@@ -101,39 +142,143 @@ impl Pipeline {
             _ => None,
         };
         let mut stops = NextStops { packets: [0; BRANCHING_NFS_MAX], stages: NfSet::default() };
-        for at in 0..packets.len() {
-            if verdicts[at] != Verdict::Forward || packets[at].meta().transit.side != side {
-                continue;
-            }
-            let Some(routing) = &mut self.flows.routing else { return };
-            let heading = routing.set_out(at, &packets[at], &self.flows.table.records, &self.stages.all);
-            run.observe_edge(heading.edge, heading.choice, &packets[at]);
-            self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
-        }
-        while let Some((stage, here)) = stops.take(side) {
-            if let (Some(_), [packet]) = (pass, &mut *packets) {
-                self.enter_pass(packet, stage, PacketOrigin::Arrived);
-            }
-            let here = self.start_flows(stage, here, packets, verdicts, run);
-            if let Some(routing) = &mut self.flows.routing {
-                bits(here).for_each(|at| routing.journeys[at].visited.add(stage));
-            }
-            self.visit(stage, here, crossing, packets, verdicts, run);
-            for at in bits(here) {
-                if verdicts[at] != Verdict::Forward {
-                    continue;
+        let mut known = self.set_out(side, pass.is_none(), packets, verdicts, &mut stops, run);
+        let mut ahead = known.iter().fold(NfSet::default(), |ahead, group| NfSet(ahead.0 | group.nfs.0));
+        let mut own = OwnVerdicts { all: [ELSEWHERE; GROUP_MAX], forwarded: 0 };
+        while let Some(stage) = NfSet(ahead.0 | stops.stages.0).first(side) {
+            ahead = NfSet(ahead.0 & !(1 << stage));
+            let mut walking = stops.take(stage);
+            if walking != 0 {
+                if let (Some(_), [packet]) = (pass, &mut *packets) {
+                    self.enter_pass(packet, stage, PacketOrigin::Arrived);
                 }
-                let Some(routing) = &mut self.flows.routing else { return };
-                let records = &self.flows.table.records;
-                let heading = routing.go_on(at, &packets[at], stage, records, &self.stages.all);
-                run.observe_edge(heading.edge, heading.choice, &packets[at]);
-                self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], &mut stops);
+                walking = self.start_flows(stage, walking, packets, verdicts, run);
+            }
+            let (mut here, mut load) = (walking, PacketTotals::default());
+            bits(walking).for_each(|at| load.add(packets[at].len()));
+            for group in known.iter().filter(|group| group.visits(stage)) {
+                here |= group.packets;
+                load.packets += group.load.packets;
+                load.bytes += group.load.bytes;
+            }
+            if here != 0 {
+                crossing.load = load;
+                let is_all = here.count_ones() as usize == packets.len();
+                let seen = if is_all {
+                    &mut *verdicts
+                } else {
+                    own.show(here);
+                    &mut own.all[..packets.len()]
+                };
+                if !self.take_through(stage, crossing, packets, seen, run) {
+                    if !is_all {
+                        bits(here).for_each(|at| verdicts[at] = own.all[at]);
+                        own.forwarded = forwarded(here, &own.all);
+                    }
+                    let left = known.iter_mut().filter(|group| group.visits(stage));
+                    left.for_each(|group| group.leave_behind(packets, verdicts));
+                }
+            }
+            self.leave_known(stage, &mut known);
+            if walking != 0 {
+                self.leave(stage, walking, packets, verdicts, &mut stops, run);
             }
         }
         if let (Some(pass), [packet]) = (pass, &mut *packets) {
             packet.meta_mut().transit.flow = pass.main;
         }
+        self.arrive_known(known, packets);
         self.forget_rules_of_tagged(side, packets);
+    }
+
+    /// The packets of a crossing leave their ports: those whose path is known in groups, the others
+    /// for their first stop.
+    fn set_out(
+        &mut self,
+        side: Side,
+        may_know: bool,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        stops: &mut NextStops,
+        run: &mut BatchRun<'_, '_>,
+    ) -> Vec<KnownGroup> {
+        let Some(routing) = &mut self.flows.routing else { return Vec::new() };
+        let may_know = may_know && run.observer.is_none() && routing.begin_group();
+        let mut known = std::mem::take(&mut self.known_groups);
+        known.clear();
+        for at in 0..packets.len() {
+            if verdicts[at] != Verdict::Forward || packets[at].meta().transit.side != side {
+                continue;
+            }
+            let Some(routing) = &mut self.flows.routing else { break };
+            let records = &self.flows.table.records;
+            if may_know && let Some(path) = routing.foresee(at, &mut packets[at], records) {
+                let group = match known.iter_mut().rev().find(|group| group.path == path) {
+                    Some(group) => group,
+                    None => {
+                        let (nfs, load) = (routing.known_path(path).0, PacketTotals::default());
+                        known.push_mut(KnownGroup { path, nfs, packets: 0, load, visited: 0 })
+                    }
+                };
+                group.packets |= 1 << at;
+                group.load.add(packets[at].len());
+                continue;
+            }
+            let heading = routing.set_out(at, &packets[at], records, &self.stages.all);
+            run.observe_edge(heading.edge, heading.choice, &packets[at]);
+            self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], stops);
+        }
+        if let Some(routing) = &mut self.flows.routing {
+            for group in &known {
+                routing.count_all(routing.known_path(group.path).1, group.load);
+            }
+        }
+        known
+    }
+
+    /// Packets of known paths leave a function.
+    fn leave_known(&mut self, stage: usize, known: &mut [KnownGroup]) {
+        let Some(routing) = &mut self.flows.routing else { return };
+        for group in known.iter_mut().filter(|group| group.visits(stage)) {
+            if let Some(edge) = routing.known_edge(group.path, group.visited) {
+                routing.count_all(edge, group.load);
+            }
+            group.visited += 1;
+        }
+    }
+
+    /// Packets of known paths are at their ports.
+    fn arrive_known(&mut self, known: Vec<KnownGroup>, packets: &mut [Packet]) {
+        let Some(routing) = &self.flows.routing else { return };
+        for group in known.iter().filter(|group| routing.is_known_kept_by_timeouts(group.path)) {
+            for at in bits(group.packets) {
+                let header = self.flows.table.records.header(packets[at].meta().transit.flow);
+                routing.keep(&mut packets[at], header);
+            }
+        }
+        self.known_groups = known;
+    }
+
+    /// Packets whose path is not known leave a function for their next stop.
+    fn leave(
+        &mut self,
+        stage: usize,
+        here: u64,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        stops: &mut NextStops,
+        run: &mut BatchRun<'_, '_>,
+    ) {
+        for at in bits(here) {
+            if verdicts[at] != Verdict::Forward {
+                continue;
+            }
+            let Some(routing) = &mut self.flows.routing else { return };
+            let records = &self.flows.table.records;
+            let heading = routing.go_on(at, &packets[at], stage, records, &self.stages.all);
+            run.observe_edge(heading.edge, heading.choice, &packets[at]);
+            self.head_for(heading.hop, at, &mut packets[at], &mut verdicts[at], stops);
+        }
     }
 
     /// A packet goes on to its next stop. At the end of its path, its port or the reason to drop it
@@ -179,32 +324,11 @@ impl Pipeline {
                 verdicts[at] = Verdict::Drop(DropReason::FunctionPanic);
                 going &= !(1 << at);
             }
+            if let Some(routing) = &mut self.flows.routing {
+                routing.journeys[at].visited.add(stage);
+            }
         }
         going
-    }
-
-    /// Takes those of the packets through a function that come to it.
-    fn visit(
-        &mut self,
-        stage: usize,
-        here: u64,
-        crossing: &mut GroupCrossing,
-        packets: &mut [Packet],
-        verdicts: &mut [Verdict],
-        run: &mut BatchRun<'_, '_>,
-    ) {
-        if here == 0 {
-            return;
-        }
-        let mut own = [ELSEWHERE; GROUP_MAX];
-        crossing.load = PacketTotals::default();
-        for at in bits(here) {
-            own[at] = verdicts[at];
-            crossing.load.add(packets[at].len());
-        }
-        let own = &mut own[..packets.len()];
-        self.take_through(stage, crossing, packets, own, run);
-        bits(here).for_each(|at| verdicts[at] = own[at]);
     }
 
     /// Takes one packet along the edges behind `stage`, until one function turns it back: says
@@ -267,6 +391,11 @@ impl Pipeline {
         self.flows.routing.as_mut()?.journeys[0] = journey;
         turned
     }
+}
+
+/// Returns those of these packets that are to be forwarded.
+fn forwarded(of: u64, verdicts: &[Verdict]) -> u64 {
+    bits(of).filter(|&at| verdicts[at] == Verdict::Forward).fold(0, |set, at| set | 1 << at)
 }
 
 /// Returns the places of bits, in ascending order.

@@ -25,7 +25,8 @@ impl Pipeline {
         // packets that walk.
         let programs = cache.lend_programs(crossing.load.packets);
         if let Some(routing) = &mut self.flows.routing {
-            routing.follow(crossing.side, packets, verdicts, &self.flows.table.records);
+            let visits = programs.steps(program).iter().any(|step| matches!(step, Step::Process(_)));
+            routing.follow(crossing.side, visits, packets, verdicts, &self.flows.table.records);
         }
         let mut steps = programs.steps(program).iter();
         while let Some(step) = steps.next() {
@@ -84,7 +85,9 @@ impl Pipeline {
                     drop_panicked(panicked, crossing, packets, verdicts);
                 }
             }
-            Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
+            Step::Process(stage) => {
+                self.take_through(stage, crossing, packets, verdicts, run);
+            }
             Step::Rewrite { known } => {
                 let Some(cache) = &self.flows.cache else { return };
                 for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {

@@ -2,7 +2,7 @@
 
 use nf::record::{FlowRecords, RecordHeader};
 use nf::stage::Stage;
-use packet::{Direction, DropReason, Packet, PacketClass};
+use packet::{Direction, DropReason, Packet, PacketClass, Side};
 
 use super::fields::PacketFields;
 use super::{Route, Routing};
@@ -12,16 +12,34 @@ use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
 /// The way of one packet of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Journey {
-    /// Functions that the packet has visited.
+    /// Functions that the packet has visited, or will visit if its path is known.
     pub visited: NfSet,
     /// The flow's attributes at its beginning.
     pub tags: u64,
+    /// True if its path is known in advance.
+    pub(super) is_known: bool,
     /// True if filters were asked on the way: it may be another one than the flow's.
     pub(super) is_new: bool,
     /// True if the packet's filters are asked where packets of a flow may differ.
     pub(super) asks: bool,
-    /// The flow's path and the port at its end, if no filter is asked on it.
-    pub(super) sure: Option<(NfSet, u16)>,
+}
+
+impl Journey {
+    /// The journey of a packet that has visited these functions.
+    pub fn over(visited: NfSet) -> Journey {
+        Journey { visited, ..Journey::default() }
+    }
+
+    /// The journey of a packet that will visit these functions, of the flow with this header.
+    #[inline]
+    pub fn known(nfs: NfSet, header: &RecordHeader) -> Journey {
+        Journey { visited: nfs, tags: header.tags, is_known: true, is_new: false, asks: false }
+    }
+
+    /// Returns the functions that a packet of this side has visited when it leaves `stage`.
+    pub fn visited_at(&self, stage: usize, side: Side) -> NfSet {
+        if self.is_known { self.visited.up_to(stage, side) } else { self.visited }
+    }
 }
 
 /// The next stop of a packet, and the edge to it; no edge if its flow has none.
@@ -82,14 +100,12 @@ impl Routing {
         let asks = is_own && is_original || known.is_none();
         let is_new = known.is_none();
         let (visited, tags) = (NfSet::default(), header.tags);
-        let mut journey = Journey { visited, tags, is_new, asks, sure: None };
+        let mut journey = Journey { visited, tags, is_known: false, is_new, asks };
         let follows = known.filter(|_| !asks || !self.topology.entry_reads(transit.ingress).is_any());
         let choice = if follows.is_some() { EdgeChoice::Route } else { EdgeChoice::Filters };
         let (hop, edge) = match follows {
             Some(_) if route.is_one_way() && transit.side != origin => (Hop::End(RouteEnd::Unmatched), None),
             Some(path) => {
-                let port = if transit.side == origin { route.to } else { route.from };
-                journey.sure = (!asks || !self.asks_somewhere).then_some((path, port));
                 let hop = route.hop(path, transit.side, origin);
                 (hop, self.topology.entry_edge_to(transit.ingress, transit.side, self.stop(hop)))
             }
@@ -121,14 +137,6 @@ impl Routing {
         records: &FlowRecords,
         stages: &[Box<dyn Stage>],
     ) -> Heading {
-        if let Some((path, port)) = self.journeys[at].sure {
-            let side = packet.meta().transit.side;
-            let next = path.after(stage, side).first(side);
-            let hop = next.map_or(Hop::End(RouteEnd::Port(port)), Hop::Stage);
-            let edge = self.topology.edge_to(stage, side, self.stop(hop));
-            self.count(edge, packet.len());
-            return Heading { hop, edge, choice: EdgeChoice::Route };
-        }
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
         let route = self.route(transit.flow, records);
@@ -177,7 +185,9 @@ impl Routing {
         packet.meta_mut().transit.egress = port;
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
-        self.keep(self.journeys[at].visited, packet, header);
+        if self.is_kept_by_timeouts(self.journeys[at].visited) {
+            self.keep(packet, header);
+        }
         let (turns, origin) = (header.has(RecordHeader::FLAG_TURNS), header.origin());
         let journey = self.journeys[at];
         let defines = journey.asks && journey.is_new && !turns && transit.direction == Direction::Original;

@@ -9,24 +9,31 @@ use crate::cache::TakenPath;
 use crate::topology::{Hop, NfSet};
 
 impl Routing {
-    /// Packets on the fast path take their flow's route: their ports are set.
+    /// Packets on the fast path, all of this side and of one program, take their flow's route: their
+    /// ports are set. `visits`: true if the program takes them to functions.
     pub fn follow(
         &mut self,
         side: Side,
+        visits: bool,
         packets: &mut [Packet],
         verdicts: &[Verdict],
         records: &FlowRecords,
     ) {
+        let (notes, keeps) = (visits || self.topology.reads().attributes, self.has_keepers());
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let transit = &mut packet.meta_mut().transit;
-            if *verdict == Verdict::Forward && transit.side == side {
-                let route = self.route(transit.flow, records);
-                let header = records.header(transit.flow);
-                let visited = NfSet(route.path);
-                self.journeys[at] = Journey { visited, tags: header.tags, ..Journey::default() };
-                let is_onward = side == header.origin();
-                transit.egress = if is_onward { route.to } else { route.from };
-                self.keep(visited, packet, header);
+            if *verdict != Verdict::Forward || transit.side != side {
+                continue;
+            }
+            let header = records.header(transit.flow);
+            let Some(route) = records.state(transit.flow, self.part) else { continue };
+            transit.egress = if side == header.origin() { route.to } else { route.from };
+            let visited = NfSet(route.path);
+            if keeps && self.is_kept_by_timeouts(visited) {
+                self.keep(packet, header);
+            }
+            if notes {
+                self.journeys[at] = Journey::known(visited, header);
             }
         }
     }

@@ -1,0 +1,163 @@
+//! Known paths: what the packets of many flows have in common, so that edges are looked up once for
+//! all of them.
+
+use nf::record::{FlowRecords, RecordHeader};
+use packet::{Direction, Packet, PacketClass, Side};
+
+use super::{Journey, Routing};
+use crate::queue::GROUP_MAX;
+use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
+
+/// Limit on the known paths. When there are more, all are looked up again.
+const KNOWN_PATHS_MAX: usize = 192;
+const _: () = assert!(KNOWN_PATHS_MAX > GROUP_MAX && KNOWN_PATHS_MAX < u8::MAX as usize);
+
+/// Places of the index, a power of two.
+const INDEX_LEN: usize = 512;
+
+/// A known path, by its place. Valid until the next group.
+pub(crate) type PathId = u8;
+
+/// No path, in the index.
+const NONE: PathId = PathId::MAX;
+
+/// The functions between two ports that packets of a side visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PathKey {
+    nfs: NfSet,
+    ingress: u16,
+    egress: u16,
+    side: Side,
+}
+
+/// A path whose edges all exist.
+#[derive(Debug)]
+struct KnownPath {
+    key: PathKey,
+    /// The edge from the port.
+    entry: EdgeId,
+    /// The edges behind its functions, in the order of visits.
+    edges: Vec<EdgeId>,
+    /// True if none of its functions says how long flows are kept, but others do.
+    is_kept_by_timeouts: bool,
+}
+
+/// Known paths, and an index of them.
+#[derive(Debug)]
+pub(super) struct KnownPaths {
+    all: Vec<KnownPath>,
+    index: Box<[PathId; INDEX_LEN]>,
+}
+
+impl Default for KnownPaths {
+    fn default() -> KnownPaths {
+        KnownPaths { all: Vec::with_capacity(KNOWN_PATHS_MAX), index: Box::new([NONE; INDEX_LEN]) }
+    }
+}
+
+impl KnownPaths {
+    /// Makes room for the paths of a group.
+    fn reserve_group(&mut self) {
+        if self.all.len() > KNOWN_PATHS_MAX - GROUP_MAX {
+            self.all.clear();
+            self.index.fill(NONE);
+        }
+    }
+
+    /// Returns the place of a path, or the free place of the index where it belongs.
+    #[inline]
+    fn find(&self, key: &PathKey) -> Result<PathId, usize> {
+        let ports = u64::from(key.ingress) << 17 | u64::from(key.egress) << 1 | key.side as u64;
+        let hash = (key.nfs.0.rotate_left(32) ^ ports).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> 55) as usize % INDEX_LEN;
+        // The index is never full.
+        loop {
+            match self.all.get(usize::from(self.index[at])) {
+                Some(known) if known.key == *key => return Ok(self.index[at]),
+                Some(_) => at = (at + 1) % INDEX_LEN,
+                None => return Err(at),
+            }
+        }
+    }
+}
+
+impl Routing {
+    /// A group is about to set out: the known paths of the last one are valid no longer. Returns
+    /// false if the edges of its packet are to be noted one by one.
+    #[inline]
+    pub fn begin_group(&mut self) -> bool {
+        self.known_paths.reserve_group();
+        !self.is_tracing
+    }
+
+    /// Packet `at` of a group is about to set out: returns the path that it will take unless a
+    /// function drops it or turns it back, if its flow has one, no filter is asked on it, and all its
+    /// functions have state of the flow. The packet's port is set.
+    #[inline]
+    pub fn foresee(&mut self, at: usize, packet: &mut Packet, records: &FlowRecords) -> Option<PathId> {
+        let (meta, transit) = (packet.meta(), packet.meta().transit);
+        let header = records.header(transit.flow);
+        let route = records.state(transit.flow, self.part)?;
+        let (side, is_onward) = (transit.side, transit.side == header.origin());
+        let asks = self.asks_somewhere
+            && is_onward
+            && transit.direction == Direction::Original
+            && matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment)
+            && meta.protocol == header.key.protocol;
+        let nfs = route.path()?;
+        let has_started = nfs.0 & !route.started == 0;
+        let is_blocked = route.is_one_way() && !is_onward;
+        if asks || !has_started || is_blocked || header.has(RecordHeader::FLAG_TURNS) {
+            return None;
+        }
+        let egress = if is_onward { route.to } else { route.from };
+        let key = PathKey { nfs, ingress: transit.ingress, egress, side };
+        let id = match self.known_paths.find(&key) {
+            Ok(id) => id,
+            Err(place) => self.get_to_know(key, place)?,
+        };
+        packet.meta_mut().transit.egress = egress;
+        self.journeys[at] = Journey::known(nfs, header);
+        Some(id)
+    }
+
+    #[cold]
+    fn get_to_know(&mut self, key: PathKey, place: usize) -> Option<PathId> {
+        let PathKey { nfs, ingress, egress, side } = key;
+        let hop = |rest: NfSet| match rest.first(side) {
+            Some(stage) => Hop::Stage(stage),
+            None => self.stop(Hop::End(RouteEnd::Port(egress))),
+        };
+        let entry = self.topology.entry_edge_to(ingress, side, hop(nfs))?;
+        let (mut edges, mut rest) = (Vec::new(), nfs);
+        while let Some(stage) = rest.first(side) {
+            rest = rest.after(stage, side);
+            edges.push(self.topology.edge_to(stage, side, hop(rest))?);
+        }
+        let is_kept_by_timeouts = self.is_kept_by_timeouts(nfs);
+        let id = PathId::try_from(self.known_paths.all.len()).ok().filter(|id| *id != NONE)?;
+        self.known_paths.all.push(KnownPath { key, entry, edges, is_kept_by_timeouts });
+        self.known_paths.index[place] = id;
+        Some(id)
+    }
+
+    /// Returns the functions of a known path, and the edge that leads to it from its port.
+    #[inline]
+    pub fn known_path(&self, id: PathId) -> (NfSet, EdgeId) {
+        let known = &self.known_paths.all[usize::from(id)];
+        (known.key.nfs, known.entry)
+    }
+
+    /// Returns the edge of a known path behind the function that it visits after `visited` others.
+    #[inline]
+    pub fn known_edge(&self, id: PathId, visited: usize) -> Option<EdgeId> {
+        self.known_paths.all[usize::from(id)].edges.get(visited).copied()
+    }
+
+    /// Returns true if it is up to [`Routing::keep`] how long packets of a known path keep their
+    /// flows.
+    #[inline]
+    pub fn is_known_kept_by_timeouts(&self, id: PathId) -> bool {
+        self.known_paths.all[usize::from(id)].is_kept_by_timeouts
+    }
+}
