@@ -17,8 +17,8 @@ pub(crate) struct Reassembly {
     reassembler: Reassembler,
     /// The position of the streams in flows' records.
     part: SlotField<Streams>,
-    /// The first function that wants them, as seen from each side.
-    first: [usize; 2],
+    /// By function, whether it wants them.
+    wanted: Vec<bool>,
     /// The limit on reports of memory shortages.
     reports: ReportLimit<{ ShortOf::COUNT }>,
 }
@@ -79,9 +79,10 @@ impl Reassembly {
         options: StreamOptions,
         seed: u64,
     ) -> Result<Option<Reassembly>, OutOfMemory> {
-        let wants = || stages.iter().map(|stage| stage.descriptor().stream);
-        let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
-        let [Some(inside), Some(outside)] = first else { return Ok(None) };
+        let wanted: Vec<bool> = stages.iter().map(|stage| stage.descriptor().stream).collect();
+        if !wanted.contains(&true) {
+            return Ok(None);
+        }
         let len = size_of::<Streams>();
         let Some(part) = SlotField::at(layout.add(len, len).0) else {
             return Ok(None);
@@ -89,19 +90,21 @@ impl Reassembly {
         let inline = options.normalize && stages.iter().any(|stage| stage.shared().prevents);
         let reassembler = Reassembler::new(StreamOptions { inline, seed, ..options })?;
         let reports = ReportLimit::new(reassembler.accounts())?;
-        Ok(Some(Reassembly { reassembler, part, first: [inside, outside], reports }))
+        Ok(Some(Reassembly { reassembler, part, wanted, reports }))
     }
 
-    /// The first function that wants streams of packets from this side.
-    pub fn first(&self, side: Side) -> usize {
-        self.first[side as usize]
+    /// Returns true if a function wants streams.
+    #[inline]
+    pub fn is_wanted_by(&self, stage: usize) -> bool {
+        self.wanted.get(stage) == Some(&true)
     }
 
-    /// Puts what those packets of a group that entered by `side` bring, and that will be
-    /// forwarded, in its place; whether some of them are not to pass.
+    /// Adds the bytes of those packets of a group to their streams that entered by a side and are to
+    /// be forwarded. The function is the first one of theirs that wants streams. Returns true if
+    /// some of them are not to pass.
     pub fn assemble(
         &mut self,
-        side: Side,
+        (stage, side): (usize, Side),
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         records: &mut FlowRecords,
@@ -120,7 +123,8 @@ impl Reassembly {
                         drops = true;
                     }
                     if let Some(short) = self.reassembler.shortage() {
-                        self.report(short, packet, header, *verdict != Verdict::Forward, effects);
+                        let is_dropped = *verdict != Verdict::Forward;
+                        self.report((stage, short), packet, header, is_dropped, effects);
                     }
                 }
                 _ => self.reassembler.skip(),
@@ -133,13 +137,13 @@ impl Reassembly {
     #[cold]
     fn report(
         &mut self,
-        short: ShortOf,
+        (stage, short): (usize, ShortOf),
         packet: &Packet,
         header: &RecordHeader,
         is_dropped: bool,
         effects: &mut Effects,
     ) {
-        let Transit { timestamp_ns, sequence, side, direction, ingress, .. } = packet.meta().transit;
+        let Transit { timestamp_ns, sequence, direction, ingress, .. } = packet.meta().transit;
         if !self.reports.is_due(short.number(), self.reassembler.account(), timestamp_ns) {
             return;
         }
@@ -147,7 +151,7 @@ impl Reassembly {
         effects.alert(Alert {
             timestamp_ns,
             sequence,
-            stage: self.first(side) as u16,
+            stage: stage as u16,
             signature_id: FIRST_ALERT + short.number() as u32,
             signature: message(short, is_dropped).into(),
             category: "Not Suspicious Traffic".into(),

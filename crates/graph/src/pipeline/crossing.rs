@@ -222,11 +222,13 @@ impl Pipeline {
         run: &mut BatchRun<'_, '_>,
     ) -> bool {
         let (side, mut changed) = (crossing.side, false);
+        // In a graph with branches, packets that come to one of several such functions are alone.
         if let Some(reassembly) = &mut self.flows.reassembly
-            && reassembly.first(side) == stage
+            && !crossing.assembled
+            && reassembly.is_wanted_by(stage)
         {
-            let records = &mut self.flows.table.records;
-            changed = reassembly.assemble(side, packets, verdicts, records, &mut self.stages.effects);
+            let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
+            changed = reassembly.assemble((stage, side), packets, verdicts, records, effects);
             if changed {
                 crossing.load = PacketTotals::by_side(packets, verdicts)[side as usize];
             }

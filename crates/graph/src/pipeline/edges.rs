@@ -373,11 +373,11 @@ impl Pipeline {
             }
             if traveller == PacketOrigin::Arrived
                 && !assembled
-                && self.stages.all[at].descriptor().stream
                 && let Some(reassembly) = &mut self.flows.reassembly
+                && reassembly.is_wanted_by(at)
             {
-                let records = &mut self.flows.table.records;
-                reassembly.assemble(side, packet, verdict, records, &mut self.stages.effects);
+                let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
+                reassembly.assemble((at, side), packet, verdict, records, effects);
                 assembled = true;
             }
             let load = PacketTotals::by_side(packet, verdict)[side as usize];

@@ -82,16 +82,11 @@ impl Pipeline {
             self.enter_pass(&mut packet[0], next, traveller);
             if traveller == PacketOrigin::Arrived
                 && !assembled
-                && self.stages.all[next].descriptor().stream
                 && let Some(reassembly) = &mut self.flows.reassembly
+                && reassembly.is_wanted_by(next)
             {
-                reassembly.assemble(
-                    side,
-                    packet,
-                    verdict,
-                    &mut self.flows.table.records,
-                    &mut self.stages.effects,
-                );
+                let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
+                reassembly.assemble((next, side), packet, verdict, records, effects);
                 assembled = true;
             }
             let load = PacketTotals::by_side(packet, verdict)[side as usize];

@@ -14,7 +14,8 @@ use policy::{EdgeDirection, Fields, FilterNumberField, Node, PathEnd, Policy, Sc
 use proptest::prelude::*;
 use values::ConfigError;
 
-use super::support::functions::BASE;
+use super::support::bench::{Arrival, Bench};
+use super::support::functions::{BASE, Teller};
 use super::support::packets;
 
 /// Says that it was here, by an alert with its place. A state function of it does the same.
@@ -564,6 +565,35 @@ fn functions_that_exclude_each_other_share_bytes() {
     let by_flags = len(&format!("{ports} pipelet {{ p0 [tcp flags psh] -> a -> p1; p0 -> b -> p1; }}"));
     assert_eq!(one, four);
     assert!(by_flags > one, "a flow may visit both: {by_flags} {one}");
+}
+
+/// Each function that listens to streams gets those of the flows that come to it, wherever they
+/// come to another one before.
+#[test]
+fn streams_reach_listeners_on_every_branch() {
+    let text = "Port<0> in; Port<1> out; Teller a; Teller b; Teller c;
+        pipelet { in [dst port 1] <-> a; a <-> c; in [dst port 2] <-> b; b <-> c; in <-> c <-> out; }";
+    let options = Options { flows_max: 16, ..Options::default() };
+    let stages = (0..3).map(|_| load::<Teller>((), Setup::new(7, 16)).unwrap()).collect();
+    let mut bench = Bench::branching(stages, text, options);
+    let server = |port: u16| packets::v4(10, 0, 1, 1, port);
+    let arrival = |at_ns: u64, side: Side, network: Vec<u8>| Arrival { at_ns, side, network };
+    let both = |flags: u8, [out, back]: [[u32; 2]; 2], payload: &[u8]| {
+        let segments = [1, 2, 3].into_iter().flat_map(|port| {
+            let (client, server) = (packets::v4(10, 0, 0, 1, 1000 + port), server(port));
+            let sent = packets::tcp_segment(client, server, flags, out, payload);
+            let answer = packets::tcp_segment(server, client, flags | 0x10, back, payload);
+            [arrival(1, Side::Inside, sent), arrival(2, Side::Outside, answer)]
+        });
+        segments.collect::<Vec<Arrival>>()
+    };
+    bench.batch(&both(0x02, [[100, 0], [700, 101]], b""));
+    bench.batch(&both(0x18, [[101, 701], [701, 105]], b"said"));
+    let heard = |stage: usize| {
+        let is_its = |line: &&String| line.contains("data=said") && line.contains(&format!(" by {stage} "));
+        bench.told.iter().filter(is_its).count()
+    };
+    assert_eq!([0, 1, 2].map(heard), [2, 2, 6], "{:#?}", bench.told);
 }
 
 /// A saved route of functions that the graph does not have is damaged.

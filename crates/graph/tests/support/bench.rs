@@ -88,7 +88,12 @@ impl Bench {
         let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
         let line: String = names.iter().map(|name| format!("{name} <-> ")).collect();
         let text = format!("Port<0> in;\nPort<1> out;\n{nfs}pipelet {{ in <-> {line}out; }}\n");
-        let policy = Policy::read("line", &text, &mut |_: &str| Err(String::new())).unwrap();
+        Bench::branching(stages, &text, options)
+    }
+
+    /// One whose graph is that of a policy, with these functions in topological order.
+    pub fn branching(stages: Vec<Box<dyn Stage>>, text: &str, options: Options) -> Bench {
+        let policy = Policy::read("graph", text, &mut |_: &str| Err(String::new())).unwrap();
         Bench::of(Graph::branching(stages, Topology::new(&policy).unwrap(), options).unwrap())
     }
 
