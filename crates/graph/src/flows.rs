@@ -237,11 +237,11 @@ impl Flows {
     pub fn start_at(
         &mut self,
         stage: usize,
-        packet: &Packet,
+        packet: &mut Packet,
         stages: &mut Stages,
         pool: &mut PacketPool,
     ) -> bool {
-        let (transit, record) = (packet.meta().transit, packet.meta().transit.flow);
+        let record = packet.meta().transit.flow;
         let records = &mut self.table.records;
         let Some(routing) = &self.routing else { return true };
         let Some(replaced) = routing.replaced_by(stage, record, records) else { return true };
@@ -250,9 +250,9 @@ impl Flows {
             let mut env = StageEnv { records, effects, buffers: pool };
             all[left].flow_end(record, EndReason::Closed, self.now_ns, &mut env);
         }
-        routing.start(stage, replaced, record, records);
+        packet.meta_mut().transit.tags &= !routing.start(stage, replaced, record, records);
         let mut env = StageEnv { records, effects, buffers: pool };
-        let has_started = all[stage].flow_start(transit, &mut env);
+        let has_started = all[stage].flow_start(packet.meta().transit, &mut env);
         if has_started && all[stage].makes_room() {
             self.let_give_way_at(stage, packet, stages, pool);
         }

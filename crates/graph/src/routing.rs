@@ -38,10 +38,12 @@ pub type EdgeCounters = PacketTotals;
 pub(crate) struct Routing {
     pub topology: Topology,
     part: SlotField<Route>,
-    /// By function, those whose bytes of a record it shares.
+    /// By function, those whose bytes of a record or bits of attributes it shares.
     overlaps: Vec<NfSet>,
     /// By function, its bytes of a record.
     parts: Vec<Range<usize>>,
+    /// By function, the bits of its attributes.
+    tags: Vec<u64>,
     /// Functions that say how long flows are kept, and the timeouts of flows that visit none.
     keepers: NfSet,
     timeouts: Timeouts,
@@ -73,24 +75,28 @@ impl Routing {
         let (start, _) = layout.add(len, len);
         let first = layout.end();
         let companions = topology.companions();
-        let mut ends: Vec<usize> = Vec::with_capacity(stages.len());
-        let mut tag_bit = 0;
+        // The bytes and bits of attributes of functions, where they end.
+        let (mut ends, mut tag_ends): (Vec<usize>, Vec<u32>) = (Vec::new(), Vec::new());
         for (number, stage) in stages.iter_mut().enumerate() {
             let before = companions[number].iter().filter_map(|other| ends.get(other).copied());
             layout.go_to(before.max().unwrap_or(first));
-            let name = stage.descriptor().name;
-            tag_bit = stage.place(number as u16, layout, tag_bit).ok_or(name)?;
+            let before = companions[number].iter().filter_map(|other| tag_ends.get(other).copied());
+            let (name, tag_bit) = (stage.descriptor().name, before.max().unwrap_or_default());
+            tag_ends.push(stage.place(number as u16, layout, tag_bit).ok_or(name)?);
             ends.push(layout.end());
         }
         let parts: Vec<Range<usize>> = stages
             .iter()
             .map(|stage| stage.saved_part().map(|part| part.bytes).unwrap_or_default())
             .collect();
+        let tags: Vec<u64> = stages.iter().map(|stage| stage.tags().mask()).collect();
         let overlaps = parts.iter().enumerate().map(|(number, part)| {
             let mut overlap = NfSet::default();
-            let shares = |other: &Range<usize>| part.start < other.end && other.start < part.end;
-            let others = parts.iter().enumerate().filter(|(of, other)| *of != number && shares(other));
-            others.for_each(|(other, _)| overlap.add(other));
+            let shares = |other: usize| {
+                let (of_other, shared) = (&parts[other], tags[other] & tags[number]);
+                part.start < of_other.end && of_other.start < part.end || shared != 0
+            };
+            (0..parts.len()).filter(|&other| other != number && shares(other)).for_each(|it| overlap.add(it));
             overlap
         });
         let overlaps = overlaps.collect();
@@ -103,6 +109,7 @@ impl Routing {
             part: SlotField::at(start).ok_or("route")?,
             overlaps,
             parts,
+            tags,
             asks_somewhere: topology.reads().is_any(),
             known_paths: KnownPaths::default(),
             journeys: [Journey::default(); GROUP_MAX],
@@ -112,7 +119,7 @@ impl Routing {
             is_tracing: false,
             topology,
         };
-        Ok((routing, tag_bit))
+        Ok((routing, tag_ends.into_iter().max().unwrap_or_default()))
     }
 }
 
@@ -170,8 +177,9 @@ impl Routing {
         (!started.has(stage)).then(|| NfSet(started.0 & self.overlaps[stage].0))
     }
 
-    /// It has state of the flow from now on, zeros, and those that it replaces have none.
-    pub fn start(&self, stage: usize, replaced: NfSet, record: u32, records: &mut FlowRecords) {
+    /// It has state of the flow from now on, zeros, and those that it replaces have none. Returns the
+    /// bits of its attributes, which are zeros, too.
+    pub fn start(&self, stage: usize, replaced: NfSet, record: u32, records: &mut FlowRecords) -> u64 {
         if let Some(route) = records.state_mut(record, self.part) {
             let mut started = NfSet(route.started & !replaced.0);
             started.add(stage);
@@ -179,7 +187,9 @@ impl Routing {
         }
         if replaced != NfSet::default() {
             records.clear(record, self.parts[stage].clone());
+            records.header_mut(record).tags &= !self.tags[stage];
         }
+        self.tags[stage]
     }
 
     /// Returns the side of packets of a flow's direction.

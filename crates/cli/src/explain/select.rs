@@ -61,9 +61,13 @@ impl Selection {
         // Attributes are complete after the last function.
         let last = passage.steps.iter().rev().find_map(|step| step.after.as_ref());
         if let Some(last) = last {
-            for (stage, &number) in runner.assembly().graph.stages().iter().zip(&self.numbers) {
+            let stages = runner.assembly().graph.stages().iter().enumerate();
+            for ((place, stage), &number) in stages.zip(&self.numbers) {
+                // Functions on other paths have their attributes in the same bits.
+                let visited = passage.steps.iter().any(|step| step.stage == place);
                 for (i, attribute) in stage.descriptor().attributes.iter().enumerate() {
-                    let value = stage.tags().get(last.meta().transit.tags, i);
+                    let tags = if visited { last.meta().transit.tags } else { 0 };
+                    let value = stage.tags().get(tags, i);
                     let key = (number, attribute.name.to_owned());
                     fields.attributes.insert(key, Scalar::Number(value.into()));
                 }

@@ -314,13 +314,13 @@ impl Pipeline {
         &mut self,
         stage: usize,
         here: u64,
-        packets: &[Packet],
+        packets: &mut [Packet],
         verdicts: &mut [Verdict],
         run: &mut BatchRun<'_, '_>,
     ) -> u64 {
         let mut going = here;
         for at in bits(here) {
-            if !self.flows.start_at(stage, &packets[at], &mut self.stages, run.pool) {
+            if !self.flows.start_at(stage, &mut packets[at], &mut self.stages, run.pool) {
                 verdicts[at] = Verdict::Drop(DropReason::FunctionPanic);
                 going &= !(1 << at);
             }
@@ -367,7 +367,7 @@ impl Pipeline {
                 }
             };
             self.enter_pass(&mut packet[0], at, traveller);
-            if !self.flows.start_at(at, &packet[0], &mut self.stages, run.pool) {
+            if !self.flows.start_at(at, &mut packet[0], &mut self.stages, run.pool) {
                 verdict[0] = Verdict::Drop(DropReason::FunctionPanic);
                 break None;
             }

@@ -567,6 +567,23 @@ fn functions_that_exclude_each_other_share_bytes() {
     assert!(by_flags > one, "a flow may visit both: {by_flags} {one}");
 }
 
+/// So do their attributes: of forty functions with two bits each, those of the longest path count.
+#[test]
+fn attributes_of_functions_that_exclude_each_other_share_bits() {
+    let taggers: String = (0..40).map(|nf| format!("Tagger t{nf};\n")).collect();
+    let fork: String = (0..40).map(|nf| format!("p0 [dst port {nf}] -> t{nf} -> p1;\n")).collect();
+    let line: String = (0..40).map(|nf| format!("t{nf} -> ")).collect();
+    let graph = |edges: &str| {
+        let text = format!("Port<0> p0; Port<1> p1; {taggers} pipelet {{ {edges} p0 -> p1; }}");
+        let policy = Policy::read("test", &text, &mut |_: &str| Err(String::new())).unwrap();
+        let topology = Topology::new(&policy).unwrap();
+        let stages = topology.nfs().iter().map(|&nf| stage(&policy.nfs[nf].type_name)).collect();
+        Graph::branching(stages, topology, Options::default())
+    };
+    assert!(graph(&fork).is_ok());
+    assert!(graph(&format!("p0 [dst port 1] -> {line} p1;")).is_err());
+}
+
 /// Each function that listens to streams gets those of the flows that come to it, wherever they
 /// come to another one before.
 #[test]
