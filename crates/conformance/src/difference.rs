@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::{Fork, GraphForm, GraphTrial, TrialStep};
+use crate::{Fork, GraphForm, GraphTrial, LineShape, TrialStep};
 
 /// A graph that is not the same in all [forms](GraphForm).
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
         ran.unwrap_or_else(|cause| Err(format!("the {form} graph panics: {}", text(&*cause))))
     };
     let mut plain = run(GraphForm::default())?;
-    let consolidated = GraphForm { consolidates: true, branches: false };
+    let consolidated = GraphForm { consolidates: true, ..GraphForm::default() };
     let witness = run(consolidated)?;
     if let Some(what) = witness.difference(&plain, consolidated) {
         return Err(what);
@@ -93,12 +93,14 @@ pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
     }
     // Its records have other places for states.
     plain.forget_states();
-    for consolidates in [false, true] {
-        let form = GraphForm { consolidates, branches: true };
-        let mut routed = run(form)?;
-        routed.forget_states();
-        if let Some(what) = routed.difference(&plain, form) {
-            return Err(what);
+    for shape in [LineShape::Routed, LineShape::Branch] {
+        for consolidates in [false, true] {
+            let form = GraphForm { consolidates, shape };
+            let mut routed = run(form)?;
+            routed.forget_states();
+            if let Some(what) = routed.difference(&plain, form) {
+                return Err(what);
+            }
         }
     }
     Ok(witness.followed)

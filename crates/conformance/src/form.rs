@@ -7,17 +7,29 @@ use std::fmt;
 pub struct GraphForm {
     /// Known flows follow cached rules.
     pub consolidates: bool,
-    /// The line is a graph that could have branches, and packets follow routes.
-    pub branches: bool,
+    /// The line of functions, as a graph.
+    pub shape: LineShape,
+}
+
+/// The shape of a line of functions. None changes what they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineShape {
+    /// A graph without branches.
+    #[default]
+    Line,
+    /// A graph that could have branches: packets follow routes.
+    Routed,
+    /// A branch beside another one of the same functions, which no packet takes.
+    Branch,
 }
 
 impl fmt::Display for GraphForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.consolidates, self.branches) {
-            (false, false) => "plain",
-            (true, false) => "consolidated",
-            (false, true) => "routed",
-            (true, true) => "routed and consolidated",
-        })
+        let shape = match self.shape {
+            LineShape::Line => "",
+            LineShape::Routed => "routed, ",
+            LineShape::Branch => "branch, ",
+        };
+        write!(f, "{shape}{}", if self.consolidates { "consolidated" } else { "plain" })
     }
 }

@@ -30,7 +30,7 @@ mod witness;
 
 pub use compare::{CompareError, CompareOptions, Totals, compare};
 pub use difference::PathDifference;
-pub use form::GraphForm;
+pub use form::{GraphForm, LineShape};
 pub use function_spec::{FunctionSpec, built_in};
 pub use tape::{SERVICE, Tape, TapePacket};
 pub use trial::{Fork, GraphTrial};

@@ -8,7 +8,7 @@ use packet::split_mix;
 use policy::Policy;
 use serde_json::Value;
 
-use crate::{FunctionSpec, GraphForm, Tape, TrialStep, Witness};
+use crate::{FunctionSpec, GraphForm, LineShape, Tape, TrialStep, Witness};
 
 /// A graph of functions, packets, and what happens between them. The same seed gives the same
 /// trial.
@@ -38,6 +38,9 @@ pub struct Fork {
 /// Filters of forks. Packets of one flow may differ in the last ones.
 const FILTERS: [&str; 6] =
     ["udp", "src port 0-32767", "dst port 80", "src ip 0.0.0.0/1", "tcp flags psh", "dscp 0"];
+
+/// A filter that all packets of a trial pass.
+const ALL_TRAFFIC: &str = "!ip 192.0.2.77";
 
 /// Functions of a graph at most.
 const FUNCTIONS_MAX: usize = 6;
@@ -144,21 +147,29 @@ impl<'a> GraphTrial<'a> {
             setup.inner = true; // As tunnels want it, also where they do not get it.
             entry.make(&subject.config, setup).map_err(|wrong| format!("{subject}: {wrong}"))
         };
-        let stages = self.functions.iter().map(make).collect::<Result<_, _>>()?;
+        let copies = if form.shape == LineShape::Branch { 2 } else { 1 };
+        let all = std::iter::repeat_n(&self.functions, copies).flatten();
+        let stages = all.map(make).collect::<Result<_, _>>()?;
         let options = Options { consolidate: form.consolidates, ..self.options };
-        let graph = match form.branches || self.fork.is_some() {
-            true => Graph::branching(stages, self.topology()?, options),
+        let graph = match form.shape != LineShape::Line || self.fork.is_some() {
+            true => Graph::branching(stages, self.topology(form.shape)?, options),
             false => Graph::new(stages, options),
         };
         graph.map_err(|wrong| wrong.to_string())
     }
 
-    /// The functions as a graph with branches, or as one that could have some.
-    fn topology(&self) -> Result<Topology, String> {
-        let names: Vec<String> = (0..self.functions.len()).map(|function| format!("f{function}")).collect();
+    /// The functions as a graph with branches, or as one that could have some. Of a branch, those on
+    /// the other branch come behind them.
+    fn topology(&self, shape: LineShape) -> Result<Topology, String> {
+        let functions = self.functions.len();
+        let (fork, count) = match shape {
+            LineShape::Branch => (Some(Fork { functions, filter: ALL_TRAFFIC }), 2 * functions),
+            LineShape::Line | LineShape::Routed => (self.fork, functions),
+        };
+        let names: Vec<String> = (0..count).map(|function| format!("f{function}")).collect();
         let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
         let line = |names: &[String]| names.iter().map(|name| format!("{name} <-> ")).collect::<String>();
-        let lines = match self.fork {
+        let lines = match fork {
             None => format!("in <-> {}out;", line(&names)),
             Some(Fork { functions, filter }) => {
                 let (first, second) = names.split_at(functions.min(names.len()));
@@ -177,7 +188,8 @@ impl<'a> GraphTrial<'a> {
     /// As for [`GraphTrial::graph`].
     pub fn run(&self, form: GraphForm) -> Result<Witness, String> {
         let mut graph = self.graph(form)?;
-        Ok(Witness::of(&mut graph, &self.tape, &self.steps, &mut || self.graph(form).ok()))
+        let mut replace = || self.graph(form).ok();
+        Ok(Witness::of_first(self.functions.len(), &mut graph, &self.tape, &self.steps, &mut replace))
     }
 
     /// The same without one function, and without the commands to it.

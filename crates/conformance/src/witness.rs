@@ -42,6 +42,8 @@ pub struct Witness {
     /// Results of commands, alerts in order, and the number of events with them; then counters of
     /// the graph and its functions, what flows share, and flow reports.
     told: Vec<String>,
+    /// The number of functions that are looked at.
+    functions: usize,
     reports: Vec<String>,
     events: usize,
     /// Records of flows that live. Where a function keeps streams or growing buffers, records name
@@ -58,7 +60,18 @@ impl Witness {
         steps: &[TrialStep],
         replace: &mut dyn FnMut() -> Option<Graph>,
     ) -> Witness {
-        let mut witness = Witness::default();
+        Witness::of_first(usize::MAX, graph, tape, steps, replace)
+    }
+
+    /// The same; of functions, only the first n are looked at.
+    pub(crate) fn of_first(
+        functions: usize,
+        graph: &mut Graph,
+        tape: &Tape,
+        steps: &[TrialStep],
+        replace: &mut dyn FnMut() -> Option<Graph>,
+    ) -> Witness {
+        let mut witness = Witness { functions, ..Witness::default() };
         let mut pool = PacketPool::new(512);
         let (mut batch, mut out) = (Vec::new(), Vec::new());
         let (mut at, mut now_ns) = (0, 0);
@@ -124,7 +137,7 @@ impl Witness {
     /// Takes the counters of a graph that is replaced.
     fn take_leave(&mut self, graph: &Graph) {
         self.told.push(format!("{} events, {:?}", self.events, graph.counters()));
-        self.told.extend(graph.stages().iter().map(|stage| shared(&**stage)));
+        self.told.extend(graph.stages().iter().take(self.functions).map(|stage| shared(&**stage)));
         self.followed += graph.fast_path().packets;
     }
 

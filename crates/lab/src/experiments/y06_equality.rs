@@ -1,6 +1,6 @@
 //! Y6: what comes of a consolidated chain is what comes of the plain one. Compared, not timed.
 
-use conformance::{GraphForm, GraphTrial, TrialStep, Witness, built_in};
+use conformance::{GraphForm, GraphTrial, LineShape, TrialStep, Witness, built_in};
 
 use super::rounds::{Rounds, point};
 use super::{Experiment, Measured};
@@ -10,8 +10,8 @@ use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
 use crate::verdict::{Claim, ClaimFinding};
 
-const PLAIN: GraphForm = GraphForm { consolidates: false, branches: false };
-const CONSOLIDATED: GraphForm = GraphForm { consolidates: true, branches: false };
+const PLAIN: GraphForm = GraphForm { consolidates: false, shape: LineShape::Line };
+const CONSOLIDATED: GraphForm = GraphForm { consolidates: true, shape: LineShape::Line };
 
 /// Claims about consolidation (B4).
 pub const Y6: Experiment = Experiment {
