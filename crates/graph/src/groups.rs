@@ -11,6 +11,7 @@ use crate::cache::{CHANGING, Path, RuleKey, TakenPath};
 use crate::flows::Flows;
 use crate::queue::GROUP_MAX;
 use crate::routing::Routing;
+use crate::topology::NfSet;
 
 /// Packets from the front of what is left of a batch.
 pub(crate) struct GatheredGroup {
@@ -30,10 +31,11 @@ pub(crate) struct Groups {
     /// The longest time that a group may span.
     span_ns: u64,
     /// In a graph with branches, true if a group has one packet of a flow, as filters may decide
-    /// differently about the next one; and true if it has one packet, as several functions want
-    /// streams.
+    /// differently about the next one.
     once_per_flow: bool,
-    alone: bool,
+    /// True if several functions want streams. Bytes are added to streams in the order of arrival,
+    /// so those of a group's packets that come to such a function come to the same one first.
+    by_listener: bool,
     /// True if the batch has packets from both sides; if so, `sides` says which may be in one
     /// group.
     pub mixed: bool,
@@ -52,7 +54,7 @@ impl Groups {
             other_paths: [Path::SLOW; _],
             span_ns,
             once_per_flow: false,
-            alone: false,
+            by_listener: false,
             mixed: false,
             sides: FlowSides::new(order_felt),
             apart: None,
@@ -60,8 +62,8 @@ impl Groups {
     }
 
     /// Packets of the graph take different paths.
-    pub fn branch(&mut self, once_per_flow: bool, alone: bool) {
-        (self.once_per_flow, self.alone) = (once_per_flow, alone);
+    pub fn branch(&mut self, once_per_flow: bool, by_listener: bool) {
+        (self.once_per_flow, self.by_listener) = (once_per_flow, by_listener);
     }
 
     /// Looks up which packets functions may answer, if it is not known.
@@ -107,6 +109,7 @@ impl Groups {
             self.sides.clear();
         }
         let (mut flows_seen, once_per_flow) = (0_u64, BRANCHES && self.once_per_flow);
+        let (by_listener, mut listener) = (BRANCHES && self.by_listener, None);
         let mut now_ns = flows.now_ns;
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
@@ -134,6 +137,10 @@ impl Groups {
             if !RULES {
                 flows.table.records.prefetch_states(meta.transit.flow, lines);
             }
+            let listened = match &flows.routing {
+                Some(routing) if by_listener => routing.listeners_of(meta.transit.flow, &flows.table.records),
+                _ => None,
+            };
             let Some(mut header) = flows.table.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
             let mut by_alias = false;
@@ -151,6 +158,14 @@ impl Groups {
                 let side = Routing::side_of(header, direction);
                 if flows.routing.as_ref().is_some_and(|it| !it.admits(meta.transit.ingress, side)) {
                     break;
+                }
+                if by_listener {
+                    let its = Listener::first(listened, side);
+                    let is_another = listener.is_some() && its.is_some() && its != listener;
+                    if is_another || its == Some(Listener::Unknown) && load.packets > 0 {
+                        break;
+                    }
+                    listener = its.or(listener);
                 }
                 if once_per_flow {
                     let bit = 1 << (meta.transit.flow % 64);
@@ -236,7 +251,7 @@ impl Groups {
                 flows.table.records.prefetch_states(meta.transit.flow, lines);
             }
             load.add(packet.len());
-            if is_apart || BRANCHES && self.alone {
+            if is_apart || by_listener && listener == Some(Listener::Unknown) {
                 break;
             }
         }
@@ -246,6 +261,26 @@ impl Groups {
             joined.for_each(|packet| ingresses.join(packet.meta_mut()));
         }
         GatheredGroup { load, path, uniform }
+    }
+}
+
+/// The first function that a packet comes to and that wants streams.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listener {
+    /// This one.
+    Function(usize),
+    /// It is not known which functions the packet comes to.
+    Unknown,
+}
+
+impl Listener {
+    /// Of a packet of this side whose path has these functions that want streams; none if it has
+    /// none.
+    fn first(on_path: Option<NfSet>, side: Side) -> Option<Listener> {
+        match on_path {
+            Some(on_path) => on_path.first(side).map(Listener::Function),
+            None => Some(Listener::Unknown),
+        }
     }
 }
 

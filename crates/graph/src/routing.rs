@@ -47,6 +47,8 @@ pub(crate) struct Routing {
     /// Functions that say how long flows are kept, and the timeouts of flows that visit none.
     keepers: NfSet,
     timeouts: Timeouts,
+    /// Functions that want streams.
+    listeners: NfSet,
     /// True if a filter may decide differently about packets of one flow.
     asks_somewhere: bool,
     known_paths: KnownPaths,
@@ -103,9 +105,13 @@ impl Routing {
         let mut keepers = NfSet::default();
         let keeps = stages.iter().enumerate().filter(|(_, stage)| stage.descriptor().keeps_flows);
         keeps.for_each(|(number, _)| keepers.add(number));
+        let mut listeners = NfSet::default();
+        let wants = stages.iter().enumerate().filter(|(_, stage)| stage.descriptor().stream);
+        wants.for_each(|(number, _)| listeners.add(number));
         let routing = Routing {
             keepers,
             timeouts,
+            listeners,
             part: SlotField::at(start).ok_or("route")?,
             overlaps,
             parts,
@@ -215,6 +221,14 @@ impl Routing {
     /// Returns true if functions say how long flows are kept.
     fn has_keepers(&self) -> bool {
         self.keepers != NfSet::default()
+    }
+
+    /// Returns the functions on a flow's path that want streams; none if its path is not known, or
+    /// if filters are asked on it.
+    #[inline]
+    pub fn listeners_of(&self, record: u32, records: &FlowRecords) -> Option<NfSet> {
+        let path = self.route(record, records).path().filter(|_| !self.asks_somewhere)?;
+        Some(NfSet(path.0 & self.listeners.0))
     }
 
     /// Returns true if packets that enter by the ports of these may be of both sides.

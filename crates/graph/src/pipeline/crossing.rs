@@ -222,7 +222,8 @@ impl Pipeline {
         run: &mut BatchRun<'_, '_>,
     ) -> bool {
         let (side, mut changed) = (crossing.side, false);
-        // In a graph with branches, packets that come to one of several such functions are alone.
+        // In a graph with branches, those of a group that come to such a function come to the same
+        // one first.
         if let Some(reassembly) = &mut self.flows.reassembly
             && !crossing.assembled
             && reassembly.is_wanted_by(stage)

@@ -590,9 +590,6 @@ fn attributes_of_functions_that_exclude_each_other_share_bits() {
 fn streams_reach_listeners_on_every_branch() {
     let text = "Port<0> in; Port<1> out; Teller a; Teller b; Teller c;
         pipelet { in [dst port 1] <-> a; a <-> c; in [dst port 2] <-> b; b <-> c; in <-> c <-> out; }";
-    let options = Options { flows_max: 16, ..Options::default() };
-    let stages = (0..3).map(|_| load::<Teller>((), Setup::new(7, 16)).unwrap()).collect();
-    let mut bench = Bench::branching(stages, text, options);
     let server = |port: u16| packets::v4(10, 0, 1, 1, port);
     let arrival = |at_ns: u64, side: Side, network: Vec<u8>| Arrival { at_ns, side, network };
     let both = |flags: u8, [out, back]: [[u32; 2]; 2], payload: &[u8]| {
@@ -604,13 +601,22 @@ fn streams_reach_listeners_on_every_branch() {
         });
         segments.collect::<Vec<Arrival>>()
     };
-    bench.batch(&both(0x02, [[100, 0], [700, 101]], b""));
-    bench.batch(&both(0x18, [[101, 701], [701, 105]], b"said"));
+    let mut traffic = both(0x02, [[100, 0], [700, 101]], b"");
+    traffic.extend(both(0x18, [[101, 701], [701, 105]], b"said"));
+    traffic.extend(both(0x18, [[105, 705], [705, 109]], b"more"));
+    let told = |batch: usize| {
+        let stages = (0..3).map(|_| load::<Teller>((), Setup::new(7, 16)).unwrap()).collect();
+        let mut bench = Bench::branching(stages, text, Options { flows_max: 16, ..Options::default() });
+        traffic.chunks(batch).for_each(|arrivals| bench.batch(arrivals));
+        bench.told
+    };
+    let all = told(1);
+    assert_eq!(all, told(traffic.len()));
     let heard = |stage: usize| {
         let is_its = |line: &&String| line.contains("data=said") && line.contains(&format!(" by {stage} "));
-        bench.told.iter().filter(is_its).count()
+        all.iter().filter(is_its).count()
     };
-    assert_eq!([0, 1, 2].map(heard), [2, 2, 6], "{:#?}", bench.told);
+    assert_eq!([0, 1, 2].map(heard), [2, 2, 6], "{all:#?}");
 }
 
 /// A saved route of functions that the graph does not have is damaged.
