@@ -261,10 +261,11 @@ impl Ports {
     /// its source; else the port with the number of the capture's interface, if it has no prefixes;
     /// else the first port without prefixes.
     pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&PortEntry> {
-        if let Some(port) = source.and_then(|source| self.by_prefix(source, |_| true)) {
+        let number = u16::try_from(interface).ok();
+        if let Some(port) = source.and_then(|source| self.by_prefix(source, number, |_| true)) {
             return Some(port);
         }
-        let by_number = u16::try_from(interface).ok().and_then(|number| self.number(number));
+        let by_number = number.and_then(|number| self.number(number));
         let prefixed = self.ports.iter().any(|port| !port.prefixes.is_empty());
         match by_number {
             Some(port) if port.prefixes.is_empty() || !prefixed => Some(port),
@@ -319,7 +320,8 @@ impl Ports {
         if !self.by_graph && of_flow.is_some() {
             return of_flow;
         }
-        let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| end.has(port)));
+        let by_prefix =
+            destination.and_then(|address| self.by_prefix(address, of_flow, |port| end.has(port)));
         let by_route = || self.at(end).find(|port| destination.is_some_and(|to| port.leads_to(to)));
         // It was turned back, and its destination is unknown.
         let back = || self.number(meta.transit.ingress).filter(|port| end.has(port));
@@ -327,12 +329,20 @@ impl Ports {
         by_address.or(of_flow).or_else(|| back().map(|port| port.number))
     }
 
-    /// Returns the port with the longest prefix of the address.
-    fn by_prefix(&self, address: Addr, of: impl Fn(&PortEntry) -> bool) -> Option<&PortEntry> {
-        let ports = self.ports.iter().filter(|port| of(port));
+    /// Returns the port with the longest prefix of the address; of several with that prefix, such
+    /// as those of one name, the preferred one if it is among them, else the first.
+    fn by_prefix(
+        &self,
+        address: Addr,
+        preferred: Option<u16>,
+        of: impl Fn(&PortEntry) -> bool,
+    ) -> Option<&PortEntry> {
+        let ports = self.ports.iter().rev().filter(|port| of(port));
         let held = ports.flat_map(|port| port.prefixes.iter().map(move |prefix| (prefix, port)));
         let held = held.filter(|(prefix, _)| prefix.contains(address.ip()));
-        held.max_by_key(|(prefix, _)| prefix.length()).map(|(_, port)| port)
+        // The last of equal ones, which is the first port.
+        let best = held.max_by_key(|(prefix, port)| (prefix.length(), preferred == Some(port.number)));
+        best.map(|(_, port)| port)
     }
 
     /// Returns the port at this end that has the place of the ingress among those of its name.
@@ -430,6 +440,25 @@ mod tests {
         let plain = Ports::new(vec![port(0, Side::Inside, &[]), port(1, Side::Outside, &[])]);
         assert_eq!(plain.of_captured(1, addr("10.1.2.3")).unwrap().number, 1);
         assert_eq!(plain.of_captured(9, addr("10.1.2.3")).unwrap().number, 0);
+    }
+
+    /// Ports of one name have the same prefixes, which therefore choose none of them.
+    #[test]
+    fn equal_prefixes_leave_the_choice_to_others() {
+        let inside = |i| PortEntry { first: 0, ..port(i, Side::Inside, &["10.0.0.0/8"]) };
+        let ports = Ports::new(vec![inside(0), inside(1), inside(2), port(3, Side::Outside, &[])]);
+        assert_eq!(ports.of_captured(1, addr("10.1.2.3")).unwrap().number, 1);
+        assert_eq!(ports.of_captured(9, addr("10.1.2.3")).unwrap().number, 0);
+
+        let mut reply = Packet::from_bytes(&[
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 1, 2, 3, 0, 53, 0, 99, 0, 8, 0, 0,
+        ]);
+        reply.meta_mut().link = packet::LinkType::RawIp;
+        packet::Parser::new(packet::FlowHasher::new(1)).parse(&mut reply).unwrap();
+        let transit = &mut reply.meta_mut().transit;
+        (transit.ingress, transit.egress, transit.side) = (3, 1, Side::Inside);
+        assert_eq!(ports.egress(&reply), 1);
+        assert_eq!(ports.chosen_by_graph().egress(&reply), 1);
     }
 
     #[test]
