@@ -1,8 +1,15 @@
 //! The experiments, by their numbers.
 
 mod common;
+mod links;
 mod rounds;
 mod tuning;
+mod v01_loopback;
+mod v02_ports;
+mod v03_streams;
+mod v04_tags;
+mod v05_splitter;
+mod veth;
 mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
@@ -65,7 +72,7 @@ struct Measured {
     notes: Vec<String>,
 }
 
-/// All experiments, in order of their numbers.
+/// All experiments, each system's in order of their numbers.
 pub fn experiments() -> &'static [Experiment] {
     &[
         x01_tracking::X1,
@@ -88,6 +95,11 @@ pub fn experiments() -> &'static [Experiment] {
         y06_equality::Y6,
         y07_events::Y7,
         y08_table::Y8,
+        v01_loopback::V1,
+        v02_ports::V2,
+        v03_streams::V3,
+        v04_tags::V4,
+        v05_splitter::V5,
     ]
 }
 

@@ -11,7 +11,7 @@ pub use conformance::Tape;
 use graph::Graph;
 use packet::{Packet, PacketPool};
 
-pub use assemble::Functions;
+pub use assemble::{Functions, compiled};
 pub use functions::Fused;
 pub use player::{Player, Sent, differing};
 pub use series::Series;

