@@ -1,6 +1,6 @@
 //! Any packets through any graph with branches, with and without the fast path, in batches, with
-//! moves of all flows between them: each packet visits the functions, and leaves by the port, that a
-//! walk over the policy's text says (E2, E3).
+//! moves of all flows between them: each packet visits the functions, and leaves by the port, that
+//! a walk over the policy's text says (E2, E3).
 //!
 //! Input: a byte of options and of the number of functions, their types, a byte for the number of
 //! edges, three bytes for each, then two bytes for each packet.

@@ -18,7 +18,7 @@ mod functions;
 
 pub use functions::stage;
 
-/// What a shifter adds to a port.
+/// Added to a port by a shifter.
 const SHIFT: u16 = 1_000;
 
 /// Ports of every policy.

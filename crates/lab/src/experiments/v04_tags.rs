@@ -1,4 +1,5 @@
-//! V4: edges that read an attribute against edges that read a header field. Measured, not simulated.
+//! V4: edges that read an attribute against edges that read a header field. Measured, not
+//! simulated.
 
 use io::traffic::{FlowLength, FrameBytes, Protocols, TrafficAddresses, TrafficProfile};
 
@@ -61,7 +62,7 @@ const WAYS: [(&str, &str, RowKind, Option<&str>); 4] = [
 
 const FLOWS: u32 = 1_024;
 
-/// Part of the tape before that which is measured.
+/// Share of the tape that is played before measuring, as a divisor.
 const WARM_UP: usize = 3;
 
 fn policy(filter: Option<&str>, consolidate: bool) -> String {

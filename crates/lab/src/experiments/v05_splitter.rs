@@ -41,7 +41,7 @@ const SPLITTER: &str = "a splitter in a graph of its own";
 const INSIDE: &str = "a splitter in the same graph";
 const NEITHER: &str = "no decision";
 
-/// Part of the tape before that which is measured.
+/// Share of the tape that is played before measuring, as a divisor.
 const WARM_UP: usize = 8;
 
 fn policy(nodes: &str, line: &str) -> String {
