@@ -9,6 +9,7 @@ mod answers;
 mod batching;
 mod branching;
 mod classifier;
+mod copies;
 mod errors;
 mod fragments;
 mod limits;
