@@ -11,7 +11,8 @@ use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, tcp, udp, unreachable, v4};
 use support::{
-    Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, counted, play, profile, receive,
+    Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, conversation_with, counted, play,
+    profile, receive,
 };
 
 /// Creates the runners of `count` workers.
@@ -128,6 +129,32 @@ fn what_reads_streams() {
 #[test]
 fn all_functions_in_one_graph() {
     check_example("all.rvl", Payload::Http);
+}
+
+/// Branches by header fields, by an attribute and by the direction of a packet's first flow.
+const FORK: &str = r#"
+Port<0> in; Port<1> out;
+NAT n { external: [203.0.113.1-203.0.113.4], untranslated: pass, tcp_opens_with: any };
+Firewall f { rules: "allow out to any port 443 tag tls\nallow any", tags: { tls: 1 } };
+HTTP w; Monitor a; Monitor b; Policer p { rate: 1Mbps, burst: 16KB, per: source };
+pipelet {
+  in [udp] <-> p <-> n;
+  in [tcp && dst port 80] <-> w;
+  w [w.method == "GET"] <-> a; w <-> b; a <-> n; b <-> n;
+  in <-> f; f [f.tag == 1] <-> a; f <-> n;
+  n <-> out;
+}
+"#;
+
+// E2
+#[test]
+fn graphs_with_branches() {
+    let assemble = || assembly_of("fork", FORK);
+    let frames = conversation_with(assemble(), &profile(Payload::Http, 3_000, 20_000.0, SEED));
+    check("fork", &assemble, &frames);
+    let (_, report) = play(Runner::new(assemble(), "fork"), &frames);
+    let visited = |name: &str| report.functions.iter().find(|of| of.name == name).map_or(0, |of| of.packets);
+    assert!(["n", "f", "w", "a", "b", "p"].iter().all(|name| visited(name) > 50), "{:?}", report.functions);
 }
 
 const NAT: &str =

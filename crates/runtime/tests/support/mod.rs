@@ -98,7 +98,12 @@ pub fn receive(runner: &mut Runner, frame: &Arriving, sink: &mut Sink) {
 
 /// Traffic through this policy, and what servers answer to what comes of it.
 pub fn conversation(name: &str, profile: &TrafficProfile) -> Vec<Arriving> {
-    let mut runner = Runner::new(assembly(name), name);
+    conversation_with(assembly(name), profile)
+}
+
+/// Traffic through this graph, and what servers at its port 1 answer to what comes of it.
+pub fn conversation_with(assembly: Assembly, profile: &TrafficProfile) -> Vec<Arriving> {
+    let mut runner = Runner::new(assembly, "conversation");
     let mut responder = Responder::new(profile.answer);
     let mut generator = Generator::new(profile).unwrap();
     let mut frames = Vec::new();
