@@ -1,6 +1,8 @@
 //! Functions between real hosts.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -112,4 +114,64 @@ fn a_balancer_uses_all_servers_but_one_that_is_down() {
     let answers = balanced::answers(&network, 5);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     rivulet.end();
+}
+
+/// The maximum segment size of the next connection's SYN as it arrives outside.
+fn offered_mss(network: &Network, target: &str) -> String {
+    let mut tcpdump = network.outside.command("tcpdump");
+    let filter = "(ip or ip6) and dst port 9"; // In `tcp[...]`, tcpdump takes IPv4 only.
+    tcpdump.args(["-nn", "-l", "-c", "1", "-i", "eth0", filter]);
+    let mut tcpdump = tcpdump.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    let mut said = BufReader::new(tcpdump.stderr.take().unwrap());
+    while !ready.contains("listening on") {
+        assert!(said.read_line(&mut ready).unwrap() > 0, "{ready}");
+    }
+    network.inside.output(&format!("curl -sS -m 2 http://{target}:9/"));
+    let output = tcpdump.wait_with_output().unwrap();
+    let line = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, mss) = line.split_once("mss ").unwrap_or_else(|| panic!("no option: {line}"));
+    mss.split(',').next().unwrap().to_owned()
+}
+
+/// TcpMss clamps as the kernel's router does with nftables, `tcp option maxseg size set rt mtu`.
+#[test]
+fn segments_are_as_long_as_those_behind_nftables() {
+    let Some(network) = Network::routed(Io::Auto) else { return };
+    let router = &network.middle;
+    if !Command::new("which").arg("nft").output().is_ok_and(|out| out.status.success()) {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "nft is not installed");
+        return println!("SKIPPED: nft is not installed");
+    }
+    let targets = ["203.0.113.2", "[fd08::2]"];
+    for mtu in [1_492, 1_300] {
+        router.ip(&format!("link set outside mtu {mtu}"));
+        for (end, addresses) in
+            [("inside", ["10.7.0.254/24", "fd07::254/64"]), ("outside", ["203.0.113.1/24", "fd08::254/64"])]
+        {
+            addresses.iter().for_each(|address| router.ip(&format!("addr add {address} dev {end} nodad")));
+        }
+        network.outside.ip("route replace 10.7.0.0/24 via 203.0.113.1");
+        router.run("sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+        let table = "table inet clamp { chain forward { type filter hook forward priority 0; \
+                     tcp flags syn tcp option maxseg size set rt mtu; }; }";
+        fs::write(network.path("clamp.nft"), table).unwrap();
+        router.run(&format!("nft -f {}", network.path("clamp.nft").display()));
+        let by_kernel = targets.map(|target| offered_mss(&network, target));
+        router.run("nft delete table inet clamp");
+        router.run("sysctl -q -w net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0");
+        ["inside", "outside"].iter().for_each(|end| router.ip(&format!("addr flush dev {end} scope global")));
+
+        let policy = format!(
+            "Port<0> inside {{ address: [\"10.7.0.254/24\", \"fd07::254/64\"] }};
+             Port<1> outside {{ address: [\"203.0.113.1/24\", \"fd08::254/64\"] }};
+             TcpMss clamp {{ to_path_mtu: {{ inside: 1500, outside: {mtu} }} }};
+             pipelet {{ inside <-> clamp <-> outside; }}"
+        );
+        let rivulet = network.up(&policy, "");
+        let by_rivulet = targets.map(|target| offered_mss(&network, target));
+        rivulet.end();
+        assert_eq!(by_rivulet, by_kernel);
+        assert_eq!(by_kernel, [mtu - 40, mtu - 60].map(|mss| mss.to_string()));
+    }
 }

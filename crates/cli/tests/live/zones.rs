@@ -11,6 +11,8 @@ by_each_way!(
     traceroute_shows_the_router_between_any_two_zones,
     absent_hosts_and_small_links_are_reported_in_any_zone,
     each_port_answers_for_its_own_addresses,
+    networks_behind_a_router_are_reached_by_routes,
+    live_rates_stand_beside_edges,
 );
 
 const POLICY: &str = r#"
@@ -64,7 +66,11 @@ impl Site {
     }
 
     fn up(&self) -> Rivulet {
-        self.network.up_on(ZONES, POLICY, "")
+        self.up_with(POLICY, "")
+    }
+
+    fn up_with(&self, policy: &str, options: &str) -> Rivulet {
+        self.network.up_on(ZONES, policy, options)
     }
 
     /// Runs a web server on this port of a host, with its log.
@@ -245,5 +251,48 @@ fn each_port_answers_for_its_own_addresses(io: Io) {
     let arrives = || server.output("ping -c 1 -W 1 10.1.0.1").status.success();
     wait_until("a ping arrives again", arrives);
     client.ping("-c 2 -i 0.05 -W 2 198.51.100.1");
+    rivulet.end();
+}
+
+fn networks_behind_a_router_are_reached_by_routes(io: Io) {
+    let Some(site) = Site::new(io) else { return };
+    let client = &site.network.inside;
+    for address in ["10.9.0.1/32", "10.9.1.1/32", "fd09::1/128"] {
+        client.ip(&format!("addr add {address} dev lo"));
+    }
+    let routes = "routes: [{ to: 10.9.0.0/16, via: 10.1.0.99 }, { to: 10.9.0.0/24, via: 10.1.0.1 },
+        { to: \"fd09::/64\", via: \"fd01::1\" }]";
+    let policy = POLICY.replace("\"fd01::fe/64\"] }", &format!("\"fd01::fe/64\"], {routes} }}"));
+    let policy = policy.replace("fd01::/64];", "fd01::/64, 10.9.0.0/16, fd09::/64];");
+    let rivulet = site.up_with(&policy, "");
+    for target in ["10.9.0.1", "fd09::1", "10.1.0.1"] {
+        site.dmz.ping(&format!("-c 3 -i 0.05 -W 2 {target}"));
+    }
+    // The next hop of the wider route is absent.
+    let said = site.dmz.output("ping -c 1 -W 6 10.9.1.1");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("Unreachable"), "{said}");
+    rivulet.end();
+}
+
+/// `rivulet policy graph --connect` against the program that runs the policy.
+fn live_rates_stand_beside_edges(io: Io) {
+    let Some(site) = Site::new(io) else { return };
+    let rivulet = site.up_with(POLICY, "--metrics 127.0.0.1:9600");
+    let rivulet_command = env!("CARGO_BIN_EXE_rivulet");
+    let policy = site.network.path("policy.rvl");
+    let graph = format!("{rivulet_command} policy graph {} --connect -i 500ms", policy.display());
+    let mut pings = site.network.inside.command("ping");
+    let pings = pings.args("-q -i 0.01 -c 5000 198.51.100.1".split(' ')).stdout(std::process::Stdio::null());
+    let pings = Server::of(pings.spawn().unwrap());
+    wait_until("edges show the pings' rates, and only theirs", || {
+        let said = site.network.middle.run(&graph);
+        let line = |edge: &str| said.lines().find(|line| line.contains(edge)).unwrap_or_default().to_owned();
+        let (to, from) = (line("> between"), line("> dmz"));
+        let is_idle = line("> nat").contains("  0 packets/s");
+        let has_rates = |line: &str| line.contains(" packets/s") && !line.contains("  0 packets/s");
+        has_rates(&to) && to.contains(", back ") && has_rates(&from) && is_idle
+    });
+    drop(pings);
     rivulet.end();
 }
