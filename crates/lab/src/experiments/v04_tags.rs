@@ -161,7 +161,8 @@ fn notes() -> Vec<String> {
         "Times cover processing only, of packets of known flows. The firewall is in every graph, \
          with the same rules and tags. No filter: all packets take the first of two edges.",
         "A filter over addresses and ports decides once for a flow; one over an attribute decides \
-         again for each packet of the flow's first direction, because attributes may change.",
+         again for each packet of the flow's first direction, because attributes may change. Then a \
+         group has one packet of a flow only.",
         "With a filter, a group of packets comes apart into two, one for each monitor; this is part \
          of the cost, with a header field as with an attribute.",
         "The times of a line show what branches cost at all.",

@@ -124,8 +124,8 @@ fn notes() -> Vec<String> {
         "Times cover processing only. The talk splits by URL between a CDN and others; the attribute \
          here is the request's method, which HTTP sets for the flow.",
         "A graph of its own: packets are parsed, flows looked up and streams reassembled again. In \
-         the same graph, only HTTP is parsed again; but a graph with branches, in which several \
-         functions want streams, processes packets one by one.",
+         the same graph, only HTTP is parsed again; but where several functions want streams and \
+         filters read attributes, packets of a group go one by one.",
         "No decision: HTTP and one monitor in a line.",
     ]
     .map(str::to_owned)
