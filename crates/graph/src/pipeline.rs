@@ -18,6 +18,7 @@ use packet::{DropReason, Packet, PacketPool, Parser};
 
 use crate::flows::Flows;
 use crate::observer::Observer;
+use crate::queue::GROUP_MAX;
 use crate::stages::Stages;
 use crate::topology::NfSet;
 use crate::{Counters, Options, RestoreError};
@@ -72,7 +73,7 @@ impl Pipeline {
             counters: Counters::default(),
             answers: Vec::new(),
             turned: Vec::new(),
-            known_groups: Vec::new(),
+            known_groups: Vec::with_capacity(GROUP_MAX),
         }
     }
 

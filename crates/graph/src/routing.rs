@@ -117,7 +117,7 @@ impl Routing {
             parts,
             tags,
             asks_somewhere: topology.reads().is_any(),
-            known_paths: KnownPaths::default(),
+            known_paths: KnownPaths::new(stages.len()),
             journeys: [Journey::default(); GROUP_MAX],
             entered: None,
             edges: vec![EdgeCounters::default(); topology.edges().len()],

@@ -305,6 +305,12 @@ impl Topology {
         &self.nfs
     }
 
+    /// Returns the place of a function, which is an index in [`Policy::nfs`], in topological order.
+    #[inline]
+    pub fn stage_of(&self, nf: usize) -> Option<usize> {
+        self.nfs.iter().position(|of| *of == nf)
+    }
+
     /// Returns true if all packets take one path between two ports, or back.
     pub fn is_line(&self) -> bool {
         self.is_line
@@ -643,8 +649,7 @@ fn topological_order<'e>(policy: &Policy, edges: impl Iterator<Item = &'e Edge>)
 
 #[cfg(test)]
 mod tests {
-    use policy::FilterSide;
-    use policy::Scalar;
+    use policy::{AttributeValue, FilterSide};
 
     use super::*;
 
@@ -661,7 +666,7 @@ mod tests {
         fn tcp_flags(&self) -> Option<u8> {
             Some(2)
         }
-        fn attribute(&self, _: usize, _: &str) -> Option<Scalar> {
+        fn attribute(&self, _: usize, _: &str) -> Option<AttributeValue<'_>> {
             None
         }
     }

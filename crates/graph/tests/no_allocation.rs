@@ -5,8 +5,12 @@ mod allocations;
 #[path = "support/mod.rs"]
 mod support;
 
-use nf::stage::Stage;
+use graph::{Graph, Options, Topology};
+use nf::stage::{Stage, load};
+use nf::{Attribute, Context, Descriptor, NetworkFunction, PacketView, Setup, Verdict};
 use packet::{Addr, Endpoint, Side};
+use policy::Policy;
+use values::ConfigError;
 
 use support::functions::*;
 use support::packets::*;
@@ -69,6 +73,43 @@ fn known_flows_allocate_nothing() {
     let frames = frames();
     for (name, stages) in graphs() {
         assert_eq!(allocations::of_known_flows(stages, &frames, 20), 0, "{name}");
+    }
+}
+
+/// Names flows by the number of their packets.
+struct Namer;
+
+impl NetworkFunction for Namer {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "namer",
+        attributes: &[Attribute { name: "kind", bits: 1, values: &["even", "odd"], meaning: "the clock" }],
+        ..BASE
+    };
+    type State = ();
+    type Config = ();
+
+    fn new(_: (), _: &mut Setup) -> Result<Self, ConfigError> {
+        Ok(Namer)
+    }
+
+    fn process(&self, _: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
+        context.tag_flow(0, (context.flow().seq % 2) as u16);
+        Verdict::Forward
+    }
+}
+
+/// Filters that packets of known flows pass as well: names of attributes, flags, and headers.
+#[test]
+fn branches_allocate_nothing() {
+    let text = "Port<0> in; Port<1> out; Namer n; Namer a; Namer b; Namer c;
+        pipelet { in <-> n; n [n.kind == \"odd\"] <-> a <-> out; n [tcp flags psh] <-> b <-> out;
+        n [dst port 53] <-> c <-> out; n <-> out; }";
+    let policy = Policy::read("branches", text, &mut |_: &str| Err(String::new())).unwrap();
+    for consolidate in [false, true] {
+        let options = Options { flows_max: FLOWS, consolidate, ..Options::default() };
+        let stages = (0..4).map(|_| load::<Namer>((), Setup::new(7, FLOWS)).unwrap()).collect();
+        let mut graph = Graph::branching(stages, Topology::new(&policy).unwrap(), options).unwrap();
+        assert_eq!(allocations::through(&mut graph, &frames(), 20), 0, "consolidate: {consolidate}");
     }
 }
 

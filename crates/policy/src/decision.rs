@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::analysis::formula::{FilterField, Formula, History, ScalarSet, TextSet, Values, Variable};
-use crate::filter::{Filter, FilterInput, Scalar};
+use crate::filter::{AttributeValue, Filter, FilterInput};
 
 /// Terms of a block.
 const BLOCK: usize = 1024;
@@ -120,7 +120,7 @@ impl Term {
         let tests =
             self.attributes.iter().all(|test| match (packet.attribute(test.nf, &test.name), &test.values) {
                 (None, None) => true,
-                (Some(value), Some(values)) => values.contains(&value),
+                (Some(value), Some(values)) => values.contains(value),
                 _ => false,
             });
         tests && self.written.as_ref().is_none_or(|filter| filter.passes(packet))
@@ -128,12 +128,12 @@ impl Term {
 }
 
 impl ScalarSet {
-    fn contains(&self, value: &Scalar) -> bool {
+    fn contains(&self, value: AttributeValue<'_>) -> bool {
         match value {
-            Scalar::Number(number) => self.numbers.contains(*number),
-            Scalar::Text(text) => match &self.texts {
-                TextSet::Only(texts) => texts.contains(text),
-                TextSet::Except(texts) => !texts.contains(text),
+            AttributeValue::Number(number) => self.numbers.contains(number),
+            AttributeValue::Text(text) => match &self.texts {
+                TextSet::Only(texts) => texts.iter().any(|one| one == text),
+                TextSet::Except(texts) => texts.iter().all(|one| one != text),
             },
         }
     }

@@ -78,6 +78,31 @@ pub enum Scalar {
     Text(String),
 }
 
+/// The value of a packet's attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributeValue<'a> {
+    /// A number; 1 and 0 for true and false.
+    Number(u64),
+    /// A string.
+    Text(&'a str),
+}
+
+impl AttributeValue<'_> {
+    /// Returns true if it is neither 0 nor an empty string.
+    fn is_set(self) -> bool {
+        self != AttributeValue::Number(0) && self != AttributeValue::Text("")
+    }
+}
+
+impl Scalar {
+    fn value(&self) -> AttributeValue<'_> {
+        match self {
+            Self::Number(number) => AttributeValue::Number(*number),
+            Self::Text(text) => AttributeValue::Text(text),
+        }
+    }
+}
+
 /// A packet's fields as filters see them. `None` for absent ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are those of `Filter`")]
@@ -100,7 +125,7 @@ pub trait FilterInput {
     /// Returns the flags octet of a TCP header.
     fn tcp_flags(&self) -> Option<u8>;
     /// Returns the value of an attribute, if the NF has set it.
-    fn attribute(&self, nf: usize, name: &str) -> Option<Scalar>;
+    fn attribute(&self, nf: usize, name: &str) -> Option<AttributeValue<'_>>;
 }
 
 impl FilterInput for Fields {
@@ -119,8 +144,8 @@ impl FilterInput for Fields {
         self.tcp_flags
     }
 
-    fn attribute(&self, nf: usize, name: &str) -> Option<Scalar> {
-        self.attributes.get(&(nf, name.to_owned())).cloned()
+    fn attribute(&self, nf: usize, name: &str) -> Option<AttributeValue<'_>> {
+        self.attributes.get(&(nf, name.to_owned())).map(Scalar::value)
     }
 }
 
@@ -152,8 +177,8 @@ impl Filter {
             }
             Self::Attribute { nfs, name, test } => nfs.iter().any(|nf| {
                 packet.attribute(*nf, name).is_some_and(|found| match test {
-                    Some((compare, value)) => compare.holds(&found, value),
-                    None => found != Scalar::Number(0) && found != Scalar::Text(String::new()),
+                    Some((compare, value)) => compare.holds(found, value.value()),
+                    None => found.is_set(),
                 })
             }),
         }
@@ -202,14 +227,15 @@ impl FilterNumberField {
 impl FilterComparison {
     /// Evaluates the comparison. A number and a string are always unequal, and strings have no
     /// order.
-    fn holds(self, left: &Scalar, right: &Scalar) -> bool {
+    fn holds(self, left: AttributeValue<'_>, right: AttributeValue<'_>) -> bool {
+        use AttributeValue::Number;
         match (self, left, right) {
             (Self::Eq, _, _) => left == right,
             (Self::Ne, _, _) => left != right,
-            (Self::Lt, Scalar::Number(a), Scalar::Number(b)) => a < b,
-            (Self::Le, Scalar::Number(a), Scalar::Number(b)) => a <= b,
-            (Self::Gt, Scalar::Number(a), Scalar::Number(b)) => a > b,
-            (Self::Ge, Scalar::Number(a), Scalar::Number(b)) => a >= b,
+            (Self::Lt, Number(a), Number(b)) => a < b,
+            (Self::Le, Number(a), Number(b)) => a <= b,
+            (Self::Gt, Number(a), Number(b)) => a > b,
+            (Self::Ge, Number(a), Number(b)) => a >= b,
             _ => false,
         }
     }

@@ -57,7 +57,9 @@ pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use files::{FileAccess, FileText, Files};
-pub use filter::{Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar};
+pub use filter::{
+    AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,
+};
 pub use graph::{PacketPath, PathEnd, PolicyGraph};
 pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};

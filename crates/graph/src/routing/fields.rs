@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nf::stage::Stage;
 use packet::parse::protocol;
 use packet::{Packet, PacketClass, TagKind, parse};
-use policy::{FilterInput, FilterNumberField, FilterSide, Scalar};
+use policy::{AttributeValue, FilterInput, FilterNumberField, FilterSide};
 
 use super::Routing;
 use crate::topology::NfSet;
@@ -51,8 +51,8 @@ impl FilterInput for PacketFields<'_> {
         (meta.protocol == protocol::TCP && meta.class == PacketClass::Whole).then_some(meta.tcp_flags)
     }
 
-    fn attribute(&self, nf: usize, name: &str) -> Option<Scalar> {
-        let stage = self.routing.topology.nfs().iter().position(|&of| of == nf)?;
+    fn attribute(&self, nf: usize, name: &str) -> Option<AttributeValue<'_>> {
+        let stage = self.routing.topology.stage_of(nf)?;
         if !self.started.has(stage) {
             return None;
         }
@@ -61,8 +61,8 @@ impl FilterInput for PacketFields<'_> {
         let place = attributes.iter().position(|attribute| attribute.name == name)?;
         let value = stage.tags().get(self.packet.meta().transit.tags, place);
         Some(match attributes[place].values.get(usize::from(value)) {
-            Some(text) => Scalar::Text((*text).to_owned()),
-            None => Scalar::Number(value.into()),
+            Some(text) => AttributeValue::Text(text),
+            None => AttributeValue::Number(value.into()),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Known paths: what the packets of many flows have in common, so that edges are looked up once for
 //! all of them.
 
+use std::ops::Range;
+
 use nf::record::{FlowRecords, RecordHeader};
 use packet::{Direction, Packet, PacketClass, Side};
 
@@ -36,8 +38,8 @@ struct KnownPath {
     key: PathKey,
     /// The edge from the port.
     entry: EdgeId,
-    /// The edges behind its functions, in the order of visits.
-    edges: Vec<EdgeId>,
+    /// The place of the edges behind its functions, in the order of visits.
+    edges: Range<usize>,
     /// True if none of its functions says how long flows are kept, but others do.
     is_kept_by_timeouts: bool,
 }
@@ -46,20 +48,26 @@ struct KnownPath {
 #[derive(Debug)]
 pub(super) struct KnownPaths {
     all: Vec<KnownPath>,
+    /// Edges of all paths.
+    edges: Vec<EdgeId>,
     index: Box<[PathId; INDEX_LEN]>,
 }
 
-impl Default for KnownPaths {
-    fn default() -> KnownPaths {
-        KnownPaths { all: Vec::with_capacity(KNOWN_PATHS_MAX), index: Box::new([NONE; INDEX_LEN]) }
-    }
-}
-
 impl KnownPaths {
+    /// Those of a graph of n functions.
+    pub fn new(functions: usize) -> KnownPaths {
+        KnownPaths {
+            all: Vec::with_capacity(KNOWN_PATHS_MAX),
+            edges: Vec::with_capacity(KNOWN_PATHS_MAX * functions),
+            index: Box::new([NONE; INDEX_LEN]),
+        }
+    }
+
     /// Makes room for the paths of a group.
     fn reserve_group(&mut self) {
         if self.all.len() > KNOWN_PATHS_MAX - GROUP_MAX {
             self.all.clear();
+            self.edges.clear();
             self.index.fill(NONE);
         }
     }
@@ -124,16 +132,19 @@ impl Routing {
     #[cold]
     fn get_to_know(&mut self, key: PathKey, place: usize) -> Option<PathId> {
         let PathKey { nfs, ingress, egress, side } = key;
-        let hop = |rest: NfSet| match rest.first(side) {
-            Some(stage) => Hop::Stage(stage),
-            None => self.stop(Hop::End(RouteEnd::Port(egress))),
-        };
+        let end = self.stop(Hop::End(RouteEnd::Port(egress)));
+        let hop = |rest: NfSet| rest.first(side).map_or(end, Hop::Stage);
         let entry = self.topology.entry_edge_to(ingress, side, hop(nfs))?;
-        let (mut edges, mut rest) = (Vec::new(), nfs);
+        let (start, mut rest) = (self.known_paths.edges.len(), nfs);
         while let Some(stage) = rest.first(side) {
             rest = rest.after(stage, side);
-            edges.push(self.topology.edge_to(stage, side, hop(rest))?);
+            let Some(edge) = self.topology.edge_to(stage, side, hop(rest)) else {
+                self.known_paths.edges.truncate(start);
+                return None;
+            };
+            self.known_paths.edges.push(edge);
         }
+        let edges = start..self.known_paths.edges.len();
         let is_kept_by_timeouts = self.is_kept_by_timeouts(nfs);
         let id = PathId::try_from(self.known_paths.all.len()).ok().filter(|id| *id != NONE)?;
         self.known_paths.all.push(KnownPath { key, entry, edges, is_kept_by_timeouts });
@@ -151,7 +162,8 @@ impl Routing {
     /// Returns the edge of a known path behind the function that it visits after `visited` others.
     #[inline]
     pub fn known_edge(&self, id: PathId, visited: usize) -> Option<EdgeId> {
-        self.known_paths.all[usize::from(id)].edges.get(visited).copied()
+        let KnownPath { edges, .. } = &self.known_paths.all[usize::from(id)];
+        self.known_paths.edges[edges.clone()].get(visited).copied()
     }
 
     /// Returns true if it is up to [`Routing::keep`] how long packets of a known path keep their

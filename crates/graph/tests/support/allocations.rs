@@ -78,6 +78,7 @@ pub fn through(graph: &mut Graph, frames: &[(Side, Vec<u8>)], rounds: usize) -> 
                 let mut packet = pool.take(frame).expect("buffers come back");
                 packet.meta_mut().transit.timestamp_ns = now_ns;
                 packet.meta_mut().transit.side = *side;
+                packet.meta_mut().transit.ingress = *side as u16;
                 batch.push(packet);
             }
             graph.process(&mut batch, &mut out, &mut pool);
