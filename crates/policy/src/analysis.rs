@@ -282,9 +282,13 @@ impl<'p> Analyser<'p> {
             if !is_set {
                 let message = format!("`{read}` is never set where this filter reads it");
                 let owner = read.split('.').next().unwrap_or_default();
+                let travel = match self.policy.externals.is_empty() {
+                    true => "",
+                    false => "; attributes do not travel through external nodes",
+                };
                 diagnostics.push(
                     Diagnostic::warning(message, edge.span)
-                        .help(format!("packets must pass `{owner}` before this edge")),
+                        .help(format!("packets must pass `{owner}` before this edge{travel}")),
                 );
             }
         }

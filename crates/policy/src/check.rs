@@ -11,6 +11,7 @@ pub use value::RESOLVED_BYTES_MAX;
 
 use crate::ast::{self, File, Name, PolicyItem};
 use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
+use crate::external::{ExternalKind, ExternalNode};
 use crate::files::Files;
 use crate::filter::Filter;
 use crate::pipelet::{Nf, PORT_MAX, Pipelet, Port};
@@ -25,6 +26,7 @@ pub const NODES_MAX: usize = 4096;
 pub(crate) struct Checked {
     pub ports: Vec<Port>,
     pub nfs: Vec<Nf>,
+    pub externals: Vec<ExternalNode>,
     pub settings: Value,
     pub pipelets: Vec<Pipelet>,
     /// The filter passed beside the policy.
@@ -51,9 +53,11 @@ pub(crate) fn check(
         used: BTreeSet::new(),
         ports: Vec::new(),
         nfs: Vec::new(),
+        externals: Vec::new(),
         types: BTreeMap::new(),
     };
     checker.declare(file);
+    checker.make_external_ports();
     checker.resolve_lets(file);
     let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
     checker.check_port_numbers();
@@ -65,7 +69,8 @@ pub(crate) fn check(
         pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
     }
     let value_names = checker.lets.into_keys().collect();
-    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets, filter, value_names }
+    let Checker { ports, nfs, externals, .. } = checker;
+    Checked { ports, nfs, externals, settings, pipelets, filter, value_names }
 }
 
 struct Checker<'a, 'f> {
@@ -83,6 +88,7 @@ struct Checker<'a, 'f> {
     used: BTreeSet<String>,
     ports: Vec<Port>,
     nfs: Vec<Nf>,
+    externals: Vec<ExternalNode>,
     /// The instances of each type.
     types: BTreeMap<String, Arc<[usize]>>,
 }
@@ -101,6 +107,8 @@ enum NamedKind {
     Port(usize),
     /// Index of an NF.
     Nf(usize),
+    /// Index of an external node.
+    External(usize),
 }
 
 impl Checker<'_, '_> {
@@ -136,6 +144,15 @@ impl Checker<'_, '_> {
                         });
                     }
                 }
+                PolicyItem::Nf { type_name, name, .. }
+                    if let Some(kind) = ExternalKind::of_type(&type_name.node) =>
+                {
+                    if self.enter(name, NamedKind::External(self.externals.len())) {
+                        let (name, config, span) = (name.node.clone(), Value::empty(name.span), name.span);
+                        let node = ExternalNode { name, kind, config, span, inside: 0, outside: 0 };
+                        self.externals.push(node);
+                    }
+                }
                 PolicyItem::Nf { type_name, name, .. } => {
                     if self.enter(name, NamedKind::Nf(self.nfs.len())) {
                         self.nfs.push(Nf {
@@ -157,6 +174,36 @@ impl Checker<'_, '_> {
         self.types = types.into_iter().map(|(name, nfs)| (name, nfs.into())).collect();
     }
 
+    /// Adds the two ports of each external node, numbered after those of the text.
+    fn make_external_ports(&mut self) {
+        let mut next = self.ports.iter().map(|port| u32::from(*port.numbers.end()) + 1).max().unwrap_or(0);
+        for node in &mut self.externals {
+            if next + 1 > u32::from(PORT_MAX) {
+                let message = format!("no port numbers are left for `{}`: it takes two", node.name);
+                let help = format!("the highest is {PORT_MAX}; give the policy's ports lower ones");
+                self.report.push(Diagnostic::error(message, node.span).help(help));
+                return;
+            }
+            (node.inside, node.outside) = (self.ports.len(), self.ports.len() + 1);
+            for side in ["inside", "outside"] {
+                self.ports.push(Port {
+                    name: format!("{}.{side}", node.name),
+                    // Checked above.
+                    numbers: next as u16..=next as u16,
+                    config: Value::empty(node.span),
+                    span: node.span,
+                    numbers_span: node.span,
+                });
+                next += 1;
+            }
+        }
+    }
+
+    /// The ports and NFs so far; an external node counts as two ports.
+    fn nodes(&self) -> usize {
+        self.ports.len() + self.nfs.len() + 2 * self.externals.len()
+    }
+
     /// Declares a name. Reports an error and returns false if it is taken or there are too many.
     fn enter(&mut self, name: &Name, what: NamedKind) -> bool {
         if let Some(first) = self.names.get(&name.node) {
@@ -164,7 +211,7 @@ impl Checker<'_, '_> {
             self.report.push(error.remark("defined again here").label(first.span, "first defined here"));
             return false;
         }
-        if what != NamedKind::Value && self.ports.len() + self.nfs.len() == NODES_MAX {
+        if what != NamedKind::Value && self.nodes() >= NODES_MAX {
             let message = format!("a policy may have at most {NODES_MAX} ports and NFs");
             self.report.push(Diagnostic::error(message, name.span));
             return false;
@@ -196,6 +243,7 @@ impl Checker<'_, '_> {
                     match self.names.get(&name.node).filter(|n| n.span == name.span).map(|n| n.what) {
                         Some(NamedKind::Port(at)) => self.ports[at].config = value,
                         Some(NamedKind::Nf(at)) => self.nfs[at].config = value,
+                        Some(NamedKind::External(at)) => self.externals[at].config = value,
                         _ => {}
                     }
                 }

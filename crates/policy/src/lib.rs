@@ -35,6 +35,7 @@ pub mod ast;
 mod check;
 mod decision;
 mod diagnostic;
+mod external;
 mod files;
 mod filter;
 mod format;
@@ -56,6 +57,7 @@ pub use ast::FilterSide;
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
+pub use external::{ExternalKind, ExternalNode, SEGMENTS_MAX};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{
     AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,

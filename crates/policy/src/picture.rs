@@ -79,6 +79,8 @@ struct DrawnEdge {
 enum End {
     Entry(usize),
     Inner(Node),
+    /// An external node, whose two ports are drawn as one: an index in [`Policy::externals`].
+    External(usize),
 }
 
 impl Drawing {
@@ -91,11 +93,18 @@ impl Drawing {
         let edges = graph.all_edges().filter(|edge| edge.direction == EdgeDirection::Forward);
         let edges: Vec<&Edge> = edges.collect();
         let ends = |edge: &Edge| {
-            let from = match edge.from {
-                Node::Port(port) => End::Entry(port),
-                other => End::Inner(other),
+            let external = |node| match node {
+                Node::Port(port) => {
+                    policy.externals.iter().position(|of| [of.inside, of.outside].contains(&port))
+                }
+                Node::Nf(_) | Node::Drop => None,
             };
-            (from, End::Inner(edge.to))
+            let from = match (edge.from, external(edge.from)) {
+                (_, Some(node)) => End::External(node),
+                (Node::Port(port), None) => End::Entry(port),
+                (other, None) => End::Inner(other),
+            };
+            (from, external(edge.to).map_or(End::Inner(edge.to), End::External))
         };
         let ranks = ranks(&edges.iter().map(|edge| ends(edge)).collect::<Vec<_>>());
         let mut order: Vec<(usize, End)> = ranks.iter().map(|(end, rank)| (*rank, *end)).collect();
@@ -131,6 +140,10 @@ impl DrawnNode {
                 let kind =
                     if first == last { format!("port {first}") } else { format!("ports {first}-{last}") };
                 (port.name.clone(), kind, Shape::Port)
+            }
+            End::External(node) => {
+                let node = &policy.externals[node];
+                (node.name.clone(), node.kind.type_name().to_owned(), Shape::Nf)
             }
             End::Inner(Node::Nf(nf)) => {
                 (policy.nfs[nf].name.clone(), policy.nfs[nf].type_name.clone(), Shape::Nf)

@@ -6,6 +6,7 @@ use values::{ConfigError, Position};
 use crate::ast::{self, File};
 use crate::check::check;
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::external::ExternalNode;
 use crate::files::Files;
 use crate::filter::Filter;
 use crate::parser::{parse, parse_filter};
@@ -18,10 +19,12 @@ use crate::value::{ConfigFault, Value};
 /// An operator's policy: NFs, and the order in which packets pass them (E2, E3).
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Ports in the order of the text.
+    /// Ports in the order of the text, then those of external nodes.
     pub ports: Vec<Port>,
     /// NF instances in the order of the text.
     pub nfs: Vec<Nf>,
+    /// External nodes in the order of the text.
+    pub externals: Vec<ExternalNode>,
     /// Options of the run: an object, empty if there are none.
     pub settings: Value,
     /// Pipelets in the order of the text.
@@ -84,8 +87,9 @@ impl Policy {
         if report.has_errors() {
             return Err(Box::new(report));
         }
-        let crate::check::Checked { ports, nfs, settings, pipelets, filter, value_names } = checked;
-        Ok((Self { ports, nfs, settings, pipelets, report, value_names }, filter))
+        let crate::check::Checked { ports, nfs, externals, settings, pipelets, filter, value_names } =
+            checked;
+        Ok((Self { ports, nfs, externals, settings, pipelets, report, value_names }, filter))
     }
 
     /// Deserializes a configuration from one of this policy's values.

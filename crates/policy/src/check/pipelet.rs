@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Checker, NamedKind};
 use crate::ast::{Arrow, EdgeChain, File, Name, PolicyItem};
 use crate::diagnostic::Diagnostic;
+use crate::external::ExternalNode;
 use crate::filter::Filter;
 use crate::pipelet::{Edge, EdgeDirection, Node, Pipelet};
 use crate::source::Span;
@@ -44,9 +45,9 @@ impl Checker<'_, '_> {
     /// Returns the edges of one statement.
     fn chain(&mut self, chain: &EdgeChain) -> Vec<Edge> {
         let names = || chain.hops.iter().map(|h| &h.node).chain([&chain.last]);
-        let nodes: Vec<Option<Node>> = names().map(|name| self.node(name)).collect();
+        let nodes: Vec<Option<NamedNode>> = names().map(|name| self.node(name)).collect();
         for (name, node) in names().zip(&nodes).skip(1).take(chain.hops.len() - 1) {
-            if matches!(node, Some(Node::Port(_))) {
+            if matches!(node, Some(NamedNode::Inner(Node::Port(_)))) {
                 let error = Diagnostic::error(
                     format!("the port `{}` is in the middle of a statement", name.node),
                     name.span,
@@ -68,11 +69,14 @@ impl Checker<'_, '_> {
             let (Some(from), Some(to)) = (nodes[at], nodes[at + 1]) else { continue };
             let span = hop.arrow.span;
             if both {
-                let (from, to, filter) = (to, from, filter.mirrored());
                 let direction = EdgeDirection::Reverse;
+                let (from, to) = (self.source(to, direction), self.target(from, direction));
+                let filter = filter.mirrored();
                 edges.push(Edge { from, to, filter, filter_span, direction, span });
             }
-            edges.push(Edge { from, to, filter, filter_span, direction: EdgeDirection::Forward, span });
+            let direction = EdgeDirection::Forward;
+            let (from, to) = (self.source(from, direction), self.target(to, direction));
+            edges.push(Edge { from, to, filter, filter_span, direction, span });
         }
         // Forward edges in order, then reverse edges in theirs.
         let (mut forth, back): (Vec<Edge>, Vec<Edge>) =
@@ -81,14 +85,29 @@ impl Checker<'_, '_> {
         forth
     }
 
-    fn node(&mut self, name: &Name) -> Option<Node> {
+    fn source(&self, node: NamedNode, direction: EdgeDirection) -> Node {
+        match node {
+            NamedNode::Inner(node) => node,
+            NamedNode::External(at) => self.externals[at].source(direction),
+        }
+    }
+
+    fn target(&self, node: NamedNode, direction: EdgeDirection) -> Node {
+        match node {
+            NamedNode::Inner(node) => node,
+            NamedNode::External(at) => self.externals[at].target(direction),
+        }
+    }
+
+    fn node(&mut self, name: &Name) -> Option<NamedNode> {
         if Self::is_drop(name) {
-            return Some(Node::Drop);
+            return Some(NamedNode::Inner(Node::Drop));
         }
         self.used.insert(name.node.clone());
         match self.names.get(&name.node).map(|n| n.what) {
-            Some(NamedKind::Port(at)) => Some(Node::Port(at)),
-            Some(NamedKind::Nf(at)) => Some(Node::Nf(at)),
+            Some(NamedKind::Port(at)) => Some(NamedNode::Inner(Node::Port(at))),
+            Some(NamedKind::Nf(at)) => Some(NamedNode::Inner(Node::Nf(at))),
+            Some(NamedKind::External(at)) => Some(NamedNode::External(at)),
             Some(NamedKind::Value) => {
                 let message = format!("`{}` is a value, not a port or NF", name.node);
                 self.report.push(Diagnostic::error(message, name.span));
@@ -115,22 +134,17 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rejects cycles of forward edges between NFs, across pipelets. Reverse edges are mirrored
+    /// Rejects cycles of forward edges between NFs and external nodes, across pipelets. Reverse edges are mirrored
     /// forward edges, so they have none either, and ports end every path. A pipelet is a DAG (E2).
     fn check_circle(&mut self, edges: &[Edge]) {
-        let inner: Vec<(usize, usize, Span)> = edges
-            .iter()
-            .filter(|e| e.direction == EdgeDirection::Forward)
-            .filter_map(|e| match (e.from, e.to) {
-                (Node::Nf(from), Node::Nf(to)) => Some((from, to, e.span)),
-                _ => None,
-            })
-            .collect();
+        let forward = edges.iter().filter(|e| e.direction == EdgeDirection::Forward);
+        let inner: Vec<(usize, usize, Span)> =
+            forward.filter_map(|e| Some((self.inner(e.from)?, self.inner(e.to)?, e.span))).collect();
         if inner.is_empty() {
             return;
         }
-        let Some(circle) = circle(self.nfs.len(), &inner) else { return };
-        let mut names: Vec<&str> = circle.iter().map(|edge| self.nfs[inner[*edge].0].name.as_str()).collect();
+        let Some(circle) = circle(self.nfs.len() + self.externals.len(), &inner) else { return };
+        let mut names: Vec<&str> = circle.iter().map(|edge| self.inner_name(inner[*edge].0)).collect();
         names.push(names[0]);
         let shown = if names.len() > SHOWN_MAX {
             [&names[..SHOWN_MAX / 2], &["..."], &names[names.len() - SHOWN_MAX / 2..]].concat()
@@ -146,19 +160,37 @@ impl Checker<'_, '_> {
         self.report.push(error);
     }
 
-    /// Warns of NFs that packets do not reach or do not leave.
+    /// Numbers the nodes that packets pass: NFs, then external nodes.
+    fn inner(&self, node: Node) -> Option<usize> {
+        match node {
+            Node::Nf(nf) => Some(nf),
+            Node::Port(port) => {
+                let is_own = |node: &ExternalNode| [node.inside, node.outside].contains(&port);
+                self.externals.iter().position(is_own).map(|at| self.nfs.len() + at)
+            }
+            Node::Drop => None,
+        }
+    }
+
+    /// Returns the name of a node by the number that [`Checker::inner`] gives it.
+    fn inner_name(&self, at: usize) -> &str {
+        let nf = self.nfs.get(at).map(|nf| nf.name.as_str());
+        nf.unwrap_or_else(|| &self.externals[at - self.nfs.len()].name)
+    }
+
+    /// Warns of NFs and external nodes that packets do not reach or do not leave.
     fn warn_ends(&mut self, edges: &[Edge]) {
         let mut ways: BTreeMap<usize, (Option<Span>, Option<Span>)> = BTreeMap::new();
         for edge in edges {
-            if let Node::Nf(from) = edge.from {
+            if let Some(from) = self.inner(edge.from) {
                 ways.entry(from).or_default().1.get_or_insert(edge.span);
             }
-            if let Node::Nf(to) = edge.to {
+            if let Some(to) = self.inner(edge.to) {
                 ways.entry(to).or_default().0.get_or_insert(edge.span);
             }
         }
-        for (nf, way) in ways {
-            let name = &self.nfs[nf].name;
+        for (node, way) in ways {
+            let name = self.inner_name(node);
             let warning = match way {
                 (Some(span), None) => {
                     Diagnostic::warning(format!("packets forwarded by `{name}` have no next node"), span)
@@ -172,6 +204,15 @@ impl Checker<'_, '_> {
             self.report.push(warning);
         }
     }
+}
+
+/// A node as a statement names it.
+#[derive(Clone, Copy)]
+enum NamedNode {
+    /// A node of the graph.
+    Inner(Node),
+    /// An external node: two ports.
+    External(usize),
 }
 
 /// Limit on the edges between the same nodes that a further one is compared with.
