@@ -296,7 +296,7 @@ impl Policer {
         let last = u64::from(lane.get()) << 16;
         let addr = match (self.per, context.side()) {
             (MeterScope::Connection | MeterScope::All, _) => return [0, 0, 0, last],
-            (MeterScope::Tenant, _) => return [0, 0, 0, last | u64::from(key.tenant)],
+            (MeterScope::Tenant, _) => return [0, 0, 0, last | u64::from(key.tenant())],
             (MeterScope::Source, _)
             | (MeterScope::Inside, Side::Inside)
             | (MeterScope::Outside, Side::Outside) => packet.ends().0.addr,
@@ -304,7 +304,7 @@ impl Policer {
         };
         let addr = self.masks.apply(addr);
         let scope: u64 = zerocopy::transmute!(key.scope);
-        [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant)]
+        [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant())]
     }
 
     /// Applies the action of the packet's colour.

@@ -262,7 +262,7 @@ impl Whitelist {
         let port = if self.by_port { u64::from(end.port) } else { 0 };
         let [high, low]: [u64; 2] = zerocopy::transmute!(end.addr);
         let scope: u64 = zerocopy::transmute!(key.scope);
-        self.hasher.hash_words(&[high, low, 0, 0, port << 16 | u64::from(key.tenant), scope])
+        self.hasher.hash_words(&[high, low, 0, 0, port << 16 | u64::from(key.tenant()), scope])
     }
 }
 

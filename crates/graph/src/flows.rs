@@ -78,6 +78,8 @@ pub(crate) struct Flows {
     /// True if a function may end flows for new ones.
     makes_room: bool,
     when_full: WhenFull,
+    /// The segment of each port, by number: aliases are keys of the segment that packets leave to.
+    segments: Vec<(u16, u16)>,
     /// Memory that is reused.
     due: Vec<u32>,
 }
@@ -133,6 +135,7 @@ impl Flows {
             layouts,
             makes_room: stages.all.iter().any(|stage| stage.makes_room()),
             when_full: options.when_full,
+            segments: Vec::new(),
             due: Vec::new(),
         })
     }
@@ -338,7 +341,8 @@ impl Flows {
         {
             return true;
         }
-        let (key, reversed) = parser.current_key(packet);
+        let (mut key, reversed) = parser.current_key(packet);
+        self.enter_segment(&mut key, meta.transit.egress);
         let record = meta.transit.flow;
         let other = match self.set_alias(record, key, reversed) {
             Ok(()) => return true,
@@ -355,6 +359,19 @@ impl Flows {
             return false;
         }
         self.set_alias(record, key, reversed).is_ok()
+    }
+
+    /// Sets the segments of ports. Replies have keys of the segment of the port where they arrive.
+    pub fn set_segments(&mut self, segments: Vec<(u16, u16)>) {
+        self.segments = segments;
+    }
+
+    /// Makes a key that of a packet which arrives at this port.
+    #[inline]
+    fn enter_segment(&self, key: &mut FlowKey, port: u16) {
+        if let Some(&(_, segment)) = self.segments.iter().find(|(of, _)| *of == port) {
+            key.place = FlowKey::place_of(key.tenant(), segment);
+        }
     }
 
     /// Gives a flow an alias, or says who has it.

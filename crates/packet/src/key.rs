@@ -27,11 +27,17 @@ pub struct FlowKey {
     pub protocol: u8,
     /// 4 or 6; 0 in a zeroed key, which matches no packet.
     pub version: u8,
-    /// The packet's tenant; 0 if there is only one.
-    pub tenant: u16,
+    /// [Tenant](FlowKey::tenant) and [segment](FlowKey::segment), as [`FlowKey::place_of`] joins them.
+    pub place: u16,
     /// VLAN tags and virtual network of the packet.
     pub scope: Scope,
 }
+
+const TENANT_BITS: u32 = 10;
+/// Largest number of a tenant in a flow key.
+pub const TENANT_MAX: u16 = (1 << TENANT_BITS) - 1;
+/// Largest number of a segment in a flow key.
+pub const SEGMENT_MAX: u16 = u16::MAX >> TENANT_BITS;
 
 const KEY_LEN: usize = size_of::<FlowKey>();
 
@@ -45,7 +51,7 @@ impl FlowKey {
         protocol: u8,
         version: u8,
         scope: Scope,
-        tenant: u16,
+        place: u16,
     ) -> (FlowKey, bool) {
         let order = |end: Endpoint| (u128::from_le_bytes(*end.addr.as_bytes()), end.port.swap_bytes());
         let reversed = order(source) > order(destination);
@@ -57,7 +63,7 @@ impl FlowKey {
             high_port: high.port.to_be_bytes(),
             protocol,
             version,
-            tenant,
+            place,
             scope,
         };
         (key, reversed)
@@ -69,7 +75,7 @@ impl FlowKey {
         source: ([u8; 4], [u8; 2]),
         destination: ([u8; 4], [u8; 2]),
         protocol: u8,
-        tenant: u16,
+        place: u16,
     ) -> (FlowKey, bool) {
         // Each end as one number: the lower half of the mapped address, with the port in its zeros.
         // One comparison covers address and port, and the minimum needs no branch.
@@ -81,9 +87,30 @@ impl FlowKey {
         let (low, high) = (source.min(destination), source.max(destination));
         let address = |end: u64| (end & !0xffff).to_le_bytes();
         let port = |end: u64| (end as u16).to_le_bytes();
-        let rest = [port(low), port(high), [protocol, 4], tenant.to_ne_bytes()];
+        let rest = [port(low), port(high), [protocol, 4], place.to_ne_bytes()];
         let words = [[0; 8], address(low), [0; 8], address(high), zerocopy::transmute!(rest), [0; 8]];
         (zerocopy::transmute!(words), source > destination)
+    }
+
+    /// Joins a tenant and a segment to a [`place`](FlowKey::place).
+    ///
+    /// Neither may exceed its maximum, [`TENANT_MAX`] and [`SEGMENT_MAX`]; higher bits are lost.
+    #[inline]
+    pub const fn place_of(tenant: u16, segment: u16) -> u16 {
+        segment << TENANT_BITS | tenant & TENANT_MAX
+    }
+
+    /// Returns the packet's tenant; 0 if there is only one.
+    #[inline]
+    pub fn tenant(&self) -> u16 {
+        self.place & TENANT_MAX
+    }
+
+    /// Returns the part of the policy's graph that the packet is in. A program between two parts
+    /// may return packets with the same addresses and ports; they are another flow there.
+    #[inline]
+    pub fn segment(&self) -> u16 {
+        self.place >> TENANT_BITS
     }
 
     /// Returns source and destination of a packet with this key.
@@ -320,6 +347,18 @@ mod tests {
             let hasher = FlowHasher::new(7);
             prop_assert_eq!(hasher.hash_untagged_ipv4(&long.0), hasher.hash(&long.0));
         }
+    }
+
+    #[test]
+    fn tenant_and_segment_share_a_field() {
+        let key =
+            |tenant, segment| FlowKey { place: FlowKey::place_of(tenant, segment), ..FlowKey::default() };
+        let last = key(TENANT_MAX, SEGMENT_MAX);
+        assert_eq!((last.tenant(), last.segment(), last.place), (TENANT_MAX, SEGMENT_MAX, u16::MAX));
+        assert_eq!((key(7, 3).tenant(), key(7, 3).segment()), (7, 3));
+        let hasher = FlowHasher::new(1);
+        assert_ne!(key(7, 3), key(7, 4));
+        assert_ne!(hasher.hash(&key(7, 3)), hasher.hash(&key(7, 4)));
     }
 
     #[test]

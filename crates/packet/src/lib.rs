@@ -17,7 +17,7 @@ pub mod wire;
 
 pub use addr::{Addr, Endpoint};
 pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, PacketPool, SMALL_ROOM};
-pub use key::{FlowHasher, FlowKey, Scope, split_mix};
+pub use key::{FlowHasher, FlowKey, SEGMENT_MAX, Scope, TENANT_MAX, split_mix};
 pub use link::LinkType;
 pub use meta::{Direction, Meta, NO_PORT, PacketClass, Side, Transit};
 pub use parse::{Parser, TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};

@@ -154,7 +154,7 @@ impl Meta {
     /// parsed.
     #[inline]
     pub(crate) fn receive(&mut self, wire_len: u32) {
-        self.key.tenant = 0;
+        self.key.place = 0;
         self.transit.timestamp_ns = 0;
         self.wire_len = wire_len;
         self.link = LinkType::Ethernet;

@@ -106,7 +106,7 @@ impl Parser {
         }
     }
 
-    /// Fills in the packet's metadata. The receiver must have set `wire_len`, `link`, `key.tenant`
+    /// Fills in the packet's metadata. The receiver must have set `wire_len`, `link`, `key.place`
     /// and the arrival in `transit`; all else is set here. An unparsable packet gets class
     /// [`PacketClass::NotIp`].
     #[inline(always)]
@@ -152,7 +152,7 @@ impl Parser {
 
     fn parse_layers(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
         let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: self.offloaded };
-        let tenant = meta.key.tenant;
+        let place = meta.key.place;
         let mut scope = Scope::default();
         meta.class = PacketClass::NotIp;
         meta.protocol = 0;
@@ -198,9 +198,9 @@ impl Parser {
         let source = Endpoint::new(found.source, ports.0);
         let destination = Endpoint::new(found.destination, ports.1);
         let (mut key, mut reversed) =
-            FlowKey::new(source, destination, found.protocol, found.version, scope, tenant);
+            FlowKey::new(source, destination, found.protocol, found.version, scope, place);
         if found.class == PacketClass::IcmpError {
-            match embedded::key(data, &found, scope, tenant) {
+            match embedded::key(data, &found, scope, place) {
                 Some((embedded, embedded_reversed)) => {
                     key = embedded;
                     // The error travels against the packet that it quotes.
@@ -248,7 +248,7 @@ pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {
     let meta = packet.meta();
     let (source, destination) = network::addresses(packet.data(), meta.l3 as usize, meta.version);
     let (a, b) = (Endpoint::new(source, 0), Endpoint::new(destination, 0));
-    FlowKey::new(a, b, meta.protocol, meta.version, meta.key.scope, meta.key.tenant)
+    FlowKey::new(a, b, meta.protocol, meta.version, meta.key.scope, meta.key.place)
 }
 
 /// Returns the identification of this fragment's datagram (RFC 791 3.2, RFC 8200 4.5).
@@ -310,7 +310,7 @@ pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     // Most packets are in no tunnel: their IP header follows Ethernet's directly.
     let is_bare = meta.link == LinkType::Ethernet && meta.l3 == 14;
     let scope = if is_bare { Scope::default() } else { current_scope(packet).unwrap_or(meta.key.scope) };
-    FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.tenant)
+    FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.place)
 }
 
 /// Returns the VLAN tags and the virtual network currently in front of the flow's IP header. `None`

@@ -47,7 +47,7 @@ fn count(path: &Path) -> Counted {
         if inner.parse(&mut packet).is_ok() {
             parse::ends(&packet);
         }
-        packet.meta_mut().key.tenant = 0;
+        packet.meta_mut().key.place = 0;
         if parser.parse(&mut packet).is_err() || is_unknown_to_the_manifest(&packet) {
             counted.refused += 1;
         } else if packet.meta().class != PacketClass::NotIp {

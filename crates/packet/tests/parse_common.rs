@@ -40,7 +40,7 @@ proptest! {
         let mut packets = [Packet::from_bytes(&data), Packet::from_bytes(&data)];
         for packet in &mut packets {
             packet.meta_mut().wire_len += cut;
-            packet.meta_mut().key.tenant = tenant;
+            packet.meta_mut().key.place = tenant;
         }
         let [a, b] = &mut packets;
         let tunnel = [4789u16, 6081, 2152, 6080, 4754, 3544];

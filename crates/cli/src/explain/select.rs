@@ -86,7 +86,7 @@ fn fields(packet: &Packet) -> Fields {
     let (source, destination) = parse::ends(packet);
     let mut numbers = BTreeMap::from([
         (FilterNumberField::Proto, meta.protocol.into()),
-        (FilterNumberField::Tenant, meta.key.tenant.into()),
+        (FilterNumberField::Tenant, meta.key.tenant().into()),
     ]);
     let has_ports = matches!(meta.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
     if has_ports && meta.class != PacketClass::LaterFragment {

@@ -46,6 +46,6 @@ impl SourceLimiter {
     fn key(&self, packet: &PacketView<'_>, context: &Context<'_>) -> MeterKey {
         let key = context.flow().key;
         let addr = self.masks.apply(packet.ends().0.addr);
-        [(addr >> 64) as u64, addr as u64, zerocopy::transmute!(key.scope), u64::from(key.tenant)]
+        [(addr >> 64) as u64, addr as u64, zerocopy::transmute!(key.scope), u64::from(key.tenant())]
     }
 }

@@ -40,7 +40,7 @@ fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &Fl
     };
     let mut scope = [0; 8];
     scope.copy_from_slice(flow.key.scope.as_bytes());
-    let tenant = u64::from(flow.key.tenant);
+    let tenant = u64::from(flow.key.tenant());
     [word(kind as u8, protocol, near), word(0, 0, far), tenant, u64::from_ne_bytes(scope), 0, 0]
 }
 

@@ -109,7 +109,7 @@ fn tenants_and_networks_have_separate_meters() {
                 frame.splice(12..12, [0x81, 0, 0, vlan]);
             }
             let mut packet = bench.pool.take(&frame).unwrap();
-            packet.meta_mut().key.tenant = tenant;
+            packet.meta_mut().key.place = tenant;
             let (mut batch, mut out) = (vec![packet], vec![]);
             bench.graph.process(&mut batch, &mut out, &mut bench.pool);
             let passed = !out.is_empty();

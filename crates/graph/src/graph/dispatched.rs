@@ -87,6 +87,12 @@ impl Graph {
         self.pipeline.flows.table.ledger = Some(ledger);
     }
 
+    /// Sets the segment of each port, by number. A flow's alias is a key of the segment of the port
+    /// that its packets leave by. The graph must have no flows yet.
+    pub fn set_segments(&mut self, segments: Vec<(u16, u16)>) {
+        self.pipeline.flows.set_segments(segments);
+    }
+
     /// Processes a classified packet of no known flow: one that could not be parsed or is not IP,
     /// or a fragment whose first one was dropped or has not arrived. Packets must come in order,
     /// after all packets that arrived before them.

@@ -41,7 +41,7 @@ impl FilterInput for PacketFields<'_> {
             FilterNumberField::DstPort => has_ports.then(|| parse::ends(self.packet).1.port.into()),
             FilterNumberField::Proto => is_ip.then_some(meta.protocol.into()),
             FilterNumberField::Vlan => self.packet.tag(TagKind::Vlan).map(|tag| tag.id().into()),
-            FilterNumberField::Tenant => Some(meta.key.tenant.into()),
+            FilterNumberField::Tenant => Some(meta.key.tenant().into()),
             FilterNumberField::Dscp => self.packet.dscp().map(u64::from),
         }
     }

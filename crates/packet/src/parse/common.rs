@@ -52,7 +52,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     }
     let source = (bytes(h, 26), bytes(h, L4));
     let destination = (bytes(h, 30), bytes(h, L4 + 2));
-    let (key, reversed) = FlowKey::of_ipv4(source, destination, protocol, meta.key.tenant);
+    let (key, reversed) = FlowKey::of_ipv4(source, destination, protocol, meta.key.place);
     meta.key = key;
     meta.reversed = reversed;
     meta.outer_l3 = L3 as u16;

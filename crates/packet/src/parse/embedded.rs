@@ -36,7 +36,7 @@ pub fn embedded(data: &[u8], icmp_l4: usize, version: u8) -> Option<EmbeddedPack
 /// Returns the key of the quoted packet's flow, and true if it is reversed. `None` if the ports are
 /// not quoted.
 #[cold]
-pub(super) fn key(data: &[u8], error: &Found, scope: Scope, tenant: u16) -> Option<(FlowKey, bool)> {
+pub(super) fn key(data: &[u8], error: &Found, scope: Scope, place: u16) -> Option<(FlowKey, bool)> {
     let quoted = embedded(data.get(..error.end)?, error.l4, error.version)?;
     if !quoted.has_transport {
         return None;
@@ -44,5 +44,5 @@ pub(super) fn key(data: &[u8], error: &Found, scope: Scope, tenant: u16) -> Opti
     let (source, destination) = network::addresses(data, quoted.l3, quoted.version);
     let (a, b) = transport::ports(data, quoted.l4, quoted.protocol);
     let (a, b) = (Endpoint::new(source, a), Endpoint::new(destination, b));
-    Some(FlowKey::new(a, b, quoted.protocol, quoted.version, scope, tenant))
+    Some(FlowKey::new(a, b, quoted.protocol, quoted.version, scope, place))
 }

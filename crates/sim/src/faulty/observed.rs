@@ -333,7 +333,7 @@ impl Name {
 /// Addresses, ports and protocol: a flow report has no more.
 fn text_of(key: &FlowKey) -> String {
     let mut key = *key;
-    (key.scope, key.tenant) = (packet::Scope::default(), 0);
+    (key.scope, key.place) = (packet::Scope::default(), 0);
     format!("{key:?}")
 }
 
