@@ -24,6 +24,13 @@ impl StaticRoute {
         Some(StaticRoute { to, next_hop: next_hop.into() })
     }
 
+    /// Returns the destinations: their first address, and the prefix length of its IP version.
+    pub fn destination(&self) -> (IpAddr, u8) {
+        let first = Addr::from_u128(self.to.first);
+        let is_v4 = self.next_hop.is_v4();
+        (first.ip(), if is_v4 { self.to.length - 96 } else { self.to.length })
+    }
+
     /// Checks for an address that the route leads to.
     pub fn contains(&self, address: Addr) -> bool {
         self.to.contains(address.to_u128()) && address.is_v4() == self.next_hop.is_v4()

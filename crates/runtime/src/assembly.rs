@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use graph::{Graph, Options, Topology, TopologyError};
 use nf::stage::LoadError;
 use nf::{MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
-use policy::{Diagnostic, Policy, Value};
+use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
+use crate::external::{self, External, NodeGate, NodeState, Surroundings};
 use crate::ports::{PortConfig, PortEntry, Ports, RouteConfig, item_span};
 use crate::settings::{LinkControlSetting, Settings};
 
@@ -20,6 +22,10 @@ pub struct Assembly {
     pub names: Vec<String>,
     /// The ports.
     pub ports: Ports,
+    /// External nodes.
+    pub externals: Vec<External>,
+    /// The state of each.
+    node_states: Vec<Arc<NodeState>>,
     /// If false, packets from the outside are dropped (`policy`).
     pub both_ways: bool,
     /// The seed in use.
@@ -37,6 +43,22 @@ impl Assembly {
     /// packets whose flows collide in hash tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
+    }
+
+    /// Returns the state of each external node.
+    pub fn node_states(&self) -> &[Arc<NodeState>] {
+        &self.node_states
+    }
+
+    /// Shares the state of external nodes with another assembly of the same policy.
+    pub fn share_node_states(&mut self, other: &Assembly) {
+        self.node_states.clone_from(&other.node_states);
+    }
+
+    /// Returns the gate of a port that belongs to an external node.
+    pub(crate) fn gate(&self, port: u16) -> Option<NodeGate> {
+        let mut nodes = self.externals.iter().zip(&self.node_states);
+        nodes.find_map(|(node, state)| NodeGate::of(node, state, port))
     }
 
     /// Returns the addresses that NFs own on the side of a port.
@@ -84,7 +106,7 @@ pub fn assemble_part(
     let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
     let options = Options { cycles, ..settings.options(seed) };
     let topology = Topology::new(policy).map_err(|error| vec![refused(policy, &error)])?;
-    let ports = ports(policy, &topology, &mut wrong);
+    let (ports, externals) = ports(policy, &topology, &mut wrong);
     let options = Options { remembers_ports: ports.has_choice(), ..options };
     let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
     let mut stages = Vec::new();
@@ -128,11 +150,17 @@ pub fn assemble_part(
         true => Graph::new(stages, options),
         false => Graph::branching(stages, topology, options),
     };
-    let graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
+    let mut graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
+    if !externals.is_empty() {
+        graph.set_segments(ports.all().iter().map(|port| (port.number, port.segment)).collect());
+    }
+    let node_states = externals.iter().map(|node| Arc::new(NodeState::new(node))).collect();
     Ok(Assembly {
         graph: Box::new(graph),
         names,
         ports,
+        externals,
+        node_states,
         both_ways,
         seed: options.seed,
         seed_is_named: settings.seed.is_some(),
@@ -149,10 +177,18 @@ fn refused(policy: &Policy, error: &TopologyError) -> Diagnostic {
     }
 }
 
-fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> Ports {
+fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> (Ports, Vec<External>) {
     let mut ports = Vec::new();
+    let segments = policy.segments();
+    if let Some(node) =
+        policy.externals.get(SEGMENTS_MAX / 2).filter(|_| segments.iter().any(|of| *of >= SEGMENTS_MAX))
+    {
+        let message = format!("external nodes may divide a graph into up to {SEGMENTS_MAX} segments");
+        wrong.push(Diagnostic::error(message, node.span));
+    }
     let mut addresses = BTreeMap::new();
-    for port in &policy.ports {
+    let of_text = policy.ports.len() - 2 * policy.externals.len();
+    for (port, &segment) in policy.ports[..of_text].iter().zip(&segments) {
         let first = *port.numbers.start();
         let Some(side) = side_of(topology, first) else { continue };
         let config: PortConfig = read(policy, &port.config, wrong).unwrap_or_default();
@@ -175,11 +211,59 @@ fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> P
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
             let (prefixes, networks) = (config.prefixes.clone(), config.address.clone());
             let (routes, gateways) = (routes.clone(), config.gateway.clone());
-            ports.push(PortEntry { number, name, first, side, prefixes, networks, routes, gateways });
+            let segment = segment as u16;
+            let entry =
+                PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment };
+            ports.push(entry);
         }
     }
+    let mut externals = Vec::new();
+    for (number, node) in policy.externals.iter().enumerate() {
+        let around = surroundings(policy, node, &ports);
+        let Some((external, l3)) = external::read(policy, (number, node), &around, wrong) else { continue };
+        for (port, l3) in [node.inside, node.outside].into_iter().zip(l3) {
+            let (name, number) = (policy.ports[port].name.clone(), *policy.ports[port].numbers.start());
+            ports.push(PortEntry {
+                number,
+                name,
+                first: number,
+                side: side_of(topology, number).flatten(),
+                prefixes: Vec::new(),
+                networks: l3.networks,
+                routes: Vec::new(),
+                gateways: l3.gateways,
+                segment: segments[port] as u16,
+            });
+        }
+        externals.push(external);
+    }
     let ports = Ports::new(ports);
-    if topology.is_line() { ports } else { ports.chosen_by_graph() }
+    (if topology.is_line() { ports } else { ports.chosen_by_graph() }, externals)
+}
+
+/// Returns what the ports of the text say about the networks around an external node.
+fn surroundings(policy: &Policy, node: &ExternalNode, ports: &[PortEntry]) -> Surroundings {
+    let networks = |entry: &PortEntry| entry.networks.clone();
+    let before = policy.ports_before(node).into_iter().map(|port| *policy.ports[port].numbers.start());
+    let before: Vec<&PortEntry> =
+        before.filter_map(|first| ports.iter().find(|of| of.first == first)).collect();
+    let mut behind: Vec<String> = Vec::new();
+    for entry in before {
+        let prefixes = entry.prefixes.iter().map(ToString::to_string);
+        let own = entry.networks.iter().map(|network| network.network());
+        let routes = entry.routes.iter().map(|route| route.destination());
+        let own = own.chain(routes).map(|(first, length)| format!("{first}/{length}"));
+        for network in prefixes.chain(own) {
+            if !behind.contains(&network) {
+                behind.push(network);
+            }
+        }
+    }
+    Surroundings {
+        is_routed: ports.iter().any(|port| !port.networks.is_empty()),
+        has_v6: ports.iter().flat_map(networks).any(|network| !network.address.is_v4()),
+        networks: behind,
+    }
 }
 
 /// The side of packets that enter by a port, if it is the same for all; none if no edge leaves or

@@ -8,6 +8,7 @@ mod backend;
 mod batch;
 mod doorbell;
 pub mod elastic;
+pub mod external;
 mod live;
 pub mod panics;
 mod ports;

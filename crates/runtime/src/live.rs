@@ -25,6 +25,7 @@ pub use self::port::LinkChange;
 use self::port::{LinkCheck, LivePort, frame, mac_addresses};
 use self::wait::Sleeper;
 pub use self::wait::{POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
+use crate::external::NodeWay;
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
@@ -90,7 +91,7 @@ impl Live {
             let (link, entry) = (interface.link()?, runner.assembly().ports.number(number));
             let l3 =
                 entry.map_or(PortL3::Wire, |entry| PortL3::new(entry, link, &wire, runner.assembly(), shard));
-            Ok(LivePort::new(number, interface, l3))
+            Ok(LivePort::new(number, interface, l3, runner.assembly().gate(number)))
         };
         let ports = interfaces.into_iter().map(port).collect::<std::io::Result<_>>()?;
         Ok(Live {
@@ -308,6 +309,7 @@ impl Live {
         let now_ns = self.now_ns();
         let report = self.runner.finish(&mut Egress { ports: &mut self.ports, output, now_ns })?;
         self.transmit();
+        self.ports.iter_mut().for_each(LivePort::drop_bypassed);
         Ok(self.with_interfaces(report))
     }
 
@@ -330,13 +332,20 @@ struct Egress<'a, O> {
     now_ns: u64,
 }
 
+impl<O> Egress<'_, O> {
+    fn port(&mut self, number: u16) -> Option<&mut LivePort> {
+        self.ports.iter_mut().find(|port| port.number == number)
+    }
+}
+
 impl<O: Output> Egress<'_, O> {
-    /// Processes what L3 answers to packets that could not leave, until there is no further answer.
+    /// Processes what L3 answers to packets that could not leave, and packets that go past external
+    /// nodes, until there are no more.
     fn process_returned<I: Intake>(&mut self, intake: &mut I, runner: &mut Runner) -> Result<(), O::Error> {
         loop {
             let mut has_returned = false;
             for port in self.ports.iter_mut() {
-                for data in port.l3.take_returned() {
+                for data in port.l3.take_returned().into_iter().chain(port.take_bypassed()) {
                     has_returned = true;
                     intake.receive(runner, frame(&data, self.now_ns), Ingress::Port(port.number));
                 }
@@ -366,8 +375,17 @@ impl<O: Output> Output for Egress<'_, O> {
     type Error = O::Error;
 
     fn packet(&mut self, number: u16, packet: &Packet) -> Result<(), O::Error> {
-        if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {
-            port.enqueue(packet.data(), self.now_ns);
+        let now_ns = self.now_ns;
+        if let Some(port) = self.port(number) {
+            match port.way() {
+                NodeWay::Program => port.enqueue(packet.data(), now_ns),
+                NodeWay::Drop => {}
+                NodeWay::Bypass(other) => {
+                    if let Some(other) = self.port(other) {
+                        other.bypass(packet.data());
+                    }
+                }
+            }
         }
         self.output.packet(number, packet)
     }

@@ -146,7 +146,7 @@ fn item<'a>(config: &'a Value, key: &str, at: usize) -> Option<&'a Value> {
 }
 
 /// Reads one value, or a list of them.
-fn one_or_many<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: FromStr<Err: Display>,
 {
@@ -155,7 +155,7 @@ where
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an address or a list of them")
+            f.write_str("a text or a list of them")
         }
 
         fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<T>, E> {
@@ -207,6 +207,8 @@ pub struct PortEntry {
     pub routes: Vec<StaticRoute>,
     /// Next hops of all others.
     pub gateways: Vec<IpAddr>,
+    /// The part of the graph that its packets are in, see [`packet::FlowKey::segment`].
+    pub segment: u16,
 }
 
 impl PortEntry {
@@ -420,7 +422,7 @@ mod tests {
         let name = format!("p{number}");
         let (first, side) = (number, Some(side));
         let (networks, routes, gateways) = (Vec::new(), Vec::new(), Vec::new());
-        PortEntry { number, name, first, side, prefixes, networks, routes, gateways }
+        PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment: 0 }
     }
 
     fn addr(text: &str) -> Option<Addr> {

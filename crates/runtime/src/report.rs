@@ -24,7 +24,7 @@ pub use flows::{FlowsReport, TimeJumps};
 pub use function::{
     BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
 };
-pub use interface::{HostReport, InterfaceReport, PortReport};
+pub use interface::{HostReport, InterfaceReport, NodeReport, PortReport};
 pub use output::{CommandsReport, OutputReport, WorkerReport};
 pub use timing::{FastPathReport, PollingReport, Timing};
 
@@ -71,6 +71,7 @@ pub const RECORDS: &[(&str, &[&[RecordField]])] = &[
     ("BuffersReport", &[BuffersReport::FIELDS]),
     ("EdgeReport", &[EdgeReport::FIELDS]),
     ("PortReport", &[PortReport::FIELDS]),
+    ("NodeReport", &[NodeReport::FIELDS]),
     ("InterfaceReport", &[InterfaceReport::FIELDS, io::port::Counters::FIELDS]),
     ("HostReport", &[HostReport::FIELDS, l3::Counters::FIELDS]),
     ("WorkerReport", &[WorkerCounters::FIELDS, WorkerReport::FIELDS]),
@@ -155,6 +156,9 @@ record! {
         pub edges: BTreeMap<String, EdgeReport> = nested(),
         /// By name; see below.
         pub ports: BTreeMap<String, PortReport> = nested(),
+        /// External nodes by name, absent without any; see below.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub nodes: BTreeMap<String, NodeReport> = nested(),
         /// Network interfaces by port name, absent over captures; see below.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub interfaces: BTreeMap<String, InterfaceReport> = nested(),
@@ -254,6 +258,7 @@ impl Report {
             events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
             packets_not_generated: effects.not_generated,
+            nodes: BTreeMap::new(),
             units: None,
             workers: Vec::new(),
             outputs: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use nf::ControlError;
-use packet::{DropReason, Packet, PacketPool};
+use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::message::UnitId;
 
 pub use self::ingress::{Frame, Ingress};
@@ -231,6 +231,7 @@ impl Runner {
         let meta = packet.meta_mut();
         meta.transit.ingress = port.number;
         meta.transit.side = port.side.unwrap_or_default();
+        meta.key.place = FlowKey::place_of(0, port.segment);
         let counted = port_report(&mut self.ports, port.number);
         counted.packets_in += 1;
         counted.bytes_in += frame.data.len() as u64;
@@ -401,6 +402,11 @@ impl Runner {
         for (number, counted) in &self.ports {
             let name = self.assembly.ports.number(*number).map_or_else(String::new, |port| port.name.clone());
             report.ports.insert(name, counted.clone());
+        }
+        // Workers share the state of nodes; the first one reports it.
+        if self.shard().is_none_or(|shard| shard.place().0 == 0) {
+            let nodes = self.assembly.node_states().iter();
+            report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
         }
         report.alerts = self.alerts;
         report.events = self.events;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use runtime::Report;
 use runtime::report::{
-    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, OutputReport, PollingReport,
-    PortReport, RECORDS, WorkerReport, families,
+    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, NodeReport, OutputReport,
+    PollingReport, PortReport, RECORDS, WorkerReport, families,
 };
 use telemetry::event::EVENTS;
 use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
@@ -68,6 +68,7 @@ fn keys_are_those_of_the_report() {
         seed: Some(1),
         restarts: 1,
         streams: Some(<_>::default()),
+        nodes: [("squid".to_owned(), NodeReport::default())].into(),
         interfaces: [(
             "outside".to_owned(),
             InterfaceReport { host: Some(HostReport::default()), ..<_>::default() },
@@ -101,6 +102,7 @@ fn keys_are_those_of_the_report() {
         ("StreamCounters", "/streams"),
         ("EdgeReport", "/edges/lan -> wan"),
         ("PortReport", "/ports/outside"),
+        ("NodeReport", "/nodes/squid"),
         ("InterfaceReport", "/interfaces/outside"),
         ("HostReport", "/interfaces/outside/host"),
         ("WorkerReport", "/workers/0"),

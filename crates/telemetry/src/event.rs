@@ -86,6 +86,12 @@ events! {
     INFO "rivulet::port" port_up(interface: text, cause: text) = "interface up";
     /// An interface went down or is gone.
     WARN "rivulet::port" port_down(interface: text, cause: text) = "interface down";
+    /// The program of an external node was started, as this process.
+    INFO "rivulet::node" node_started(node: text, process: u64) = "program started";
+    /// The program of an external node ended; it is started again.
+    WARN "rivulet::node" node_ended(node: text, reason: text) = "program ended";
+    /// The program of an external node wrote a line.
+    INFO "rivulet::node" node_output(node: text, line: text) = "program output";
     /// A capture ended early, or has packets that are not processed.
     WARN "rivulet::input" input_incomplete(reason: text) = "input incomplete";
     /// An output cannot be written; it is tried again.

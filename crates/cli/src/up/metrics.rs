@@ -138,6 +138,9 @@ impl Series {
         for (name, port) in &report.ports {
             self.add(port, &[name]);
         }
+        for (name, node) in &report.nodes {
+            self.add(node, &[name]);
+        }
         for interface in report.interfaces.values() {
             self.add(&interface.counters, &[&interface.name]);
             self.add_option(interface.host.as_ref(), &[&interface.name]);

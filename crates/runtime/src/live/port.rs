@@ -7,6 +7,7 @@ use packet::wire::MacAddress;
 
 use super::Intake;
 use super::l3::PortL3;
+use crate::external::{NodeGate, NodeWay};
 use crate::report::InterfaceReport;
 use crate::runner::{Frame, Ingress, Runner};
 
@@ -16,6 +17,10 @@ pub(super) struct LivePort {
     pub interface: Interface,
     pub l3: PortL3,
     is_up: bool,
+    /// For a port of an external node.
+    gate: Option<NodeGate>,
+    /// Packets that go past the node of the other port.
+    bypassed: Vec<Vec<u8>>,
     /// Frames to transmit.
     outbox: TransmitBurst,
     /// Buffer for a frame without its VLAN tag.
@@ -45,10 +50,16 @@ pub(super) struct LinkCheck {
 }
 
 impl LivePort {
-    pub fn new(number: u16, interface: Interface, l3: PortL3) -> LivePort {
+    pub fn new(number: u16, interface: Interface, l3: PortL3, gate: Option<NodeGate>) -> LivePort {
+        let is_up = is_up(&interface);
+        if let Some(gate) = &gate {
+            gate.set_link(is_up);
+        }
         LivePort {
             number,
-            is_up: is_up(&interface),
+            is_up,
+            gate,
+            bypassed: Vec::new(),
             interface,
             l3,
             outbox: TransmitBurst::default(),
@@ -89,6 +100,31 @@ impl LivePort {
         }
     }
 
+    /// Returns the way of a packet that leaves by the port: elsewhere only at an external node that
+    /// is down.
+    #[inline]
+    pub fn way(&self) -> NodeWay {
+        self.gate.as_ref().map_or(NodeWay::Program, NodeGate::way)
+    }
+
+    /// Keeps a packet that went past the node, until it enters here.
+    pub fn bypass(&mut self, packet: &[u8]) {
+        self.bypassed.push(packet.to_vec());
+    }
+
+    /// Returns packets that went past the node.
+    pub fn take_bypassed(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.bypassed)
+    }
+
+    /// Drops packets that went past the node and do not enter any more.
+    pub fn drop_bypassed(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.count_drops(self.bypassed.len() as u64);
+        }
+        self.bypassed.clear();
+    }
+
     /// Adds L3's frames to the burst.
     pub fn collect(&mut self) {
         for frame in self.l3.take_frames() {
@@ -108,6 +144,9 @@ impl LivePort {
         // As long as there is no interface, the next look tries again.
         let is_another = self.interface.reopen().unwrap_or(false);
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
+        if let Some(gate) = &self.gate {
+            gate.set_link(self.is_up);
+        }
         let fallback = (self.interface.mode() != mode).then(|| self.interface.fallback()).flatten();
         let fallback = fallback.map(ToString::to_string);
         let cause = self.interface.take_reason();

@@ -19,6 +19,27 @@ record! {
 }
 
 record! {
+    /// An external node.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct NodeReport [node] {
+        /// `legacy` or `native`.
+        pub kind: String,
+        /// 1 while the node's program runs and its ports are up, else 0.
+        pub up: u64 = gauge("node_up"),
+        /// Starts of the program after it ended.
+        pub restarts: u64 = counter("node_restarts"),
+        /// Packets that came to the node while it was down, and were dropped. They count as sent by
+        /// its port.
+        pub dropped: u64 = counter("node_packets_dropped"),
+        /// Packets that came to the node while it was down, and went on behind it. They count as
+        /// sent by one of its ports and received by the other.
+        pub bypassed: u64 = counter("node_packets_bypassed"),
+        /// The reason of the program's last end; empty if it has not ended.
+        pub last_end: String,
+    }
+}
+
+record! {
     /// The frames of a port's network interface.
     ///
     /// On a wire, `received` is the port's `packets_in`, and `sent`, `too_long`, `no_room` and

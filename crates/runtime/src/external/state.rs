@@ -1,0 +1,135 @@
+//! The state of external nodes, which their supervisor, all workers and the report share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{External, ExternalSetup, Sides, WhenDown};
+use crate::report::NodeReport;
+
+/// The state of an external node.
+#[derive(Debug)]
+pub struct NodeState {
+    name: String,
+    kind: &'static str,
+    when_down: WhenDown,
+    /// The program runs, or there is none to run.
+    runs: AtomicBool,
+    /// The links of its ports are up.
+    links: Sides<AtomicBool>,
+    starts: AtomicU64,
+    dropped: AtomicU64,
+    bypassed: AtomicU64,
+    last_end: Mutex<String>,
+}
+
+impl NodeState {
+    /// Creates the state of a node that has not been started.
+    pub(crate) fn new(node: &External) -> NodeState {
+        let (kind, runs) = match &node.setup {
+            ExternalSetup::Legacy(plan) => ("legacy", plan.command.is_empty()),
+            ExternalSetup::Native(_) => ("native", true),
+        };
+        NodeState {
+            name: node.name.clone(),
+            kind,
+            when_down: node.when_down,
+            runs: AtomicBool::new(runs),
+            links: Sides::default(),
+            starts: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            bypassed: AtomicU64::new(0),
+            last_end: Mutex::default(),
+        }
+    }
+
+    /// Returns the name of the node.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program was started.
+    pub fn note_start(&self) {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        self.runs.store(true, Ordering::Release);
+    }
+
+    /// The program ended, for this reason.
+    pub fn note_end(&self, reason: &str) {
+        self.runs.store(false, Ordering::Release);
+        reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn is_up(&self) -> bool {
+        self.runs.load(Ordering::Acquire) && self.links.iter().all(|link| link.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn report(&self) -> NodeReport {
+        let starts = self.starts.load(Ordering::Relaxed);
+        NodeReport {
+            kind: self.kind.to_owned(),
+            up: self.is_up().into(),
+            restarts: starts.saturating_sub(1),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            bypassed: self.bypassed.load(Ordering::Relaxed),
+            last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// One port's part in the state of its node.
+#[derive(Clone, Debug)]
+pub struct NodeGate {
+    state: Arc<NodeState>,
+    /// The port's place in [`External::ports`].
+    side: usize,
+    /// The number of the node's other port.
+    other: u16,
+}
+
+/// The way of a packet that comes to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeWay {
+    /// To the program.
+    Program,
+    /// Nowhere.
+    Drop,
+    /// To the node's other port, as if the program had sent it there.
+    Bypass(u16),
+}
+
+impl NodeGate {
+    /// Returns the gate of a port, if it is one of the node's.
+    pub(crate) fn of(node: &External, state: &Arc<NodeState>, port: u16) -> Option<NodeGate> {
+        let side = node.ports.iter().position(|of| *of == port)?;
+        Some(NodeGate { state: Arc::clone(state), side, other: node.ports[1 - side] })
+    }
+
+    /// Returns the way of a packet that leaves by the port, and counts it if that is not the
+    /// program.
+    #[inline]
+    pub(crate) fn way(&self) -> NodeWay {
+        if self.state.is_up() {
+            return NodeWay::Program;
+        }
+        match self.state.when_down {
+            WhenDown::Drop => {
+                self.count_drops(1);
+                NodeWay::Drop
+            }
+            WhenDown::Bypass => {
+                self.state.bypassed.fetch_add(1, Ordering::Relaxed);
+                NodeWay::Bypass(self.other)
+            }
+        }
+    }
+
+    /// Counts packets that came to the node while it was down, and were lost.
+    pub(crate) fn count_drops(&self, count: u64) {
+        self.state.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The link of the port is up or down.
+    pub(crate) fn set_link(&self, is_up: bool) {
+        self.state.links[self.side].store(is_up, Ordering::Relaxed);
+    }
+}
