@@ -99,6 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = policy.context("there is no policy")?;
     let text = policies::text(policy)?;
     let assembly = policies::assemble(policy, &text, args.seed)?;
+    policies::refuse_externals(&assembly)?;
     let filter = args.filter.as_deref();
     let mut selection = Selection::of_filter(filter, policy, &text, &assembly)?;
     selection.dropped = args.dropped;

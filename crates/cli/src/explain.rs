@@ -73,6 +73,7 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = policies::text(&args.policy)?;
     let mut assembly = policies::assemble(&args.policy, &text, args.seed)?;
+    policies::refuse_externals(&assembly)?;
     assembly.graph.expect_offloaded();
     let filter = args.filter.as_deref();
     let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;

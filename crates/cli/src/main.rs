@@ -27,6 +27,7 @@ mod sim;
 mod sinks;
 mod sources;
 mod summary;
+mod supervisor;
 mod texts;
 mod top;
 mod traffic;
@@ -100,6 +101,9 @@ enum Task {
     Completions(shell::Completions),
     /// Print or write the manual pages
     Man(shell::Man),
+    /// Run the program of an external node, for `rivulet up`
+    #[command(hide = true)]
+    Supervise(supervisor::Args),
 }
 
 fn main() -> ExitCode {
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         Task::Lab(args) => lab::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
+        Task::Supervise(args) => supervisor::run(&args),
         Task::Man(args) => shell::man(&args, Command::command()),
     };
     match done {

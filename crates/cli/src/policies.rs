@@ -37,6 +37,18 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
+/// Refuses a policy with external nodes, which only `rivulet up` runs.
+pub fn refuse_externals(assembly: &Assembly) -> anyhow::Result<()> {
+    if let Some(node) = assembly.externals.first() {
+        anyhow::bail!(
+            "`{}` is another program, which only `rivulet up` runs; take it out of the policy, or see a packet's \
+             path with `rivulet policy test`",
+            node.name
+        );
+    }
+    Ok(())
+}
+
 /// Parses a filter that may use the names of this policy. Also returns the names of the policy's
 /// functions, by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
@@ -94,7 +106,12 @@ pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<
         runtime::assemble_part(&policy, &functions::registry(), seed, io::cycles::counter(), parts)
             .map_err(|_| anyhow::anyhow!("out of memory for {parts} workers"))
     });
-    std::iter::once(Ok(first)).chain(others).collect()
+    let mut assemblies: Vec<Assembly> =
+        std::iter::once(Ok(first)).chain(others).collect::<anyhow::Result<_>>()?;
+    if let [first, others @ ..] = &mut assemblies[..] {
+        others.iter_mut().for_each(|other| other.share_node_states(first));
+    }
+    Ok(assemblies)
 }
 
 /// Parses and checks a policy without assembling it; prints its errors and warnings.

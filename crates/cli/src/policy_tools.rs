@@ -270,7 +270,12 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
         for (nf, facts) in policy.nfs.iter().zip(&mut facts) {
             facts.sources = sources(nf, assembly);
         }
-        behind = policy.ports.iter().map(|port| addresses_behind(*port.numbers.start(), assembly)).collect();
+        let behind_port = |(at, port): (usize, &policy::Port)| match policy.external_of(at) {
+            // The addresses on the link of an external node are not those of its packets.
+            Some(_) => FilterAddressSet::default(),
+            None => addresses_behind(*port.numbers.start(), assembly),
+        };
+        behind = policy.ports.iter().enumerate().map(behind_port).collect();
     }
     found.extend(policy.analyse(&facts, &behind).diagnostics);
     match assembly {

@@ -12,6 +12,7 @@ use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::{self, say};
 use crate::output::{self, Format};
+use crate::policies;
 use crate::signals::{self, Signals};
 use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
@@ -87,6 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
     let (mut assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    policies::refuse_externals(&assembly)?;
     assembly.graph.expect_offloaded();
     let mut controls = match &args.control {
         Some(path) => crate::control::Script::read(path, &assembly)?,

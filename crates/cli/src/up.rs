@@ -4,6 +4,7 @@ mod engine;
 mod lock;
 mod metrics;
 mod mirror;
+mod nodes;
 pub mod privileges;
 mod rates;
 mod server;
@@ -38,6 +39,7 @@ use engine::Engine;
 use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
+use nodes::Nodes;
 use rates::{Rates, TunnelWarning};
 use server::LatestReport;
 
@@ -184,7 +186,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Script::default(),
     };
     let functions = assembly.names.len() as u64;
-    let mut interfaces = open_parts(&args.port, &args.driver, &assembly.ports, args.workers.into())?;
+    // What was made for nodes is removed on every way out from here on.
+    let nodes = Nodes::start(assembly)?;
+    let given = [args.port.clone(), nodes::ports(assembly)?].concat();
+    let mut interfaces = open_parts(&given, &args.driver, &assembly.ports, args.workers.into())?;
     let outputs = Outputs {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
@@ -206,8 +211,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             runtime::shards::parts(std::mem::take(&mut assemblies), &name).context("cannot set up workers")?
         }
     };
-    let said = said(&args.port, &interfaces[0]);
-    let chosen = args.port.iter().zip(&interfaces[0]);
+    let said = said(&given, &interfaces[0]);
+    let chosen = given.iter().zip(&interfaces[0]);
     let chosen: Vec<_> = chosen
         .map(|(given, (_, interface))| (given.port.clone(), interface.name().to_owned(), interface.mode()))
         .collect();
@@ -229,11 +234,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(listener) = listener {
         server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
     }
-    event::policy_applied(&name, functions, args.port.len() as u64);
+    event::policy_applied(&name, functions, given.len() as u64);
     chosen.iter().for_each(|(port, interface, driver)| event::driver_chosen(port, interface, driver));
     if !args.quiet {
         console.say(said);
     }
+    let nodes = nodes.watch()?;
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
@@ -271,6 +277,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let (mut report, complaints) = engine.finish()?;
+    nodes.finish();
     report.commands = controls.counts();
     for complaint in complaints {
         console.report(|| event::output_incomplete(&complaint), || format!("rivulet: {complaint}"));

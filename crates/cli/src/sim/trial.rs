@@ -57,6 +57,7 @@ pub fn run(
         None => FaultPlan::default(),
     };
     let (assembly, maker) = policies::load_for_trial(policy, POLICY_SEED)?;
+    policies::refuse_externals(&assembly)?;
     let mut sources = Sources::open(&options.read, &assembly.ports)?;
     let mut frames = Vec::new();
     while let Some((frame, from)) = sources.next() {

@@ -5,6 +5,7 @@ mod bench;
 mod capture;
 mod demo;
 mod explain;
+mod externals;
 mod journal;
 mod lab;
 mod log;

@@ -9,6 +9,7 @@ mod captured;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
+mod externals;
 mod functions;
 mod interfaces;
 mod joined;

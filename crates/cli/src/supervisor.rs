@@ -1,0 +1,205 @@
+//! `rivulet supervise`: runs the program of a legacy node in a namespace, for `rivulet up`.
+//!
+//! `rivulet up` gives up its privileges and may not run programs any more, so it starts a
+//! supervisor for each node before that. The supervisor reads its plan from standard input, and
+//! ends when that is closed: also if the process at the other end was killed. It reports to
+//! standard output, a JSON object per line.
+
+mod namespace;
+mod program;
+
+use std::io::{BufRead, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use runtime::external::LegacyPlan;
+use serde::{Deserialize, Serialize};
+
+use crate::signals::{self, Signals};
+use namespace::Namespace;
+use program::Program;
+
+/// Runs a program in a network namespace for `rivulet up`; of no use elsewhere
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// A report of the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SupervisorNews {
+    /// The namespace and its interfaces are there.
+    Ready,
+    /// The node cannot be made, for this reason; the supervisor ends.
+    Failed(String),
+    /// The program runs as this process.
+    Started(u32),
+    /// The program ended or cannot be started, for this reason.
+    Ended(String),
+    /// The program wrote this line.
+    Line(String),
+}
+
+/// What the supervisor's thread waits for.
+enum Happening {
+    News(SupervisorNews),
+    /// The program's process has ended.
+    Exit(String),
+    /// `rivulet up` has ended.
+    Orphaned,
+}
+
+/// Reports that wait to be written; further lines of the program wait in its pipe.
+const NEWS_MAX: usize = 64;
+/// Limit on the delay before a restart.
+const RESTART_DELAY_MAX: Duration = Duration::from_secs(60);
+/// A program that ran for this long is restarted after the first delay again.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// Interval of looks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+/// Prefix of the names of locks: one supervisor per namespace and node.
+const LOCK_PREFIX: &str = "rivulet/node/";
+
+/// Runs the command.
+pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
+    let mut plan = String::new();
+    let mut input = std::io::stdin().lock();
+    input.read_line(&mut plan).context("cannot read the plan")?;
+    let plan: LegacyPlan = serde_json::from_str(&plan)
+        .context("standard input has no plan; `rivulet up` starts this command for its legacy nodes")?;
+    drop(input);
+    let (sender, happenings) = sync_channel(NEWS_MAX);
+    watch_input(sender.clone()).context("cannot start a thread")?;
+    let made = lock(&plan, &signals).and_then(|lock| Ok((lock, Namespace::make(&plan)?)));
+    let (_lock, namespace) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            write(&SupervisorNews::Failed(format!("{error:#}")));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    write(&SupervisorNews::Ready);
+    if !plan.command.is_empty() {
+        supervise(&plan, &happenings, sender);
+    } else {
+        wait_until_orphaned(&happenings);
+    }
+    namespace.remove();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the program, and starts it again when it ends, until this process must end.
+fn supervise(plan: &LegacyPlan, happenings: &Receiver<Happening>, sender: SyncSender<Happening>) {
+    let first_delay = Duration::from_nanos(plan.restart_ns);
+    let mut delay = first_delay;
+    loop {
+        let started = Instant::now();
+        let reason = match Program::start(plan, sender.clone()) {
+            Ok(mut program) => {
+                write(&SupervisorNews::Started(program.id()));
+                match wait_for_exit(happenings, None) {
+                    Some(reason) => reason,
+                    None => return end(&mut program, plan, happenings),
+                }
+            }
+            Err(error) => format!("{error:#}"),
+        };
+        write(&SupervisorNews::Ended(reason));
+        if started.elapsed() >= STABLE_AFTER {
+            delay = first_delay;
+        }
+        if wait_for_time(happenings, delay) {
+            return;
+        }
+        delay = (delay * 2).min(RESTART_DELAY_MAX.max(first_delay));
+    }
+}
+
+/// Ends the program: asks it to, then kills it.
+fn end(program: &mut Program, plan: &LegacyPlan, happenings: &Receiver<Happening>) {
+    program.terminate();
+    let until = Instant::now() + Duration::from_nanos(plan.stop_timeout_ns);
+    if wait_for_exit(happenings, Some(until)).is_none() {
+        program.kill();
+    }
+}
+
+/// Waits for the end of the program, and returns its reason. Without a time, also returns when this
+/// process must end.
+fn wait_for_exit(happenings: &Receiver<Happening>, until: Option<Instant>) -> Option<String> {
+    loop {
+        match happenings.recv_timeout(SIGNAL_INTERVAL) {
+            Ok(Happening::News(news)) => write(&news),
+            Ok(Happening::Exit(reason)) => return Some(reason),
+            Ok(Happening::Orphaned) if until.is_none() => return None,
+            Ok(Happening::Orphaned) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+        match until {
+            Some(until) if Instant::now() >= until => return None,
+            None if signals::is_stopped() => return None,
+            _ => {}
+        }
+    }
+}
+
+/// Waits for this time, and returns true if this process must end.
+fn wait_for_time(happenings: &Receiver<Happening>, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        match happenings.recv_timeout(SIGNAL_INTERVAL.min(until - Instant::now())) {
+            Ok(Happening::News(news)) => write(&news),
+            Ok(Happening::Orphaned) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(Happening::Exit(_)) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        if signals::is_stopped() {
+            return true;
+        }
+    }
+    false
+}
+
+fn wait_until_orphaned(happenings: &Receiver<Happening>) {
+    while !wait_for_time(happenings, STABLE_AFTER) {}
+}
+
+/// Reports when standard input is closed.
+fn watch_input(sender: SyncSender<Happening>) -> std::io::Result<()> {
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        let mut buffer = [0; 64];
+        while std::io::stdin().read(&mut buffer).is_ok_and(|len| len > 0) {}
+        let _ = sender.send(Happening::Orphaned);
+    })?;
+    Ok(())
+}
+
+/// Locks the node for this process: a supervisor whose `rivulet up` was killed may still be ending
+/// the program.
+fn lock(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<Option<UnixListener>> {
+    let name = format!("{LOCK_PREFIX}{}/{}", plan.netns, plan.name);
+    let address = SocketAddr::from_abstract_name(&name)?;
+    let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
+    let until = Instant::now() + patience;
+    loop {
+        match UnixListener::bind_addr(&address) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => return Ok(None),
+            Err(_) if Instant::now() >= until || signals.stop().is_some() => {
+                bail!("another Rivulet runs a node of this name in the namespace {}", plan.netns);
+            }
+            Err(_) => std::thread::sleep(SIGNAL_INTERVAL),
+        }
+    }
+}
+
+/// Writes a report. If nobody reads it any more, standard input is closed, too.
+fn write(news: &SupervisorNews) {
+    let Ok(mut line) = serde_json::to_string(news) else { return };
+    line.push('\n');
+    let mut output = std::io::stdout().lock();
+    let _ = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+}
