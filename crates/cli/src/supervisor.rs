@@ -43,7 +43,7 @@ pub enum SupervisorNews {
     Line(String),
 }
 
-/// What the supervisor's thread waits for.
+/// An event that the supervisor's thread waits for.
 enum Happening {
     News(SupervisorNews),
     /// The program's process has ended.

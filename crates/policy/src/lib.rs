@@ -46,6 +46,7 @@ mod picture;
 mod pipelet;
 mod policy;
 mod reformat;
+mod segments;
 mod source;
 mod suggest;
 mod text;
@@ -57,7 +58,7 @@ pub use ast::FilterSide;
 pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
-pub use external::{ExternalKind, ExternalNode, SEGMENTS_MAX};
+pub use external::{ExternalKind, ExternalNode};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{
     AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,
@@ -68,6 +69,7 @@ pub use parser::{DEPTH_MAX, RESERVED};
 pub use pipelet::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Port};
 pub use policy::{Policy, syntax};
 pub use reformat::reformat;
+pub use segments::SEGMENTS_MAX;
 pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};
 pub use text::{UNREADABLE, decode_text};
 pub use token::NAME_BYTES_MAX;

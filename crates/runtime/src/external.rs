@@ -38,7 +38,7 @@ pub struct External {
     pub ports: Sides<u16>,
     /// The way to start it, and to reach it.
     pub setup: ExternalSetup,
-    /// What becomes of packets while it is down.
+    /// The way of packets while it is down.
     pub when_down: WhenDown,
 }
 
@@ -66,7 +66,7 @@ pub struct LegacyPlan {
     pub netns: String,
     /// The namespace is made for this node, and removed at the end.
     pub is_own_netns: bool,
-    /// What joins the interfaces in the namespace.
+    /// The connection of the interfaces in the namespace.
     pub mode: NodeMode,
     /// Interfaces in the namespace.
     pub interfaces: Sides<String>,
@@ -91,7 +91,7 @@ pub(crate) struct NodePort {
     pub gateways: Vec<IpAddr>,
 }
 
-/// What the ports of a policy say about the networks around an external node.
+/// The networks around an external node, as far as the ports of a policy name them.
 pub(crate) struct Surroundings {
     /// A port has an address.
     pub is_routed: bool,

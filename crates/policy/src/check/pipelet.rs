@@ -134,8 +134,9 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rejects cycles of forward edges between NFs and external nodes, across pipelets. Reverse edges are mirrored
-    /// forward edges, so they have none either, and ports end every path. A pipelet is a DAG (E2).
+    /// Rejects cycles of forward edges between NFs and external nodes, across pipelets. Reverse
+    /// edges are mirrored forward edges, so they have none either, and ports end every path. A
+    /// pipelet is a DAG (E2).
     fn check_circle(&mut self, edges: &[Edge]) {
         let forward = edges.iter().filter(|e| e.direction == EdgeDirection::Forward);
         let inner: Vec<(usize, usize, Span)> =

@@ -24,7 +24,7 @@ const RESTART_NS: u64 = 1_000_000_000;
 /// Default of `stop_timeout`, as docker's.
 const STOP_TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// What joins the two interfaces in a node's namespace.
+/// The connection of the two interfaces in a node's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeMode {
@@ -36,7 +36,7 @@ pub enum NodeMode {
     Bridged,
 }
 
-/// What becomes of packets while the program is down.
+/// The way of packets while the program is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenDown {
@@ -74,7 +74,7 @@ pub(super) struct LegacyConfig {
     restart: Nanos,
     /// Time between SIGTERM and SIGKILL.
     stop_timeout: Nanos,
-    /// What becomes of packets while the program is down.
+    /// The way of packets while the program is down.
     pub when_down: WhenDown,
 }
 
@@ -251,9 +251,9 @@ impl LegacyConfig {
 pub(super) struct NativeConfig {
     /// The program's ports.
     ports: NativePorts,
-    /// What travels with packets beside their bytes.
+    /// Data that travels with packets beside their bytes.
     tags: Tags,
-    /// What becomes of packets while the program is not connected.
+    /// The way of packets while the program is not connected.
     pub when_down: WhenDown,
 }
 
