@@ -218,9 +218,21 @@ impl Tape {
     /// whom those from the inside come from behind them, from whom those go to. What answers
     /// nothing that left is left out.
     pub fn translated(&self, graph: &mut Graph) -> Tape {
+        self.played_to(graph, |_| false)
+    }
+
+    /// The same with hairpins: where hosts inside get other addresses behind the functions, every
+    /// third packet is sent again, to the address of another such host. The same seed chooses the
+    /// same packets.
+    pub fn translated_with_hairpins(&self, graph: &mut Graph, mut seed: u64) -> Tape {
+        self.played_to(graph, |_| split_mix(&mut seed).is_multiple_of(3))
+    }
+
+    fn played_to(&self, graph: &mut Graph, mut is_turned: impl FnMut(&Packet) -> bool) -> Tape {
         let parser = Parser::new(FlowHasher::new(1));
         let mut pool = PacketPool::new(64);
         let mut behind: HashMap<FlowKey, (Endpoint, Endpoint)> = HashMap::new();
+        let mut hosts = TranslatedHosts::default();
         let (mut tape, mut batch, mut out) = (Tape::default(), Vec::new(), Vec::new());
         for arrival in &self.arrivals {
             let Some(mut packet) = self.packet(arrival, &mut pool) else { continue };
@@ -228,7 +240,7 @@ impl Tape {
                 pool.give(packet);
                 continue;
             }
-            let key = packet.meta().key;
+            let (key, source) = (packet.meta().key, packet::parse::ends(&packet).0);
             if arrival.side == Side::Outside {
                 let ends = behind.get(&key);
                 let rewritten = ends.is_some_and(|&(source, destination)| {
@@ -247,9 +259,25 @@ impl Tape {
             if let (Side::Inside, Some(packet)) = (arrival.side, left)
                 && packet.meta().class == PacketClass::Whole
             {
-                behind.insert(key, packet::parse::ends(packet));
+                let ends = packet::parse::ends(packet);
+                behind.insert(key, ends);
+                hosts.add(key.protocol, source, ends.0);
             }
             pool.give_all(&mut out);
+            if arrival.side == Side::Inside
+                && let Some(other) = hosts.neighbour(key.protocol, source)
+                && let Some(mut packet) = self.packet(arrival, &mut pool)
+            {
+                let is_right = parser.parse(&mut packet).is_ok() && packet.meta().class == PacketClass::Whole;
+                if is_right && is_turned(&packet) && packet.set_end(End::Destination, other).is_ok() {
+                    tape.push(arrival.at_ns, Side::Inside, packet.data());
+                    batch.push(packet);
+                    graph.process(&mut batch, &mut out, &mut pool);
+                    pool.give_all(&mut out);
+                } else {
+                    pool.give(packet);
+                }
+            }
             let effects = graph.effects_mut();
             effects.alerts.clear();
             effects.reports.clear();
@@ -290,6 +318,33 @@ impl Tape {
             tape.push(arrival.at_ns, arrival.side, self.bytes(arrival));
         }
         (long, short)
+    }
+}
+
+/// Hosts inside with an address of their own behind the functions, by protocol.
+#[derive(Default)]
+struct TranslatedHosts {
+    /// The ends of a host inside and behind.
+    hosts: Vec<(u8, Endpoint, Endpoint)>,
+}
+
+impl TranslatedHosts {
+    /// Adds a host, if it is new and translated.
+    fn add(&mut self, protocol: u8, inside: Endpoint, behind: Endpoint) {
+        if inside != behind && self.place(protocol, inside).is_none() {
+            self.hosts.push((protocol, inside, behind));
+        }
+    }
+
+    /// Returns where the host beside this one is behind the functions. Each is the other's
+    /// neighbour, so that they answer each other.
+    fn neighbour(&self, protocol: u8, inside: Endpoint) -> Option<Endpoint> {
+        let of_other = self.hosts.get(self.place(protocol, inside)? ^ 1)?;
+        (of_other.0 == protocol && of_other.2.addr.is_v4() == inside.addr.is_v4()).then_some(of_other.2)
+    }
+
+    fn place(&self, protocol: u8, inside: Endpoint) -> Option<usize> {
+        self.hosts.iter().position(|host| host.0 == protocol && host.1 == inside)
     }
 }
 

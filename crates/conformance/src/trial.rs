@@ -100,7 +100,11 @@ impl<'a> GraphTrial<'a> {
             attacks: Attacks { malformed: 0.02, ..Attacks::default() },
             ..talk
         };
-        trial.tape = Tape::generated(&profile)?.translated(&mut plain);
+        let generated = Tape::generated(&profile)?;
+        trial.tape = match draw(2) {
+            0 => generated.translated(&mut plain),
+            _ => generated.translated_with_hairpins(&mut plain, draw(usize::MAX) as u64),
+        };
         trial.tape.damage(draw(usize::MAX) as u64);
         let mut at = 0;
         while at < trial.tape.len() {

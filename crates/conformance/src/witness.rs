@@ -78,8 +78,12 @@ impl Witness {
         for step in steps {
             match step {
                 TrialStep::Command(function, command) => {
-                    // Both graphs refuse what one of them does.
-                    let refused = graph.stage_mut(*function).map(|stage| stage.control(command).is_err());
+                    // Both graphs refuse what one of them does. Copies beside get it, too: what all
+                    // functions say decides about frames that are not IP.
+                    let copies = (*function..graph.stages().len()).step_by(functions);
+                    let refused = copies
+                        .rev()
+                        .fold(None, |_, at| graph.stage_mut(at).map(|stage| stage.control(command).is_err()));
                     witness.told.push(format!("{command}: {refused:?}"));
                 }
                 TrialStep::Batch(len) => {

@@ -1,10 +1,12 @@
 //! Right functions pass, and wrong ones are found.
 
-use conformance::{CompareError, CompareOptions, FunctionSpec, built_in, compare};
+use conformance::{CompareError, CompareOptions, FunctionSpec, Tape, built_in, compare};
+use graph::{Graph, Options};
+use io::traffic::FlowLength;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
-use packet::DropReason;
+use packet::{Direction, DropReason, PacketPool, Side};
 use serde::Deserialize;
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -72,6 +74,46 @@ fn the_functions_that_there_are_are_right() {
         totals,
         "the same seed, the same trials"
     );
+}
+
+/// Frames that are not IP pass if all functions say so, also those beside that no packet visits.
+#[test]
+fn commands_reach_copies_beside() {
+    let is_it = |subject: &FunctionSpec| subject.name == "firewall" && !subject.commands.is_empty();
+    let firewalls: Vec<_> = built_in().into_iter().filter(is_it).collect();
+    let options = CompareOptions { packets: 150_000, seed: 2, neighbours: Vec::new() };
+    compare(&registry(), &firewalls, &options, |_| {}).unwrap();
+}
+
+/// Hosts send to each other by the addresses that a NAT gave them, and are answered.
+#[test]
+fn traffic_has_hairpins() {
+    let nat = || {
+        let config = serde_json::from_str(r#"{ "external": ["203.0.113.1"] }"#).unwrap();
+        let stage = registry().find("nat").unwrap().make(&config, Setup::new(7, 256)).unwrap();
+        Graph::new(vec![stage], Options::default()).unwrap()
+    };
+    let talk = Tape::conversations(2_000, 12, FlowLength::Fixed(20), 0.0).unwrap();
+    assert_eq!(hairpins(&talk.translated(&mut nat()), &mut nat()), [0, 0]);
+    let [turned, replies] = hairpins(&talk.translated_with_hairpins(&mut nat(), 7), &mut nat());
+    assert!(turned > 100 && replies > 20, "{turned} {replies}");
+}
+
+/// Counts packets from inside that a graph turns back, and of these, replies.
+fn hairpins(tape: &Tape, graph: &mut Graph) -> [usize; 2] {
+    let (mut pool, mut out, mut counts) = (PacketPool::new(8), Vec::new(), [0; 2]);
+    for arrival in tape.arrivals(0..tape.len()).iter().filter(|arrival| arrival.side == Side::Inside) {
+        let Some(packet) = tape.packet(arrival, &mut pool) else { continue };
+        graph.process(&mut vec![packet], &mut out, &mut pool);
+        for packet in out.drain(..) {
+            let transit = packet.meta().transit;
+            counts[0] += usize::from(transit.side == Side::Inside);
+            let is_reply = transit.direction == Direction::Reply;
+            counts[1] += usize::from(transit.side == Side::Inside && is_reply);
+            pool.give(packet);
+        }
+    }
+    counts
 }
 
 #[test]
