@@ -162,8 +162,8 @@ impl<'a> GraphTrial<'a> {
         graph.map_err(|wrong| wrong.to_string())
     }
 
-    /// The functions as a graph with branches, or as one that could have some. Of a branch, those on
-    /// the other branch come behind them.
+    /// The functions as a graph with branches, or as one that could have some. Of a branch, those
+    /// on the other branch come behind them.
     fn topology(&self, shape: LineShape) -> Result<Topology, String> {
         let functions = self.functions.len();
         let (fork, count) = match shape {
