@@ -42,6 +42,7 @@ pub fn of(report: &Report) -> String {
         text += &drops.render();
     }
     text += &losses(report);
+    text += &nodes(report);
     let mut functions = Table::new(&["function", "type", "packets", "drops", "cycles/packet"]);
     for function in &report.functions {
         functions.row(vec![
@@ -225,11 +226,36 @@ fn losses(report: &Report) -> String {
     format!("\n{}", table.render())
 }
 
+/// The table of external nodes; empty if there are none.
+fn nodes(report: &Report) -> String {
+    if report.nodes.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["node", "state", "restarts", "dropped", "bypassed"]);
+    for (name, node) in &report.nodes {
+        let state = if node.up == 1 { "up" } else { "down" };
+        let counts = [node.restarts, node.dropped, node.bypassed];
+        table.row([name.clone(), state.to_owned()].into_iter().chain(counts.map(thousands)).collect());
+    }
+    format!("\n{}", table.render())
+}
+
 #[cfg(test)]
 mod tests {
-    use runtime::report::InterfaceReport;
+    use runtime::report::{InterfaceReport, NodeReport};
 
     use super::*;
+
+    #[test]
+    fn external_nodes_are_shown() {
+        let mut report = Report::default();
+        assert!(!of(&report).contains("bypassed"));
+        let node = NodeReport { restarts: 2, dropped: 1_000, ..NodeReport::default() };
+        report.nodes.insert("squid".to_owned(), node);
+        let text = of(&report);
+        let line = text.lines().find(|line| line.starts_with("squid")).unwrap();
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["squid", "down", "2", "1,000", "0"]);
+    }
 
     #[test]
     fn lost_frames_and_evictions_are_shown() {
