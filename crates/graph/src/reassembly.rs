@@ -99,8 +99,8 @@ impl Reassembly {
         self.wanted.get(stage) == Some(&true)
     }
 
-    /// Adds the bytes of those packets of a group to their streams that entered by a side and are to
-    /// be forwarded. The function is the first one of theirs that wants streams. Returns true if
+    /// Adds the bytes of those packets of a group to their streams that entered by a side and are
+    /// to be forwarded. The function is the first one of theirs that wants streams. Returns true if
     /// some of them are not to pass.
     pub fn assemble(
         &mut self,

@@ -4,8 +4,8 @@
 //! route (`route`) stands in the flow's record. Later packets of its direction follow the route;
 //! only filters over fields that may differ between packets of a flow are evaluated again
 //! (`journey`, `fields`). Packets of the other direction take the functions of the route backwards,
-//! whatever filters say (E3). The edges of a path that is known in
-//! advance are looked up once for many flows (`known_paths`). Packets that functions do not see go past them (`passing`), those of
+//! whatever filters say (E3). The edges of a path that is known in advance are looked up once for
+//! many flows (`known_paths`). Packets that functions do not see go past them (`passing`), those of
 //! flows with a rule follow it (`rules`).
 
 mod fields;
@@ -183,8 +183,8 @@ impl Routing {
         (!started.has(stage)).then(|| NfSet(started.0 & self.overlaps[stage].0))
     }
 
-    /// It has state of the flow from now on, zeros, and those that it replaces have none. Returns the
-    /// bits of its attributes, which are zeros, too.
+    /// It has state of the flow from now on, zeros, and those that it replaces have none. Returns
+    /// the bits of its attributes, which are zeros, too.
     pub fn start(&self, stage: usize, replaced: NfSet, record: u32, records: &mut FlowRecords) -> u64 {
         if let Some(route) = records.state_mut(record, self.part) {
             let mut started = NfSet(route.started & !replaced.0);

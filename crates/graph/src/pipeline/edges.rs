@@ -64,7 +64,7 @@ impl NextStops {
 /// The verdicts of a group as a function finds them that some of its packets come to.
 struct OwnVerdicts {
     all: [Verdict; GROUP_MAX],
-    /// Those that are to be forwarded, a bit for each.
+    /// A bit for each one that goes on.
     forwarded: u64,
 }
 
@@ -393,7 +393,7 @@ impl Pipeline {
     }
 }
 
-/// Returns those of these packets that are to be forwarded.
+/// Returns those of these packets that go on.
 fn forwarded(of: u64, verdicts: &[Verdict]) -> u64 {
     bits(of).filter(|&at| verdicts[at] == Verdict::Forward).fold(0, |set, at| set | 1 << at)
 }

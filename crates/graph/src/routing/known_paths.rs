@@ -91,7 +91,7 @@ impl KnownPaths {
 
 impl Routing {
     /// A group is about to set out: the known paths of the last one are valid no longer. Returns
-    /// false if the edges of its packet are to be noted one by one.
+    /// false if the edges of its packet must be noted one by one.
     #[inline]
     pub fn begin_group(&mut self) -> bool {
         self.known_paths.reserve_group();
@@ -99,8 +99,8 @@ impl Routing {
     }
 
     /// Packet `at` of a group is about to set out: returns the path that it will take unless a
-    /// function drops it or turns it back, if its flow has one, no filter is asked on it, and all its
-    /// functions have state of the flow. The packet's port is set.
+    /// function drops it or turns it back, if its flow has one, no filter is asked on it, and all
+    /// its functions have state of the flow. The packet's port is set.
     #[inline]
     pub fn foresee(&mut self, at: usize, packet: &mut Packet, records: &FlowRecords) -> Option<PathId> {
         let (meta, transit) = (packet.meta(), packet.meta().transit);

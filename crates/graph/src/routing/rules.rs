@@ -9,8 +9,8 @@ use crate::cache::TakenPath;
 use crate::topology::{Hop, NfSet};
 
 impl Routing {
-    /// Packets on the fast path, all of this side and of one program, take their flow's route: their
-    /// ports are set. `visits`: true if the program takes them to functions.
+    /// Packets on the fast path, all of this side and of one program, take their flow's route:
+    /// their ports are set. `visits`: true if the program takes them to functions.
     pub fn follow(
         &mut self,
         side: Side,
