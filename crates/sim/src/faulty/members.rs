@@ -45,6 +45,13 @@ impl Members {
         self.states[unit.index()] = Membership::Active;
     }
 
+    /// The unit is drained. It may have crashed, unknown to the dispatcher: then it stays dead.
+    fn drain(&mut self, unit: UnitId) {
+        if !self.is_crashed(unit) {
+            self.states[unit.index()] = Membership::Draining;
+        }
+    }
+
     /// A flow's end has arrived at a unit.
     pub fn ended(&mut self, flow: FlowId, unit: UnitId) {
         if self.owners.get(&flow) == Some(&unit) {
@@ -109,7 +116,7 @@ impl Faulty {
         match *message {
             FromDispatcher::Release { flow, owner, .. } => self.set_owner(flow, owner),
             FromDispatcher::Adopt { flow, .. } => self.set_owner(flow, unit),
-            FromDispatcher::Drain => self.members.states[unit.index()] = Membership::Draining,
+            FromDispatcher::Drain => self.members.drain(unit),
             FromDispatcher::End { .. } => {}
         }
     }
@@ -138,7 +145,7 @@ impl Faulty {
             }
             ChangeKind::Leave => {
                 self.outcome.borrow_mut().leaves += 1;
-                self.members.states[unit.index()] = Membership::Draining;
+                self.members.drain(unit);
                 self.changes.push_back(UnitChange::Leave(unit));
             }
             ChangeKind::Crash => self.crash(unit),
@@ -192,5 +199,20 @@ impl Faulty {
             }
             Event::ToUnit(..) | Event::Report(_) | Event::Change(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_that_crashed_before_its_drain_stays_dead() {
+        let mut members = Members::new(2, 1);
+        let units = [UnitId(0), UnitId(1)];
+        units.iter().for_each(|&unit| members.activate(unit));
+        members.crash(units[0], 0);
+        units.iter().for_each(|&unit| members.drain(unit));
+        assert_eq!(units.map(|unit| members.is_crashed(unit)), [true, false]);
     }
 }
