@@ -331,6 +331,16 @@ impl Faulty {
         self.now_ns = self.now_ns.max(until_ns);
     }
 
+    /// Lets everything happen that happens before the dispatcher's present time. A gap in the
+    /// traffic is no time in which something is awaited.
+    fn pass_to(&mut self, now_ns: u64) {
+        let is_later = now_ns > self.now_ns;
+        self.run_to(now_ns.max(self.now_ns));
+        if is_later {
+            self.progress_ns = now_ns;
+        }
+    }
+
     fn deliver(&mut self, event: Event) {
         let now_ns = self.now_ns;
         self.mails -= u64::from(matches!(event, Event::Mail(..)));
@@ -420,14 +430,14 @@ impl Transport for Faulty {
         self.next_sequence = self.next_sequence.max(sequence + 1);
         self.outcome.borrow_mut().flows.insert(sequence, stamp.flow);
         self.set_owner(stamp.flow, unit);
-        self.run_to(now_ns.max(self.now_ns));
+        self.pass_to(now_ns);
         self.sent += 1;
         self.progress_ns = self.now_ns;
         self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
     }
 
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        self.now_ns = self.now_ns.max(now_ns);
+        self.pass_to(now_ns);
         self.note_message(unit, &message);
         let at_ns = self.in_order_ns(unit);
         self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
@@ -465,7 +475,7 @@ impl Transport for Faulty {
     }
 
     fn end_batch(&mut self, now_ns: u64) {
-        self.run_to(now_ns.max(self.now_ns));
+        self.pass_to(now_ns);
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
     }
 

@@ -5,7 +5,7 @@
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
 
-use io::traffic::Payload;
+use io::traffic::{Payload, Protocols, TrafficProfile};
 use packet::LinkType;
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
@@ -96,6 +96,20 @@ fn check(trial: &FaultTrial<impl Assemble>, seed: u64) -> FaultCounts {
     report.outcome
 }
 
+/// Traffic that pauses for some time after each number of frames.
+fn pausing(mut frames: Vec<Arriving>, after: usize, pause_ns: u64) -> Vec<Arriving> {
+    for (number, frame) in frames.iter_mut().enumerate() {
+        frame.timestamp_ns += (number / after) as u64 * pause_ns;
+    }
+    frames
+}
+
+/// Traffic without fragments: a pause inside a datagram may outlast its reassembly.
+fn whole_packets(packets: u64) -> TrafficProfile {
+    let profile = profile(Payload::Random, packets, 800_000.0, 7);
+    TrafficProfile { protocols: Protocols { fragments: 0.0, ..profile.protocols }, ..profile }
+}
+
 fn check_all(name: &'static str, payload: Payload) {
     // Dense enough that packets of one flow overtake each other.
     let frames = conversation(name, &profile(payload, 1_200, 800_000.0, 7));
@@ -150,4 +164,32 @@ fn policer_survives_faults() {
 #[test]
 fn all_functions_survive_faults() {
     check_all("all.rvl", Payload::Http);
+}
+
+#[test]
+fn pauses_of_the_traffic_make_nothing_late() {
+    // Flows end, and units come and go, during the pauses.
+    const UNITS: &str = r#"
+        [[units]]
+        event = "join"
+        at = "100us"
+        every = "30ms"
+
+        [[units]]
+        event = "leave"
+        at = "300us"
+        every = "30ms"
+    "#;
+    let profile = whole_packets(1_200);
+    for (name, after, pause_ns) in
+        [("nat.rvl", 7, 1_000_000_000), ("lb.rvl", 7, 1_000_000_000), ("lb.rvl", 150, 61_000_000_000)]
+    {
+        let frames = pausing(conversation(name, &profile), after, pause_ns);
+        let plan = LOSSY.to_owned() + UNITS;
+        for mode in [Granularity::Flowlet, Granularity::Packet] {
+            for seed in 1..=3 {
+                check(&trial(name, &frames, &plan, mode), seed);
+            }
+        }
+    }
 }
