@@ -331,65 +331,27 @@ impl Pipeline {
         going
     }
 
-    /// Takes one packet along the edges behind `stage`, until one function turns it back: says
-    /// which one, if one does.
-    pub(super) fn cross_edges_behind(
+    /// Returns the next function that one packet comes to behind `stage`, along the edges. At the
+    /// end of its path, its port or the reason to drop it is known.
+    pub(super) fn follow_edge(
         &mut self,
         stage: usize,
-        packet: &mut [Packet],
-        verdict: &mut [Verdict],
-        traveller: PacketOrigin,
+        packet: &mut Packet,
+        verdict: &mut Verdict,
         run: &mut BatchRun<'_, '_>,
     ) -> Option<usize> {
-        let (side, trail) = (packet[0].meta().transit.side, run.trail);
-        let (mut at, mut assembled) = (stage, false);
+        let routing = self.flows.routing.as_mut()?;
         // Answers to it go back the way that it came.
-        let journey = std::mem::take(&mut self.flows.routing.as_mut()?.journeys[0]);
-        let turned = loop {
-            self.flows.routing.as_mut()?.journeys[0].visited.add(at);
-            let records = &self.flows.table.records;
-            let routing = self.flows.routing.as_mut()?;
-            let heading = routing.next(&packet[0], at, trail, records, &self.stages.all);
-            run.observe_edge(heading.edge, heading.choice, &packet[0]);
-            at = match heading.hop {
-                Hop::Stage(next) => next,
-                Hop::End(RouteEnd::Port(port)) => {
-                    packet[0].meta_mut().transit.egress = port;
-                    break None;
-                }
-                Hop::End(RouteEnd::Drop) => {
-                    verdict[0] = Verdict::Drop(DropReason::Policy);
-                    break None;
-                }
-                Hop::End(RouteEnd::Unmatched) => {
-                    verdict[0] = Verdict::Drop(DropReason::PolicyUnmatched);
-                    break None;
-                }
-            };
-            self.enter_pass(&mut packet[0], at, traveller);
-            if !self.flows.start_at(at, &mut packet[0], &mut self.stages, run.pool) {
-                verdict[0] = Verdict::Drop(DropReason::FunctionPanic);
-                break None;
-            }
-            if traveller == PacketOrigin::Arrived
-                && !assembled
-                && let Some(reassembly) = &mut self.flows.reassembly
-                && reassembly.is_wanted_by(at)
-            {
-                let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
-                reassembly.assemble((at, side), packet, verdict, records, effects);
-                assembled = true;
-            }
-            let load = PacketTotals::by_side(packet, verdict)[side as usize];
-            self.run_stage(at, side, load, packet, verdict, assembled, run);
-            match verdict[0] {
-                Verdict::TurnBack => break Some(at),
-                Verdict::Drop(_) => break None,
-                Verdict::Forward => {}
-            }
-        };
-        self.flows.routing.as_mut()?.journeys[0] = journey;
-        turned
+        routing.journeys[0].visited.add(stage);
+        let heading = routing.next(packet, stage, run.trail, &self.flows.table.records, &self.stages.all);
+        run.observe_edge(heading.edge, heading.choice, packet);
+        match heading.hop {
+            Hop::Stage(next) => return Some(next),
+            Hop::End(RouteEnd::Port(port)) => packet.meta_mut().transit.egress = port,
+            Hop::End(RouteEnd::Drop) => *verdict = Verdict::Drop(DropReason::Policy),
+            Hop::End(RouteEnd::Unmatched) => *verdict = Verdict::Drop(DropReason::PolicyUnmatched),
+        }
+        None
     }
 }
 

@@ -68,32 +68,50 @@ impl Pipeline {
         traveller: PacketOrigin,
         run: &mut BatchRun<'_, '_>,
     ) -> Option<usize> {
-        if self.flows.routing.is_some() {
-            return self.cross_edges_behind(stage, packet, verdict, traveller, run);
-        }
         let side = packet[0].meta().transit.side;
-        let (mut next, mut assembled) = (stage, false);
-        loop {
-            next = match side {
-                Side::Inside if next + 1 < self.stages.all.len() => next + 1,
-                Side::Outside if next > 0 => next - 1,
-                _ => return None,
-            };
-            self.enter_pass(&mut packet[0], next, traveller);
+        let journey = self.flows.routing.as_mut().map(|routing| std::mem::take(&mut routing.journeys[0]));
+        let (mut at, mut assembled) = (stage, false);
+        while verdict[0] == Verdict::Forward
+            && let Some(next) = self.next_behind(at, &mut packet[0], &mut verdict[0], run)
+        {
+            at = next;
+            self.enter_pass(&mut packet[0], at, traveller);
+            if !self.flows.start_at(at, &mut packet[0], &mut self.stages, run.pool) {
+                verdict[0] = Verdict::Drop(DropReason::FunctionPanic);
+                break;
+            }
             if traveller == PacketOrigin::Arrived
                 && !assembled
                 && let Some(reassembly) = &mut self.flows.reassembly
-                && reassembly.is_wanted_by(next)
+                && reassembly.is_wanted_by(at)
             {
                 let (records, effects) = (&mut self.flows.table.records, &mut self.stages.effects);
-                reassembly.assemble((next, side), packet, verdict, records, effects);
+                reassembly.assemble((at, side), packet, verdict, records, effects);
                 assembled = true;
             }
             let load = PacketTotals::by_side(packet, verdict)[side as usize];
-            self.run_stage(next, side, load, packet, verdict, assembled, run);
-            if verdict[0] == Verdict::TurnBack {
-                return Some(next);
-            }
+            self.run_stage(at, side, load, packet, verdict, assembled, run);
+        }
+        if let (Some(routing), Some(journey)) = (&mut self.flows.routing, journey) {
+            routing.journeys[0] = journey;
+        }
+        (verdict[0] == Verdict::TurnBack).then_some(at)
+    }
+
+    /// Returns the next function that the packet comes to behind `stage`; none at the end.
+    fn next_behind(
+        &mut self,
+        stage: usize,
+        packet: &mut Packet,
+        verdict: &mut Verdict,
+        run: &mut BatchRun<'_, '_>,
+    ) -> Option<usize> {
+        if self.flows.routing.is_some() {
+            return self.follow_edge(stage, packet, verdict, run);
+        }
+        match packet.meta().transit.side {
+            Side::Inside => Some(stage + 1).filter(|next| *next < self.stages.all.len()),
+            Side::Outside => stage.checked_sub(1),
         }
     }
 
