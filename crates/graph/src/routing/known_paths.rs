@@ -40,6 +40,8 @@ struct KnownPath {
     entry: EdgeId,
     /// The place of the edges behind its functions, in the order of visits.
     edges: Range<usize>,
+    /// True if a filter on it may decide differently about packets of one flow.
+    asks: bool,
     /// True if none of its functions says how long flows are kept, but others do.
     is_kept_by_timeouts: bool,
 }
@@ -107,7 +109,7 @@ impl Routing {
         let header = records.header(transit.flow);
         let route = records.state(transit.flow, self.part)?;
         let (side, is_onward) = (transit.side, transit.side == header.origin());
-        let asks = self.asks_somewhere
+        let may_ask = self.asks_somewhere
             && is_onward
             && transit.direction == Direction::Original
             && matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment)
@@ -115,7 +117,7 @@ impl Routing {
         let nfs = route.path()?;
         let has_started = nfs.0 & !route.started == 0;
         let is_blocked = route.is_one_way() && !is_onward;
-        if asks || !has_started || is_blocked || header.has(RecordHeader::FLAG_TURNS) {
+        if !has_started || is_blocked || header.has(RecordHeader::FLAG_TURNS) {
             return None;
         }
         let egress = if is_onward { route.to } else { route.from };
@@ -124,6 +126,9 @@ impl Routing {
             Ok(id) => id,
             Err(place) => self.get_to_know(key, place)?,
         };
+        if may_ask && self.known_paths.all[usize::from(id)].asks {
+            return None;
+        }
         packet.meta_mut().transit.egress = egress;
         self.journeys[at] = Journey::known(nfs, header);
         Some(id)
@@ -146,8 +151,10 @@ impl Routing {
         }
         let edges = start..self.known_paths.edges.len();
         let is_kept_by_timeouts = self.is_kept_by_timeouts(nfs);
+        let asks = self.topology.entry_reads(ingress).is_any()
+            || nfs.iter().any(|stage| self.topology.branch_reads(stage, side).is_any());
         let id = PathId::try_from(self.known_paths.all.len()).ok().filter(|id| *id != NONE)?;
-        self.known_paths.all.push(KnownPath { key, entry, edges, is_kept_by_timeouts });
+        self.known_paths.all.push(KnownPath { key, entry, edges, asks, is_kept_by_timeouts });
         self.known_paths.index[place] = id;
         Some(id)
     }
