@@ -17,7 +17,7 @@ fn router(keys: &str) -> String {
 }
 
 /// Hosts on both sides of a router, with routes to each other.
-fn routed() -> Option<Network> {
+pub fn routed() -> Option<Network> {
     let network = Network::routed(Io::PacketSocket)?;
     network.outside.ip("route add 10.7.0.0/24 via 203.0.113.254");
     Some(network)
@@ -32,18 +32,31 @@ fn sleeper(network: &Network) -> String {
 }
 
 /// Returns the processes whose command line has these words.
-fn processes(words: &str) -> Vec<String> {
+pub fn processes(words: &str) -> Vec<String> {
     let found = Command::new("pgrep").args(["-f", "--", words]).output().unwrap();
     String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn kill(processes: &[String]) {
+/// Kills these processes, of which there must be one.
+pub fn kill(processes: &[String]) {
     assert!(!processes.is_empty());
     assert!(Command::new("kill").arg("-KILL").args(processes).status().unwrap().success());
 }
 
 fn answers(host: &Host, target: &str) -> bool {
     host.output(&format!("ping -c 1 -W 1 {target}")).status.success()
+}
+
+/// Returns whether a program is there. If it is not, prints a message; fails in CI.
+pub fn is_installed(program: &str) -> bool {
+    let found = Command::new("which").arg(program).output();
+    let is_there = found.is_ok_and(|output| output.status.success());
+    if !is_there {
+        let why = format!("{program} is not installed");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+        println!("SKIPPED: {why}");
+    }
+    is_there
 }
 
 /// Checks that nothing is left of a node.
@@ -223,11 +236,7 @@ af-packet:
 
 #[test]
 fn suricata_inspects_a_wire() {
-    let found = Command::new("which").arg("suricata").output();
-    if !found.is_ok_and(|output| output.status.success()) {
-        let why = "suricata is not installed";
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
-        println!("SKIPPED: {why}");
+    if !is_installed("suricata") {
         return;
     }
     let Some(network) = Network::new(Io::PacketSocket) else { return };

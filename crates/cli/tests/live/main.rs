@@ -16,6 +16,7 @@ mod joined;
 mod memif;
 mod metrics;
 mod net;
+mod nodes;
 mod operated;
 mod programs;
 mod routed;
