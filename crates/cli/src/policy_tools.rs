@@ -3,6 +3,7 @@
 mod edge_rates;
 mod expectation;
 mod frame;
+mod happened;
 mod test;
 
 use std::io::Write;

@@ -20,7 +20,7 @@ pub const EXPECTATIONS_MAX: usize = 10_000;
 pub struct Expectation {
     pub span: Span,
     pub packet: ExpectedPacket,
-    /// The functions that the packet visits, in order.
+    /// The functions and external nodes that the packet visits, in order.
     pub via: Option<(Vec<String>, Span)>,
     pub end: ExpectedEnd,
     pub end_span: Span,
@@ -249,9 +249,11 @@ impl<'a> Line<'a> {
             let name = part.trim();
             let begin = at + (part.len() - part.trim_start().len());
             at += part.len() + 1;
-            if !self.assembly.names.iter().any(|known| known == name) {
+            let nodes = self.assembly.externals.iter().map(|node| &node.name);
+            let known: Vec<&str> = self.assembly.names.iter().chain(nodes).map(String::as_str).collect();
+            if !known.contains(&name) {
                 let word = Word { text: name, span: self.span(begin, begin + name.len()) };
-                let expected = format!("a function of the policy: {}", self.assembly.names.join(", "));
+                let expected = format!("a function of the policy: {}", known.join(", "));
                 return Err(unexpected(word, &expected));
             }
             names.push(name.to_owned());

@@ -1,5 +1,6 @@
 //! `rivulet policy test`: runs expectations about single packets.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,14 +8,15 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use packet::wire::IpProtocol;
 use packet::wire::tcp::Flags;
-use packet::{DropReason, LinkType, Packet, parse};
+use packet::{DropReason, LinkType, Packet};
 use policy::{Diagnostic, SourceId, SourceMap, Span};
 use runtime::{Frame, Ingress, Runner};
 use serde::Serialize;
 
-use super::expectation::{self, EndPattern, EndPatterns, Expectation, ExpectedEnd, ExpectedPacket};
+use super::expectation::{self, EndPattern, EndPatterns, Expectation, ExpectedPacket};
 use super::frame::Headers;
-use crate::explain::{CollectedOutput, EdgeExplanation, Outcome, PacketTrace, Tracer, deciding_rule};
+use super::happened::{Ends, Happened, ends_of};
+use crate::explain::{CollectedOutput, EdgeExplanation, Outcome, Tracer};
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies::{self, AlreadyReported};
@@ -46,6 +48,9 @@ struct ExpectationResult {
     message: Option<String>,
     /// The nodes that the packet passed, from its port.
     path: String,
+    /// The external nodes that it passed, as if their programs forwarded it unchanged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    assumed: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     edges: Vec<EdgeExplanation>,
     /// The port that it left by.
@@ -86,9 +91,23 @@ pub fn run(policy: &Path, file: Option<&Path>, seed: u64, format: Format) -> any
     }
     match format {
         Format::Json => output::print_json(&results)?,
-        Format::Table => say!("{} passed, {} failed", results.passed, results.failed),
+        Format::Table => say!("{} passed, {} failed{}", results.passed, results.failed, results.assumption()),
     }
     Ok(if results.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Results {
+    /// Says which external nodes are assumed to forward packets; empty if packets passed none.
+    fn assumption(&self) -> String {
+        let nodes: BTreeSet<&str> =
+            self.expectations.iter().flat_map(|result| &result.assumed).map(String::as_str).collect();
+        let nodes: Vec<&str> = nodes.into_iter().collect();
+        match nodes.as_slice() {
+            [] => String::new(),
+            [node] => format!("; assumed: {node} forwards packets unchanged"),
+            _ => format!("; assumed: {} forward packets unchanged", nodes.join(", ")),
+        }
+    }
 }
 
 fn show(diagnostic: &Diagnostic, sources: &SourceMap) {
@@ -111,9 +130,6 @@ struct PastPacket {
     left: Option<(Ends, u16)>,
 }
 
-/// Source and destination.
-type Ends = (SocketAddr, SocketAddr);
-
 impl PolicyTrial {
     fn new(runner: Runner) -> PolicyTrial {
         let (tracer, collected) = (Tracer::default(), CollectedOutput::default());
@@ -127,7 +143,6 @@ impl PolicyTrial {
         source: SourceId,
         sources: &SourceMap,
     ) -> anyhow::Result<(ExpectationResult, Option<Diagnostic>)> {
-        let number = self.past.len() as u64 + 1;
         let result = |span: Span| ExpectationResult {
             file: sources.name(source).to_owned(),
             line: sources.line_column(span).0,
@@ -136,6 +151,7 @@ impl PolicyTrial {
             passed: true,
             message: None,
             path: String::new(),
+            assumed: Vec::new(),
             edges: Vec::new(),
             port: None,
             reason: None,
@@ -150,26 +166,23 @@ impl PolicyTrial {
             return Ok(failed(result(expectation.packet.ends_span), difference));
         };
         let data = headers.frame().context("the packet cannot be written")?;
-        let wire_len = data.len() as u32;
-        let (timestamp_ns, link) = (number * GAP_NS, LinkType::Ethernet);
-        let frame = Frame { timestamp_ns, link, wire_len, data: &data };
-        let from = self.ingress(&expectation.packet);
-        self.tracer.expect(number);
-        self.runner.observe(frame, from, &mut self.tracer, &mut self.collected)?;
-        let passages = self.tracer.take(&frame, from, &self.runner);
-        let passage = passages.iter().find(|passage| !passage.made).context("the packet has no trace")?;
-        let left = passage.left.as_ref().filter(|_| matches!(passage.outcome, Outcome::Sent(_)));
+        let mut happened = Happened::default();
+        self.process(&data, self.ingress(&expectation.packet), &mut happened)?;
+        // It keeps its direction and a graph has no loops, so it comes to each node once at most.
+        while let Some(port) = happened.pass_node(&expectation.end, &self.runner) {
+            let data = happened.left.take().context("the packet is not kept")?.data().to_vec();
+            self.process(&data, Ingress::Port(port), &mut happened)?;
+        }
         self.past.push(PastPacket {
             protocol: headers.protocol,
             arrived: (headers.source, headers.destination),
-            left: left.map(|packet| (ends_of(packet), ident_of(packet))),
+            left: happened.left.as_ref().map(|packet| (ends_of(packet), ident_of(packet))),
         });
-        let happened = Happened::new(passage, &self.collected, &self.runner);
-        self.collected.clear();
         let difference = happened.difference(expectation, &self.runner);
         let result = result(difference.as_ref().map_or(expectation.span, |found| found.labels[0].span));
         let result = ExpectationResult {
             path: happened.path,
+            assumed: happened.assumed,
             edges: happened.edges,
             port: happened.port,
             reason: happened.reason.map(DropReason::name),
@@ -179,6 +192,24 @@ impl PolicyTrial {
             Some(difference) => failed(result, difference),
             None => (result, None),
         })
+    }
+
+    /// Processes a frame that enters at a port, and adds what happened.
+    fn process(&mut self, data: &[u8], from: Ingress, happened: &mut Happened) -> anyhow::Result<()> {
+        let number = self.past.len() as u64 + 1;
+        let (timestamp_ns, link) = (number * GAP_NS, LinkType::Ethernet);
+        let frame = Frame { timestamp_ns, link, wire_len: data.len() as u32, data };
+        self.tracer.expect(number);
+        self.runner.observe(frame, from, &mut self.tracer, &mut self.collected)?;
+        let mut passages = self.tracer.take(&frame, from, &self.runner).into_iter();
+        let passage = passages.find(|passage| !passage.made).context("the packet has no trace")?;
+        let port = match passage.outcome {
+            Outcome::Sent(place) => self.collected.ports.get(place).copied(),
+            _ => None,
+        };
+        happened.add(passage, port, &self.runner);
+        self.collected.clear();
+        Ok(())
     }
 
     /// Returns the headers of a packet. `None` if a port `*` is of no earlier packet.
@@ -214,151 +245,16 @@ impl PolicyTrial {
         let ports = &self.runner.assembly().ports;
         let named = packet.from.as_ref().and_then(|name| ports.named(name));
         // No port has this number, so the port has a prefix of the source, or no prefixes.
-        let by_source = || ports.of_captured(u32::MAX, Some(packet.ends.source.address.into()));
+        let externals = &self.runner.assembly().externals;
+        let of_source = || ports.of_captured(u32::MAX, Some(packet.ends.source.address.into()));
+        let by_source =
+            || of_source().filter(|port| externals.iter().all(|node| !node.ports.contains(&port.number)));
         Ingress::Port(named.or_else(by_source).map_or(0, |port| port.number))
     }
-}
-
-/// The fate of a packet.
-struct Happened<'a> {
-    passage: &'a PacketTrace,
-    /// The functions that it visited, in order.
-    visited: Vec<String>,
-    edges: Vec<EdgeExplanation>,
-    path: String,
-    /// The port that it left by, and its number.
-    port: Option<String>,
-    port_number: Option<u16>,
-    reason: Option<DropReason>,
-    /// The function's rule that decided last.
-    rule: Option<String>,
-}
-
-impl<'a> Happened<'a> {
-    fn new(passage: &'a PacketTrace, collected: &CollectedOutput, runner: &Runner) -> Happened<'a> {
-        let assembly = runner.assembly();
-        let port_number = match passage.outcome {
-            Outcome::Sent(place) => collected.ports.get(place).copied(),
-            _ => None,
-        };
-        let port = port_number.and_then(|number| assembly.ports.number(number)).map(|port| port.name.clone());
-        let reason = match passage.outcome {
-            Outcome::Dropped(reason) => Some(reason),
-            _ => None,
-        };
-        let steps = passage.steps.iter();
-        let visited = steps.map(|step| assembly.names.get(step.stage).cloned().unwrap_or_default());
-        let visited: Vec<String> = visited.collect();
-        let edges = EdgeExplanation::of_packet(passage, runner);
-        let ingress = passage.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
-        let from = assembly.ports.number(ingress).map_or("", |port| port.name.as_str());
-        let path = path(from, &visited, &edges, port.as_deref());
-        let rule = passage.steps.last().and_then(|step| deciding_rule(step, runner)).map(ToString::to_string);
-        Happened { passage, visited, edges, path, port, port_number, reason, rule }
-    }
-
-    /// Returns the first difference to an expectation.
-    fn difference(&self, expected: &Expectation, runner: &Runner) -> Option<Diagnostic> {
-        self.wrong_end(expected, runner)
-            .or_else(|| {
-                let (functions, span) = expected.via.as_ref().filter(|(all, _)| *all != self.visited)?;
-                let (wanted, visited) = (functions.join(", "), self.visited.join(", "));
-                let message = format!("the packet visited [{visited}], not [{wanted}]");
-                Some(self.explained(Diagnostic::error(message, *span)))
-            })
-            .or_else(|| {
-                let ExpectedEnd::Leaves { ends: Some((ends, span)), .. } = &expected.end else { return None };
-                let left = self.passage.left.as_ref().map(ends_of)?;
-                let matches = ends.source.matches(left.0) && ends.destination.matches(left.1);
-                let shown = |end: SocketAddr, of: EndPattern| match of.port {
-                    None if end.port() == 0 || is_icmp(self.passage) => end.ip().to_string(),
-                    _ => end.to_string(),
-                };
-                let (source, destination) = (shown(left.0, ends.source), shown(left.1, ends.destination));
-                let message = format!("the packet left as {source} -> {destination}");
-                (!matches).then(|| self.explained(Diagnostic::error(message, *span)))
-            })
-    }
-
-    fn wrong_end(&self, expected: &Expectation, runner: &Runner) -> Option<Diagnostic> {
-        let happened = match (&self.port, self.reason) {
-            (Some(port), _) => format!("left by {port}"),
-            (None, Some(reason)) => format!("was dropped: {reason}"),
-            (None, None) => "is pending".to_owned(),
-        };
-        let wanted = match &expected.end {
-            ExpectedEnd::Leaves { port, .. } if self.is_at(port, runner) => return None,
-            ExpectedEnd::Leaves { port, .. } => format!("leave by {port}"),
-            ExpectedEnd::Dropped(None) if self.reason.is_some() => return None,
-            ExpectedEnd::Dropped(reason) if reason.is_some() && *reason == self.reason => return None,
-            ExpectedEnd::Dropped(None) => "be dropped".to_owned(),
-            ExpectedEnd::Dropped(Some(reason)) => format!("be dropped: {reason}"),
-        };
-        let message = format!("the packet {happened}; expected it to {wanted}");
-        Some(self.explained(Diagnostic::error(message, expected.end_span)))
-    }
-
-    /// Returns true if the packet left by a port of this name or number.
-    fn is_at(&self, name: &str, runner: &Runner) -> bool {
-        let port = self.port_number.and_then(|number| runner.assembly().ports.number(number));
-        port.is_some_and(|port| {
-            let is_of_name = port.name.split('#').next() == Some(name);
-            port.name == name || is_of_name || name.parse() == Ok(port.number)
-        })
-    }
-
-    /// Adds the path and the cause.
-    fn explained(&self, difference: Diagnostic) -> Diagnostic {
-        let difference = difference.remark(format!("took {}", self.path));
-        let unmatched = self.edges.last().filter(|edge| edge.to.is_none() && !edge.unmatched.is_empty());
-        match (&self.reason, unmatched, &self.rule) {
-            (Some(_), Some(edge), _) => {
-                let unmatched = edge.unmatched.join(", nor ");
-                difference.help(format!("the packet passes no filter at {}: not {unmatched}", edge.from))
-            }
-            (Some(reason), None, Some(rule)) => difference.help(format!("{} By {rule}.", reason.meaning())),
-            (Some(reason), None, None) => difference.help(reason.meaning()),
-            (None, ..) => difference,
-        }
-    }
-}
-
-/// Returns the path of a packet, with the filters that it passed: `lan [tcp] -> nat -> wan`.
-fn path(from: &str, visited: &[String], edges: &[EdgeExplanation], port: Option<&str>) -> String {
-    if edges.is_empty() {
-        let nodes = std::iter::once(from).chain(visited.iter().map(String::as_str)).chain(port);
-        return nodes.collect::<Vec<_>>().join(" -> ");
-    }
-    let mut path = edges[0].from.clone();
-    for edge in edges {
-        if let Some(filter) = edge.filter() {
-            path += &format!(" [{filter}]");
-        }
-        path += " -> ";
-        path += edge.to.as_deref().unwrap_or("(unmatched)");
-    }
-    path
-}
-
-impl EndPattern {
-    fn matches(self, end: SocketAddr) -> bool {
-        self.address == end.ip() && self.port.is_none_or(|port| port == end.port())
-    }
-}
-
-fn ends_of(packet: &Packet) -> Ends {
-    let (source, destination) = parse::ends(packet);
-    let of = |end: packet::Endpoint| SocketAddr::new(end.addr.ip(), end.port);
-    (of(source), of(destination))
 }
 
 /// Returns the identifier of an ICMP echo.
 fn ident_of(packet: &Packet) -> u16 {
     let at = usize::from(packet.meta().l4) + 4;
     packet.data().get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |ident| u16::from_be_bytes(*ident))
-}
-
-fn is_icmp(passage: &PacketTrace) -> bool {
-    let protocol = passage.arrived.as_ref().map(|packet| packet.meta().protocol);
-    protocol.is_some_and(|protocol| [IpProtocol::ICMP.0, IpProtocol::ICMPV6.0].contains(&protocol))
 }

@@ -7,7 +7,7 @@ use super::{Place, workspace};
 fn external_nodes_run_with_up_only() {
     let place = Place::new();
     place.stdout("traffic --write in.pcapng --packets 10");
-    for name in ["legacy", "native"] {
+    for name in ["legacy", "native", "talk"] {
         let path = workspace("examples/external").join(name).with_extension("rvl");
         place.stdout(&format!("policy check {}", path.display()));
         for command in ["run", "explain"] {
@@ -56,4 +56,63 @@ fn faults_of_external_nodes_have_their_place() {
         let said = place.refused(1, "policy check p.rvl");
         assert!(said.contains(position) && said.contains(message), "{node}: {said}");
     }
+}
+
+/// The talk's example, with a program of somebody else as its proxy.
+#[test]
+fn packets_go_on_behind_external_nodes() {
+    let place = Place::new();
+    for name in ["talk.rvl", "talk.expect"] {
+        place.write(name, std::fs::read(workspace("examples/external").join(name)).unwrap());
+    }
+    let said = place.run("policy test talk.rvl");
+    assert_eq!(super::stderr(&said), "16 passed, 0 failed; assumed: p forwards packets unchanged\n");
+    let results = place.json("policy test talk.rvl -o json");
+    let (first, reply) = (&results["expectations"][0], &results["expectations"][1]);
+    assert_eq!(
+        first["path"],
+        "int [dst port 80] -> p (assumed to forward it) [!(dst ip my_net)] -> n -> f \
+                               [FW.safe && !(dst ip wan_net)] -> ext"
+    );
+    assert_eq!((&first["assumed"], &first["port"]), (&serde_json::json!(["p"]), &"ext".into()));
+    assert_eq!((&reply["assumed"], &reply["port"]), (&serde_json::json!(["p"]), &"int".into()));
+    assert!(results["expectations"][3].get("assumed").is_none());
+
+    let web = "expect tcp 10.1.0.5:1234 -> 192.0.2.1:80";
+    for (expectation, shown) in [
+        (format!("{web} via [n, f] leaves ext"), "the packet visited [p, n, f], not [n, f]"),
+        (format!("{web} leaves int"), "-> p (assumed to forward it) "),
+        (format!("{web} via [q, n] leaves ext"), "expected a function of the policy: n, f, p; found `q`"),
+        ("expect tcp 10.1.0.5:1 -> 10.2.0.1:80 leaves ext".to_owned(), "passes no filter at p.outside"),
+    ] {
+        place.write("x.expect", format!("{expectation}\n"));
+        let text = place.refused(1, "policy test talk.rvl x.expect");
+        assert!(text.contains(shown), "{expectation}: {text}");
+    }
+}
+
+/// Several nodes in a row, and one whose ports are not those of a packet without a known source.
+#[test]
+fn packets_pass_several_external_nodes() {
+    let place = Place::new();
+    place.write(
+        "a.rvl",
+        "Port<0> a { prefixes: [10.0.0.0/8] };
+         Port<1> b { prefixes: [192.0.2.0/24] };
+         NAT n { external: [203.0.113.1] };
+         Legacy p { };
+         Native q { ports: { inside: \"memif:/a\", outside: \"memif:/b\" } };
+         pipelet { a <-> p <-> n <-> q <-> b; }",
+    );
+    let expectations =
+        "expect tcp 10.0.0.1:5 -> 192.0.2.1:80 via [p, n, q] leaves b as 203.0.113.1:* -> 192.0.2.1:80
+expect tcp 192.0.2.1:80 -> 203.0.113.1:* via [q, n, p] leaves a as 192.0.2.1:80 -> 10.0.0.1:5
+expect udp 172.16.0.1:5 -> 192.0.2.1:80 via [p, n, q] leaves b
+expect icmp 10.0.0.1 -> 192.0.2.1 via [p, n, q] leaves b
+expect udp 10.0.0.1:7 -> 192.0.2.1:80 via [] leaves p.inside
+expect udp 10.0.0.1:8 -> 192.0.2.1:80 from p.outside via [n] leaves q.inside
+";
+    place.write("a.expect", expectations);
+    let said = place.run("policy test a.rvl");
+    assert_eq!(super::stderr(&said), "6 passed, 0 failed; assumed: p, q forward packets unchanged\n");
 }
