@@ -104,22 +104,27 @@ impl View {
         let rules = rules_of(rates);
         // Without rules there is no table of them.
         let rules_height = if rules.is_empty() { 0 } else { rules.len() as u16 + 3 };
+        let nodes_height = if count("nodes") == 0 { 0 } else { count("nodes") + 3 };
         let edges_height = if count("edges") == 0 { 0 } else { count("edges") + 3 };
         let heights = [
             Constraint::Length(3),
             Constraint::Length(6),
             Constraint::Length(count("ports") + 3),
+            Constraint::Length(nodes_height),
             Constraint::Length(functions + 3),
             Constraint::Length(edges_height),
             Constraint::Length(rules_height),
             Constraint::Min(3),
             Constraint::Length(1),
         ];
-        let [head, picture, ports, functions, edges, rules_area, drops, foot] =
+        let [head, picture, ports, nodes, functions, edges, rules_area, drops, foot] =
             Layout::vertical(heights).areas(frame.area());
         self.draw_head(frame, head, rates);
         draw_picture(frame, picture, rates);
         draw_ports(frame, ports, rates);
+        if nodes_height > 0 {
+            draw_nodes(frame, nodes, rates);
+        }
         if edges_height > 0 {
             draw_edges(frame, edges, rates);
         }
@@ -265,6 +270,27 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     });
     let head = ["port", "interface", "in/s", "rate in", "out/s", "rate out", "missed", "not sent", "down"];
     table(frame, area, "ports", head, rows.collect());
+}
+
+/// Draws the external nodes.
+fn draw_nodes(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    let rows = names(&rates.now()["nodes"]).map(|name| {
+        let node = &rates.now()["nodes"][name];
+        let count = |what: &str| node[what].as_u64().unwrap_or(0);
+        let per_second = |what: &str| rates.per_second(&format!("/nodes/{}/{what}", escaped(name)));
+        let text = |what: &str| node[what].as_str().unwrap_or("").to_owned();
+        [
+            name.to_owned(),
+            text("kind"),
+            if count("up") == 1 { "up" } else { "down" }.to_owned(),
+            thousands(count("restarts")),
+            thousands(per_second("dropped") as u64),
+            thousands(per_second("bypassed") as u64),
+            text("last_end"),
+        ]
+    });
+    let head = ["node", "kind", "state", "restarts", "dropped/s", "bypassed/s", "last end"];
+    table(frame, area, "external nodes", head, rows.collect());
 }
 
 /// Rules that are shown, those with the highest current rates first, then those with most packets.
@@ -446,6 +472,7 @@ mod tests {
             assert!(squeezed.contains(what), "{what}: {shown}");
         }
         assert!(shown.find("default") < shown.find("acl.rules:3") && !shown.contains("never"), "{shown}");
+        assert!(!shown.contains("external nodes"), "{shown}");
         let order = |view: &View| {
             let shown = view.print(&rates, (110, 40));
             shown.find("first") < shown.find("second")
@@ -460,5 +487,22 @@ mod tests {
         // A small terminal shows a part.
         view.print(&rates, (20, 5));
         view.print(&rates, (1, 1));
+    }
+    #[test]
+    fn external_nodes_are_shown() {
+        let report = |seconds: f64, dropped: u64| {
+            let squid = json!({"kind": "legacy", "up": 0, "restarts": 2, "dropped": dropped, "bypassed": 0, "last_end": "signal 9"});
+            let other = json!({"kind": "native", "up": 1, "restarts": 0, "dropped": 0, "bypassed": 2 * dropped, "last_end": ""});
+            let mut report = report(seconds, 0);
+            report["nodes"] = json!({"squid": squid, "cache/1": other});
+            report
+        };
+        let mut rates = Rates::new(report(10.0, 0));
+        rates.take(report(12.0, 5_000));
+        let shown = View::new("127.0.0.1:9600").print(&rates, (110, 40));
+        let squeezed = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for what in ["squid legacy down 2 2,500 0 signal 9", "cache/1 native up 0 0 5,000"] {
+            assert!(squeezed.contains(what), "{what}: {shown}");
+        }
     }
 }
