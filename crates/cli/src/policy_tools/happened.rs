@@ -1,4 +1,4 @@
-//! What happened to a packet of an expectation.
+//! The path and the fate of a packet of an expectation.
 
 use std::net::SocketAddr;
 
