@@ -8,9 +8,8 @@
 mod namespace;
 mod program;
 
+use std::fs::{File, TryLockError};
 use std::io::{BufRead, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -60,8 +59,9 @@ const RESTART_DELAY_MAX: Duration = Duration::from_secs(60);
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// Interval of looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
-/// Prefix of the names of locks: one supervisor per namespace and node.
-const LOCK_PREFIX: &str = "rivulet/node/";
+/// Prefix of the names of lock files: one supervisor per namespace and node. Their place is that of
+/// network namespaces, which network namespaces share.
+const LOCK_PREFIX: &str = "/run/rivulet-node-";
 
 /// Runs the command.
 pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
@@ -179,19 +179,22 @@ fn watch_input(sender: SyncSender<Happening>) -> std::io::Result<()> {
 
 /// Locks the node for this process: a supervisor whose `rivulet up` was killed may still be ending
 /// the program.
-fn lock(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<Option<UnixListener>> {
-    let name = format!("{LOCK_PREFIX}{}/{}", plan.netns, plan.name);
-    let address = SocketAddr::from_abstract_name(&name)?;
+fn lock(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<File> {
+    let path = format!("{LOCK_PREFIX}{}-{}", plan.netns, plan.name);
+    let file = File::options().create(true).append(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {path}"))?;
     let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
     let until = Instant::now() + patience;
     loop {
-        match UnixListener::bind_addr(&address) {
-            Ok(lock) => return Ok(Some(lock)),
-            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => return Ok(None),
-            Err(_) if Instant::now() >= until || signals.stop().is_some() => {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {path}"));
+            }
+            Err(TryLockError::WouldBlock) if Instant::now() >= until || signals.stop().is_some() => {
                 bail!("another Rivulet runs a node of this name in the namespace {}", plan.netns);
             }
-            Err(_) => std::thread::sleep(SIGNAL_INTERVAL),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(SIGNAL_INTERVAL),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::net::{Host, Io, Network, Server, wait_until};
 
@@ -14,6 +15,12 @@ fn router(keys: &str) -> String {
          Legacy box {{ {keys} }};
          pipelet {{ inside <-> before <-> box <-> behind <-> outside; }}"
     )
+}
+
+/// Waits until no other test has a legacy node: networks of tests share the names of namespaces.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static NODE: Mutex<()> = Mutex::new(());
+    NODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hosts on both sides of a router, with routes to each other.
@@ -68,6 +75,7 @@ fn assert_removed(network: &Network, sleeper: &str) {
 
 #[test]
 fn nftables_filters_between_two_segments() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let rules = "table inet box {
         counter refused { }
@@ -111,6 +119,7 @@ fn nftables_filters_between_two_segments() {
 
 #[test]
 fn killed_program_is_started_again() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let sleeper = sleeper(&network);
     let rivulet = network.up(&router(&format!("command: \"sleep {sleeper}\", restart: 4s")), "");
@@ -131,6 +140,7 @@ fn killed_program_is_started_again() {
 
 #[test]
 fn packets_pass_by_a_node_that_is_down() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let keys = "command: \"false\", restart: 1h, when_down: bypass";
     let rivulet = network.up(&router(keys), "");
@@ -145,6 +155,7 @@ fn packets_pass_by_a_node_that_is_down() {
 
 #[test]
 fn workers_share_a_node() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let sleeper = sleeper(&network);
     let rivulet = network.up(&router(&format!("command: \"sleep {sleeper}\"")), "--workers 2");
@@ -162,6 +173,7 @@ fn workers_share_a_node() {
 
 #[test]
 fn traffic_may_pass_by_the_node_on_other_edges() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let sleeper = sleeper(&network);
     let policy = router(&format!("command: \"sleep {sleeper}\""))
@@ -184,6 +196,7 @@ fn traffic_may_pass_by_the_node_on_other_edges() {
 
 #[test]
 fn remains_of_a_killed_run_are_removed() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let sleeper = sleeper(&network);
     let policy = router(&format!("command: \"sleep {sleeper}\", stop_timeout: 1s"));
@@ -204,7 +217,34 @@ fn assert_removed_by_supervisor(network: &Network, sleeper: &str) {
 }
 
 #[test]
+fn node_of_the_same_name_in_another_network_is_left_alone() {
+    let _alone = alone();
+    let Some(network) = routed() else { return };
+    let sleeper = sleeper(&network);
+    let policy = router(&format!("command: \"sleep {sleeper}\", stop_timeout: 1s"));
+    let rivulet = network.up(&policy, "");
+    rivulet.wait_for_line("box: started");
+    fs::write(network.path("policy.rvl"), policy).unwrap();
+    let line = format!(
+        "{} up {} --port inside=eth0 --port outside=lo",
+        env!("CARGO_BIN_EXE_rivulet"),
+        network.path("policy.rvl").display()
+    );
+    let output = network.outside.output(&line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "another Rivulet runs a node of this name in the namespace rivulet-box";
+    assert!(!output.status.success() && said.contains(expected), "{said}");
+    // The first one's namespace is still there.
+    kill(&processes(&format!("^sleep {sleeper}")));
+    rivulet.wait_for_line("box: started");
+    network.inside.ping("-c 2 -i 0.05 -W 2 203.0.113.2");
+    rivulet.end();
+    assert_removed(&network, &sleeper);
+}
+
+#[test]
 fn unknown_programs_are_named() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let rivulet = network.up(&router("command: \"no-such-program -x\", restart: 1h"), "");
     rivulet.wait_for_line("there is no program `no-such-program`");
@@ -239,6 +279,7 @@ fn suricata_inspects_a_wire() {
     if !is_installed("suricata") {
         return;
     }
+    let _alone = alone();
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let folder = network.dir.path().display().to_string();
     let rules = "alert http any any -> any any (msg:\"a secret\"; http.uri; content:\"secret\"; sid:1;)

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use crate::externals::{is_installed, kill, processes, routed};
+use crate::externals::{alone, is_installed, kill, processes, routed};
 use crate::net::{Host, Io, Network, Server, wait_until};
 
 /// Sends TCP port 80 to the proxy, which has another port.
@@ -51,6 +51,7 @@ fn proxy_takes_web_traffic_and_a_nat_follows() {
     if !is_installed("haproxy") {
         return;
     }
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let folder = network.dir.path().display().to_string();
     fs::write(network.path("redirect.nft"), REDIRECT).unwrap();
@@ -112,6 +113,7 @@ fn is_refused(host: &Host, url: &str) -> bool {
 
 #[test]
 fn bridge_filters_between_two_segments() {
+    let _alone = alone();
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let listed = network.path("listed").display().to_string();
     let policy = format!(
@@ -144,6 +146,7 @@ fn bridge_filters_between_two_segments() {
 
 #[test]
 fn namespace_of_somebody_else_stays() {
+    let _alone = alone();
     let Some(network) = routed() else { return };
     let given = network.third("given", &[]);
     let mut resident = given.command("sleep").arg("3600").spawn().unwrap();
