@@ -1,6 +1,6 @@
 //! `rivulet supervise`: runs the program of a legacy node in a namespace, for `rivulet up`.
 //!
-//! `rivulet up` gives up its privileges and may not run programs any more, so it starts a
+//! `rivulet up` gives up its privileges and can no longer run programs, so it starts a
 //! supervisor for each node before that. The supervisor reads its plan from standard input, and
 //! ends when that is closed: also if the process at the other end was killed. It reports to
 //! standard output, a JSON object per line.
@@ -199,7 +199,7 @@ fn lock(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<File> {
     }
 }
 
-/// Writes a report. If nobody reads it any more, standard input is closed, too.
+/// Writes a report. A reader that is gone has closed standard input, too.
 fn write(news: &SupervisorNews) {
     let Ok(mut line) = serde_json::to_string(news) else { return };
     line.push('\n');

@@ -50,7 +50,7 @@ impl Happened {
         let ingress = passage.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
         let from = name(ingress).unwrap_or_default();
         let path = path(&from, &visited, &edges, self.port.as_deref());
-        // Behind an external node, its name stands in the place of the port's.
+        // Behind an external node, the path names the node instead of its port.
         let is_first = self.path.is_empty();
         self.path += if is_first { &path } else { path.strip_prefix(&from).unwrap_or(&path) };
         self.visited.extend(visited);

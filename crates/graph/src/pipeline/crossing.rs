@@ -210,8 +210,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes the packets of a crossing through one function; whether all were forwarded as long as
-    /// they were.
+    /// Takes the packets of a crossing through one function. Returns true if it forwarded all of
+    /// them and changed no length.
     #[inline(always)]
     pub(super) fn take_through(
         &mut self,
@@ -289,8 +289,8 @@ impl Pipeline {
     }
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and
-    /// sends what it made back; whether it forwarded them all as long as they were. `assembled`:
-    /// whether what they brought to streams is at hand.
+    /// sends the packets that it made. Returns true if it forwarded all of them and changed no
+    /// length. `assembled`: their bytes have been added to streams.
     #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
     pub(super) fn run_stage(
         &mut self,

@@ -21,7 +21,7 @@ const ELSEWHERE: Verdict = Verdict::Drop(DropReason::Internal);
 pub(crate) struct KnownGroup {
     path: PathId,
     nfs: NfSet,
-    /// Those that no function has dropped or turned back yet.
+    /// Those not dropped or turned back so far.
     packets: u64,
     load: PacketTotals,
     /// The number of functions that they have visited.
@@ -61,10 +61,10 @@ impl NextStops {
     }
 }
 
-/// The verdicts of a group as a function finds them that some of its packets come to.
+/// The verdicts of a group, as shown to a function that not all of its packets come to.
 struct OwnVerdicts {
     all: [Verdict; GROUP_MAX],
-    /// A bit for each one that goes on.
+    /// The packets that it sees as forwarded, a bit for each.
     forwarded: u64,
 }
 

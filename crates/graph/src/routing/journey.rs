@@ -18,7 +18,7 @@ pub(crate) struct Journey {
     pub tags: u64,
     /// True if its path is known in advance.
     pub(super) is_known: bool,
-    /// True if filters were asked on the way: it may be another one than the flow's.
+    /// True if filters chose the path: it may differ from the flow's.
     pub(super) is_new: bool,
     /// True if the packet's filters are asked where packets of a flow may differ.
     pub(super) asks: bool,
