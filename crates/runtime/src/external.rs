@@ -13,7 +13,6 @@ use policy::{Diagnostic, ExternalKind, ExternalNode, Policy};
 use serde::{Deserialize, Serialize};
 
 pub use config::{NodeMode, WhenDown};
-pub(crate) use state::NodeWay;
 pub use state::{NodeGate, NodeState};
 
 use config::{LegacyConfig, NativeConfig};

@@ -135,6 +135,7 @@ fn killed_program_is_started_again() {
     assert_eq!(node["restarts"], 1);
     assert_eq!(node["last_end"], "signal 9");
     assert!(passed_while_down || node["dropped"].as_u64().unwrap() > 0, "{node}");
+    assert_eq!(report["drops"]["node-down"].as_u64().unwrap_or(0), node["dropped"].as_u64().unwrap());
     assert_removed(&network, &sleeper);
 }
 
@@ -337,6 +338,7 @@ fn native_program_is_reached_by_memif() {
     let node = &report["nodes"]["box"];
     assert_eq!(node["up"], 1, "{node}");
     assert!(node["dropped"].as_u64().unwrap() > 0, "{node}");
+    assert_eq!(report["drops"]["node-down"], node["dropped"]);
 }
 
 /// Starts another Rivulet as the program of a native node, between these sockets.

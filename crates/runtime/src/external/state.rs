@@ -86,17 +86,6 @@ pub struct NodeGate {
     other: u16,
 }
 
-/// The way of a packet that comes to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeWay {
-    /// To the program.
-    Program,
-    /// Nowhere.
-    Drop,
-    /// To the node's other port, as if the program had sent it there.
-    Bypass(u16),
-}
-
 impl NodeGate {
     /// Returns the gate of a port, if it is one of the node's.
     pub(crate) fn of(node: &External, state: &Arc<NodeState>, port: u16) -> Option<NodeGate> {
@@ -104,23 +93,26 @@ impl NodeGate {
         Some(NodeGate { state: Arc::clone(state), side, other: node.ports[1 - side] })
     }
 
-    /// Returns the way of a packet that leaves by the port, and counts it if that is not the
-    /// program.
+    /// Returns true if a packet that leaves by the port must be dropped, and counts it: the node is
+    /// down.
     #[inline]
-    pub(crate) fn way(&self) -> NodeWay {
-        if self.state.is_up() {
-            return NodeWay::Program;
+    pub(crate) fn drops(&self) -> bool {
+        let drops = self.state.when_down == WhenDown::Drop && !self.state.is_up();
+        if drops {
+            self.count_drops(1);
         }
-        match self.state.when_down {
-            WhenDown::Drop => {
-                self.count_drops(1);
-                NodeWay::Drop
-            }
-            WhenDown::Bypass => {
-                self.state.bypassed.fetch_add(1, Ordering::Relaxed);
-                NodeWay::Bypass(self.other)
-            }
+        drops
+    }
+
+    /// Returns the node's other port if a packet that leaves by this one goes on there, as if the
+    /// program had sent it, and counts it: the node is down.
+    #[inline]
+    pub(crate) fn bypass(&self) -> Option<u16> {
+        if self.state.when_down == WhenDown::Drop || self.state.is_up() {
+            return None;
         }
+        self.state.bypassed.fetch_add(1, Ordering::Relaxed);
+        Some(self.other)
     }
 
     /// Counts packets that came to the node while it was down, and were lost.

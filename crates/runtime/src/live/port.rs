@@ -7,7 +7,7 @@ use packet::wire::MacAddress;
 
 use super::Intake;
 use super::l3::PortL3;
-use crate::external::{NodeGate, NodeWay};
+use crate::external::NodeGate;
 use crate::report::InterfaceReport;
 use crate::runner::{Frame, Ingress, Runner};
 
@@ -100,11 +100,11 @@ impl LivePort {
         }
     }
 
-    /// Returns the way of a packet that leaves by the port: elsewhere only at an external node that
-    /// is down.
+    /// Returns the port by which a packet that leaves here enters again: only at an external node
+    /// that is down.
     #[inline]
-    pub fn way(&self) -> NodeWay {
-        self.gate.as_ref().map_or(NodeWay::Program, NodeGate::way)
+    pub fn bypass_to(&self) -> Option<u16> {
+        self.gate.as_ref().and_then(NodeGate::bypass)
     }
 
     /// Keeps a packet that went past the node, until it enters here.
@@ -117,12 +117,13 @@ impl LivePort {
         std::mem::take(&mut self.bypassed)
     }
 
-    /// Drops packets that went past the node and do not enter any more.
-    pub fn drop_bypassed(&mut self) {
+    /// Drops packets that went past the node and do not enter any more. Returns packets and bytes.
+    pub fn drop_bypassed(&mut self) -> (u64, u64) {
+        let packets = self.bypassed.len() as u64;
         if let Some(gate) = &self.gate {
-            gate.count_drops(self.bypassed.len() as u64);
+            gate.count_drops(packets);
         }
-        self.bypassed.clear();
+        (packets, self.bypassed.drain(..).map(|packet| packet.len() as u64).sum())
     }
 
     /// Adds L3's frames to the burst.

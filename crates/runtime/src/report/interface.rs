@@ -28,8 +28,7 @@ record! {
         pub up: u64 = gauge("node_up"),
         /// Starts of the program after it ended.
         pub restarts: u64 = counter("node_restarts"),
-        /// Packets that came to the node while it was down, and were dropped. They count as sent by
-        /// its port.
+        /// Packets that came to the node while it was down, and were dropped: `node-down`.
         pub dropped: u64 = counter("node_packets_dropped"),
         /// Packets that came to the node while it was down, and went on behind it. They count as
         /// sent by one of its ports and received by the other.
