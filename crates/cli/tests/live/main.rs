@@ -19,6 +19,7 @@ mod net;
 mod nodes;
 mod operated;
 mod programs;
+mod proxied;
 mod routed;
 mod sites;
 mod tagged;
