@@ -1,6 +1,6 @@
 //! External nodes: unmodified programs in a namespace of their own, and programs at memif ports.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +17,15 @@ fn router(keys: &str) -> String {
     )
 }
 
-/// Waits until no other test has a legacy node: networks of tests share the names of namespaces.
-pub fn alone() -> MutexGuard<'static, ()> {
+/// Waits until no other test of this machine has a legacy node: networks of tests share the names
+/// of namespaces.
+pub fn alone() -> (MutexGuard<'static, ()>, File) {
     static NODE: Mutex<()> = Mutex::new(());
-    NODE.lock().unwrap_or_else(PoisonError::into_inner)
+    let first = NODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = std::env::temp_dir().join("rivulet-tests-of-nodes");
+    let file = File::options().create(true).append(true).open(file).unwrap();
+    file.lock().unwrap();
+    (first, file)
 }
 
 /// Hosts on both sides of a router, with routes to each other.

@@ -6,6 +6,7 @@
 
 mod balanced;
 mod captured;
+mod combined;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
