@@ -79,7 +79,9 @@ impl Namespace<'_> {
             let (netns, alias) = (&*plan.netns, format!("{ALIAS} {}", plan.name));
             ip(&["link", "add", host, "type", "veth", "peer", "name", inner, "netns", netns])?;
             // The kernels' own IPv6 is quiet on a link that only carries packets of others.
-            ip(&["link", "set", host, "alias", &alias, "addrgenmode", "none", "up"])?;
+            // `ip` sets an interface up before it sets the mode.
+            ip(&["link", "set", host, "alias", &alias, "addrgenmode", "none"])?;
+            ip(&["link", "set", host, "up"])?;
             if plan.mode != NodeMode::Routed {
                 ip(&["-n", netns, "link", "set", inner, "addrgenmode", "none"])?;
             }
@@ -143,7 +145,8 @@ impl Namespace<'_> {
     fn bridge(&self) -> anyhow::Result<()> {
         let netns = &*self.plan.netns;
         ip(&["-n", netns, "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0"])?;
-        ip(&["-n", netns, "link", "set", BRIDGE, "addrgenmode", "none", "up"])?;
+        ip(&["-n", netns, "link", "set", BRIDGE, "addrgenmode", "none"])?;
+        ip(&["-n", netns, "link", "set", BRIDGE, "up"])?;
         for interface in &self.plan.interfaces {
             ip(&["-n", netns, "link", "set", interface, "master", BRIDGE])?;
         }
