@@ -20,6 +20,7 @@ pub use formula::FilterField;
 
 use crate::ast::FilterSide;
 use crate::diagnostic::Diagnostic;
+use crate::external::TagCarrier;
 use crate::filter::{Fields, Filter, FilterAddressSet};
 use crate::graph::PolicyGraph;
 use crate::pipelet::{Edge, EdgeDirection, Node};
@@ -76,7 +77,7 @@ impl Policy {
         };
         for port in 0..self.ports.len() {
             if graph.edges(Node::Port(port), Some(EdgeDirection::Forward)).next().is_some() {
-                analyser.visit(&Visit::at_port(port));
+                analyser.visit(&Visit::at_port(port, self.owners_at(port)));
             }
         }
         analyser.diagnostics()
@@ -127,12 +128,13 @@ struct Visit<'p> {
 }
 
 impl Visit<'_> {
-    fn at_port(port: usize) -> Self {
+    /// A visit to a port whose packets may have the attributes of these NFs and external nodes.
+    fn at_port(port: usize, owners: Vec<usize>) -> Self {
         Visit {
             port,
             node: Node::Port(port),
             direction: None,
-            history: History::default(),
+            history: History { nfs: owners, ..History::default() },
             conditions: Vec::new(),
             one_way: None,
         }
@@ -260,7 +262,7 @@ impl<'p> Analyser<'p> {
             }
             Filter::Attribute { nfs, name, .. } => {
                 let is_set = nfs.iter().any(|nf| visit.history.nfs.contains(nf));
-                let owner = nfs.first().map_or("", |nf| self.policy.nfs[*nf].name.as_str());
+                let owner = nfs.first().map_or("", |nf| self.policy.owner_name(*nf));
                 let read = ((edge.from, edge.span), format!("{owner}.{name}"));
                 self.early.entry(read).or_insert((false, edge)).0 |= is_set;
             }
@@ -282,9 +284,9 @@ impl<'p> Analyser<'p> {
             if !is_set {
                 let message = format!("`{read}` is never set where this filter reads it");
                 let owner = read.split('.').next().unwrap_or_default();
-                let travel = match self.policy.externals.is_empty() {
-                    true => "",
-                    false => "; attributes do not travel through external nodes",
+                let travel = match self.policy.externals.iter().find(|node| node.tags == TagCarrier::None) {
+                    None => String::new(),
+                    Some(node) => format!("; attributes travel through `{}` only with `tags`", node.name),
                 };
                 diagnostics.push(
                     Diagnostic::warning(message, edge.span)
@@ -367,7 +369,7 @@ impl<'p> Analyser<'p> {
                 if nfs.iter().any(|nf| self.facts.get(*nf).is_none()) || known().any(|known| known == name) {
                     return;
                 }
-                let owner = nfs.first().map_or("", |nf| self.policy.nfs[*nf].name.as_str());
+                let owner = nfs.first().map_or("", |nf| self.policy.owner_name(*nf));
                 let error = Diagnostic::error(format!("`{owner}` has no attribute `{name}`"), edge.span);
                 let near = similar(name, known().map(String::as_str));
                 let error = match near {

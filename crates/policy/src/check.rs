@@ -1,5 +1,6 @@
 //! From the syntax tree to a [`Policy`]: resolves names, checks numbers, rejects cycles.
 
+mod external;
 mod filter;
 mod pipelet;
 mod value;
@@ -7,11 +8,12 @@ mod value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use external::NODE_ATTRIBUTES_MAX;
 pub use value::RESOLVED_BYTES_MAX;
 
 use crate::ast::{self, File, Name, PolicyItem};
 use crate::diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
-use crate::external::{ExternalKind, ExternalNode};
+use crate::external::{ExternalKind, ExternalNode, TagCarrier};
 use crate::files::Files;
 use crate::filter::Filter;
 use crate::pipelet::{Nf, PORT_MAX, Pipelet, Port};
@@ -60,6 +62,7 @@ pub(crate) fn check(
     checker.make_external_ports();
     checker.resolve_lets(file);
     let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
+    checker.read_tags();
     checker.check_port_numbers();
     let pipelets = checker.pipelets(file);
     let filter = filter.map(|filter| checker.filter(filter));
@@ -149,8 +152,16 @@ impl Checker<'_, '_> {
                 {
                     if self.enter(name, NamedKind::External(self.externals.len())) {
                         let (name, config, span) = (name.node.clone(), Value::empty(name.span), name.span);
-                        let node = ExternalNode { name, kind, config, span, inside: 0, outside: 0 };
-                        self.externals.push(node);
+                        self.externals.push(ExternalNode {
+                            name,
+                            kind,
+                            config,
+                            span,
+                            inside: 0,
+                            outside: 0,
+                            tags: TagCarrier::None,
+                            sets: Vec::new(),
+                        });
                     }
                 }
                 PolicyItem::Nf { type_name, name, .. } => {

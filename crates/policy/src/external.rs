@@ -2,7 +2,8 @@
 //!
 //! An external node is two ports that the runtime makes itself. Forward edges into `squid` end at
 //! its port `squid.inside`, and those out of it begin at `squid.outside`; reverse edges the other
-//! way round. So a path ends at the program, and a new one begins behind it.
+//! way round. So a path ends at the program, and a new one begins behind it. Attributes of packets
+//! travel to the program and back by a tag, if the node has a carrier for it (E24).
 
 use crate::pipelet::{EdgeDirection, Node};
 use crate::source::Span;
@@ -23,6 +24,45 @@ pub struct ExternalNode {
     pub inside: usize,
     /// Its port towards the outside: an index in [`Policy::ports`](crate::Policy::ports).
     pub outside: usize,
+    /// The carrier of attributes to the program and back.
+    pub tags: TagCarrier,
+    /// Attributes that the program sets.
+    pub sets: Vec<NodeAttribute>,
+}
+
+/// The carrier of attributes to the program of an external node and back (E24).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagCarrier {
+    /// Attributes do not travel.
+    #[default]
+    None,
+    /// A VLAN tag (IEEE 802.1Q).
+    Vlan,
+    /// An option of a Geneve header (RFC 8926).
+    Geneve,
+}
+
+impl TagCarrier {
+    /// All carriers.
+    pub const ALL: [TagCarrier; 3] = [TagCarrier::None, TagCarrier::Vlan, TagCarrier::Geneve];
+
+    /// Returns the carrier's name in a policy.
+    pub fn name(self) -> &'static str {
+        match self {
+            TagCarrier::None => "none",
+            TagCarrier::Vlan => "vlan",
+            TagCarrier::Geneve => "geneve",
+        }
+    }
+}
+
+/// An attribute that the program of an external node sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAttribute {
+    /// The part after the dot in `box.safe`.
+    pub name: String,
+    /// Width of the value, 1 to 16 bits.
+    pub bits: u8,
 }
 
 /// The way packets reach the program of an external node.

@@ -40,10 +40,11 @@ pub enum Filter {
         /// Bits that must be 0.
         clear: u8,
     },
-    /// An attribute set on the packet by an NF. False if none set it.
+    /// An attribute set on the packet by an NF or the program of an external node. False if none
+    /// set it.
     Attribute {
-        /// Instances that may have set the attribute, as indices in [`crate::Policy::nfs`]; any
-        /// suffices.
+        /// Instances that may have set the attribute, as indices in [`crate::Policy::nfs`], or
+        /// behind those, in [`crate::Policy::externals`]; any suffices.
         nfs: Arc<[usize]>,
         /// The attribute.
         name: String,

@@ -51,14 +51,15 @@ mod source;
 mod suggest;
 mod text;
 mod token;
+mod travel;
 mod value;
 
 pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX};
 pub use ast::FilterSide;
-pub use check::{NODES_MAX, RESOLVED_BYTES_MAX};
+pub use check::{NODE_ATTRIBUTES_MAX, NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
-pub use external::{ExternalKind, ExternalNode};
+pub use external::{ExternalKind, ExternalNode, NodeAttribute, TagCarrier};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{
     AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,
@@ -73,4 +74,5 @@ pub use segments::SEGMENTS_MAX;
 pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};
 pub use text::{UNREADABLE, decode_text};
 pub use token::NAME_BYTES_MAX;
+pub use travel::TravellingAttribute;
 pub use value::{ConfigEntry, ConfigFault, Value, ValueKind};

@@ -68,7 +68,75 @@ fn attributes_are_unset_behind_an_external_node() {
     let found = policy.analyse(&[facts], &[]).diagnostics;
     let warning = found.iter().find(|found| found.message.contains("`m.tenant` is never set"));
     let help = warning.and_then(|warning| warning.help.clone()).unwrap();
-    assert!(help.contains("attributes do not travel through external nodes"), "{help}");
+    assert!(help.contains("attributes travel through `x` only with `tags`"), "{help}");
+}
+
+#[test]
+fn attributes_that_filters_behind_a_node_read_travel() {
+    let text = "Port<0> a; Port<1> b; Mark m; FW f; FW g;
+        Legacy x { tags: vlan, sets: { class: 3, safe: 1 } }; Native y { tags: geneve };
+        pipelet { a <-> m <-> f <-> x [m.tenant == 3] <-> y [FW.safe && x.safe] <-> g <-> b;
+                  x -> Drop; y -> Drop; }";
+    let policy = read(text);
+    let travelling = |node: usize| {
+        let all = policy.travelling(&policy.externals[node]).into_iter();
+        let text = |of: policy::TravellingAttribute| (policy.owner_name(of.owner).to_owned(), of.name);
+        all.map(|of| (of.bits, of.ways, text(of))).collect::<Vec<_>>()
+    };
+    let named = |owner: &str, name: &str| (owner.to_owned(), name.to_owned());
+    let forth = [true, false];
+    assert_eq!(
+        travelling(0),
+        [
+            (Some(3), [false; 2], named("x", "class")),
+            // The other direction's filters at `b` read it before `x`.
+            (Some(1), forth, named("x", "safe")),
+            (None, forth, named("m", "tenant")),
+            // `g` is behind the node: what it sets does not pass `x` in this direction.
+            (None, forth, named("f", "safe")),
+        ]
+    );
+    let at_y = [(None, forth, named("f", "safe")), (Some(1), forth, named("x", "safe"))];
+    assert_eq!(travelling(1), at_y);
+    let facts = |name: &str| NfFacts { attributes: vec![name.to_owned()], ..NfFacts::default() };
+    let found = policy.analyse(&[facts("tenant"), facts("safe"), facts("safe")], &[]).diagnostics;
+    assert!(found.iter().all(|found| !found.message.contains("never set")), "{found:?}");
+}
+
+#[test]
+fn attributes_stop_at_a_node_without_tags() {
+    let text = "Port<0> a; Port<1> b; Mark m; Legacy x; Native y { tags: geneve };
+        pipelet { a <-> m <-> x <-> y [m.tenant == 3] <-> b; y -> Drop; }";
+    let policy = read(text);
+    assert_eq!(policy.travelling(&policy.externals[1]), []);
+    let facts = NfFacts { attributes: vec!["tenant".to_owned()], ..NfFacts::default() };
+    let found = policy.analyse(&[facts], &[]).diagnostics;
+    assert!(found.iter().any(|found| found.message.contains("`m.tenant` is never set")), "{found:?}");
+}
+
+#[test]
+fn wrong_tags_are_named() {
+    let shown = |keys: &str, filter: &str| {
+        let text =
+            format!("Port<0> a; Port<1> b; Legacy x {{ {keys} }}; pipelet {{ a <-> x {filter} <-> b; }}");
+        let report = Policy::read("edge.rvl", &text, &mut |_: &str| Err(String::new())).unwrap_err();
+        report.render(policy::Colour::Off)
+    };
+    for (keys, filter, message) in [
+        ("tags: vxlan", "", "expected `none`, `vlan` or `geneve`"),
+        (
+            "tags: vlan, sets: [safe]",
+            "",
+            "expected attributes and their bits, such as `{ safe: 1, class: 3 }`",
+        ),
+        ("tags: vlan, sets: { safe: 17 }", "", "expected the bits of `safe`: a number from 1 to 16"),
+        ("sets: { safe: 1 }", "", "`x` has no `tags`, so attributes do not come back from its program"),
+        ("tags: vlan, sets: { safe: 1 }", "[x.save]", "did you mean `x.safe`?"),
+        ("tags: vlan", "[x.safe]", "if its program sets it, write `tags: vlan, sets: { safe: 1 }` at `x`"),
+    ] {
+        let shown = shown(keys, filter);
+        assert!(shown.contains(message), "{shown}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) enum Formula {
 pub(crate) struct History {
     /// Number of NFs that may have written a field.
     pub writes: BTreeMap<FilterField, u32>,
-    /// NFs that the packet has passed.
+    /// NFs that the packet has passed, and external nodes whose attributes it has.
     pub nfs: Vec<usize>,
 }
 

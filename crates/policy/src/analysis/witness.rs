@@ -41,7 +41,7 @@ pub(super) fn describe(packet: &Fields, policy: &Policy) -> String {
         let _ = write!(text, ", flags {}", if set.is_empty() { "none".to_owned() } else { set.join(",") });
     }
     for ((nf, name), value) in &packet.attributes {
-        let owner = policy.nfs.get(*nf).map_or("", |nf| nf.name.as_str());
+        let owner = policy.owner_name(*nf);
         let _ = match value {
             Scalar::Number(value) => write!(text, ", {owner}.{name} = {value}"),
             Scalar::Text(value) => write!(text, ", {owner}.{name} = {value:?}"),

@@ -184,15 +184,16 @@ impl Checker<'_, '_> {
         test: Option<&(FilterComparison, ast::ValueExpr)>,
     ) -> Filter {
         let instance = self.names.get(&owner.node).map(|n| n.what);
-        if let Some(NamedKind::External(_)) = instance {
-            let message = format!("`{}` gives no attributes: it is an external node", owner.node);
-            let help = "attributes do not travel to other programs and back; let an NF set them";
-            self.report.push(Diagnostic::error(message, owner.span).help(help));
+        if let Some(NamedKind::External(at)) = instance {
             self.used.insert(owner.node.clone());
-            return Filter::Always(true);
+            if !self.is_set_by(at, owner, name) {
+                return Filter::Always(true);
+            }
         }
         let nfs: Arc<[usize]> = match instance {
             Some(NamedKind::Nf(at)) => [at].into(),
+            // External nodes are numbered after the NFs.
+            Some(NamedKind::External(at)) => [self.nfs.len() + at].into(),
             _ => self.types.get(&owner.node).cloned().unwrap_or_default(),
         };
         if nfs.is_empty() {
