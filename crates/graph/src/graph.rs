@@ -41,7 +41,7 @@ use crate::observer::Observer;
 use crate::pipeline::{BatchRun, Pipeline};
 use crate::queue::{GROUP_MAX, Queue};
 use crate::reassembly::Reassembly;
-use crate::routing::{EdgeCounters, Routing};
+use crate::routing::{AttributeField, EdgeCounters, Routing};
 use crate::stages::{Stages, Walked};
 use crate::topology::Topology;
 use crate::{Counters, Options, SideBySide};
@@ -67,7 +67,7 @@ pub enum GraphError {
     /// Not enough memory for the flow table.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// The attributes of all functions together do not fit a packet's tag word.
+    /// The attributes of all functions and external nodes together do not fit a packet's tag word.
     #[error("the attributes of the functions up to `{0}` take more than 64 bits")]
     TooManyTags(&'static str),
     /// A function [changes flows](nf::Descriptor::changes_flows), and is not alone.
@@ -300,6 +300,13 @@ impl Graph {
     /// Returns the topology, if the graph has branches, and what its edges have counted.
     pub fn topology(&self) -> Option<(&Topology, &[EdgeCounters])> {
         self.pipeline.flows.routing.as_ref().map(|routing| (&routing.topology, &routing.edges[..]))
+    }
+
+    /// Returns the place in packets' tags of an attribute of an NF or an external node's program;
+    /// `owner` as in [`policy::TravellingAttribute::owner`]. `None` if the graph has no branches or
+    /// no use for the attribute.
+    pub fn attribute_field(&self, owner: usize, name: &str) -> Option<AttributeField> {
+        self.pipeline.flows.routing.as_ref()?.attribute_field(owner, name, &self.pipeline.stages.all)
     }
 
     /// Returns the options.

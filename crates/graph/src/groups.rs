@@ -180,6 +180,13 @@ impl Groups {
                 break;
             }
             meta.transit.direction = direction;
+            if BRANCHES
+                && let Some(routing) = &flows.routing
+                && routing.take_attributes(meta, header)
+                && let Some(cache) = &mut flows.cache
+            {
+                cache.forget(meta.transit.flow);
+            }
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
             let (mut next, mut wish_ms) = (Path::SLOW, 0);
             if RULES && let Some(cache) = &mut flows.cache {

@@ -65,7 +65,7 @@ pub use graph::{Graph, GraphError};
 pub use observer::{EdgeChoice, Observer};
 pub use options::{Counters, Guards, NotIp, Options, Timeouts, WhenFull};
 pub use queue::GROUP_MAX;
-pub use routing::EdgeCounters;
+pub use routing::{AttributeField, EdgeCounters};
 pub use stages::Walked;
 pub use topology::{
     BRANCHING_NFS_MAX, EdgeId, FilterReads, Hop, NfSet, RouteEnd, Topology, TopologyEdge, TopologyError,

@@ -6,8 +6,10 @@
 //! (`journey`, `fields`). Packets of the other direction take the functions of the route backwards,
 //! whatever filters say (E3). The edges of a path that is known in advance are looked up once for
 //! many flows (`known_paths`). Packets that functions do not see go past them (`passing`), those of
-//! flows with a rule follow it (`rules`).
+//! flows with a rule follow it (`rules`). Those behind an external node bring attributes along
+//! (`brought`).
 
+mod brought;
 mod fields;
 mod journey;
 mod known_paths;
@@ -26,6 +28,8 @@ use zerocopy::FromBytes;
 use crate::Timeouts;
 use crate::queue::GROUP_MAX;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd, Topology};
+pub use brought::AttributeField;
+use brought::BroughtAttributes;
 pub(crate) use journey::{Journey, Refusal};
 use known_paths::KnownPaths;
 pub(crate) use known_paths::PathId;
@@ -52,6 +56,8 @@ pub(crate) struct Routing {
     /// True if a filter may decide differently about packets of one flow.
     asks_somewhere: bool,
     known_paths: KnownPaths,
+    /// Attributes that packets bring from external nodes, by port.
+    brought: Vec<BroughtAttributes>,
     /// By packet of the group that is under way.
     pub journeys: [Journey; GROUP_MAX],
     /// The first stop of the packet that begins a flow.
@@ -65,8 +71,9 @@ pub(crate) struct Routing {
 
 impl Routing {
     /// Adds the route to the record, then the parts of all functions, those that no flow visits
-    /// both of in the same bytes. Returns the next free bit of tags, or the name of the function
-    /// whose tags find no room.
+    /// both of in the same bytes. Attributes that travel through external nodes share their bits
+    /// with no others. Returns the next free bit of tags, or the name of the function or external
+    /// node whose tags find no room.
     pub fn place(
         topology: Topology,
         stages: &mut [Box<dyn Stage>],
@@ -77,12 +84,16 @@ impl Routing {
         let (start, _) = layout.add(len, len);
         let first = layout.end();
         let companions = topology.companions();
+        let travelling = brought::travelling(&topology);
         // The bytes and bits of attributes of functions, where they end.
         let (mut ends, mut tag_ends): (Vec<usize>, Vec<u32>) = (Vec::new(), Vec::new());
         for (number, stage) in stages.iter_mut().enumerate() {
             let before = companions[number].iter().filter_map(|other| ends.get(other).copied());
             layout.go_to(before.max().unwrap_or(first));
-            let before = companions[number].iter().filter_map(|other| tag_ends.get(other).copied());
+            let shares_none = |other: &usize| {
+                companions[number].has(*other) || travelling.has(*other) || travelling.has(number)
+            };
+            let before = (0..number).filter(shares_none).filter_map(|other| tag_ends.get(other).copied());
             let (name, tag_bit) = (stage.descriptor().name, before.max().unwrap_or_default());
             tag_ends.push(stage.place(number as u16, layout, tag_bit).ok_or(name)?);
             ends.push(layout.end());
@@ -108,7 +119,13 @@ impl Routing {
         let mut listeners = NfSet::default();
         let wants = stages.iter().enumerate().filter(|(_, stage)| stage.descriptor().stream);
         wants.for_each(|(number, _)| listeners.add(number));
+        let first_bit = tag_ends.iter().copied().max().unwrap_or_default();
+        let (brought, tag_end) = brought::place(&topology, stages, first_bit).ok_or("external node")?;
+        if !brought.is_empty() {
+            layout.add_tags();
+        }
         let routing = Routing {
+            brought,
             keepers,
             timeouts,
             listeners,
@@ -125,7 +142,7 @@ impl Routing {
             is_tracing: false,
             topology,
         };
-        Ok((routing, tag_ends.into_iter().max().unwrap_or_default()))
+        Ok((routing, tag_end))
     }
 }
 

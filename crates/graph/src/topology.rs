@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use packet::Side;
 use policy::{
     Edge, EdgeDirection, Filter, FilterInput, FilterNumberField, FilterTable, Node, Policy, PolicyGraph,
+    TravellingAttribute,
 };
 
 /// Limit on the functions of a graph with branches: a flow's path has a bit for each.
@@ -133,6 +134,15 @@ pub struct Topology {
     edges: Vec<TopologyEdge>,
     is_line: bool,
     reads: FilterReads,
+    external: Vec<ExternalAttributes>,
+}
+
+/// The attributes that travel through an external node.
+#[derive(Clone, Debug)]
+pub(crate) struct ExternalAttributes {
+    /// Numbers of the ports where packets come back that take forward edges, and reverse edges.
+    pub ports: [u16; 2],
+    pub attributes: Vec<TravellingAttribute>,
 }
 
 /// The fields that filters read and that may differ between packets of a flow.
@@ -297,7 +307,17 @@ impl Topology {
             let of_port = port.side.map_or(EntrySides::Either, EntrySides::Only);
             port.numbers.clone().for_each(|number| sides[usize::from(number)] = of_port);
         }
-        Ok(Topology { nfs, ports, sides, branches, edges, is_line, reads })
+        let external = policy.externals.iter().map(|node| ExternalAttributes {
+            ports: [node.outside, node.inside].map(|port| *policy.ports[port].numbers.start()),
+            attributes: policy.travelling(node),
+        });
+        let external = external.filter(|of| !of.attributes.is_empty()).collect();
+        Ok(Topology { nfs, ports, sides, branches, edges, is_line, reads, external })
+    }
+
+    /// Returns the attributes that travel through each external node.
+    pub(crate) fn external_attributes(&self) -> &[ExternalAttributes] {
+        &self.external
     }
 
     /// Returns the functions in topological order, as indices in [`Policy::nfs`].

@@ -115,6 +115,11 @@ impl TagLayout {
         self.fields.get(attribute).map_or(0, |&(shift, mask)| (tags >> shift & mask) as u16)
     }
 
+    /// Returns the place of an attribute in a tag word: its shift, and its mask before shifting.
+    pub fn field(&self, attribute: usize) -> Option<(u32, u64)> {
+        self.fields.get(attribute).copied()
+    }
+
     /// Returns the mask of all attributes in a tag word.
     pub fn mask(&self) -> u64 {
         self.fields.iter().fold(0, |all, &(shift, mask)| all | mask << shift)

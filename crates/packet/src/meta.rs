@@ -85,7 +85,8 @@ pub struct Transit {
     pub sequence: u64,
     /// The packet's number in its flow, from 1 (S58); set when the flow is found.
     pub seq: u64,
-    /// Metadata tags (E4), laid out by the graph that reads them.
+    /// Metadata tags (E4), laid out by the graph that reads them. The receiver sets those that the
+    /// packet brings from an external node.
     pub tags: u64,
     /// The flow's record, valid only within the graph that found it.
     pub flow: u32,

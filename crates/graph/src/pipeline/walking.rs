@@ -37,6 +37,11 @@ impl Pipeline {
         }
         meta.transit.flow = record;
         meta.transit.direction = direction;
+        if let Some(routing) = &self.flows.routing
+            && routing.take_attributes(meta, self.flows.table.records.header_mut(record))
+        {
+            self.flows.forget_rules(record);
+        }
         self.flows.table.join(meta);
         if begins && let Some(routing) = &self.flows.routing {
             routing.begin_flow(record, meta.transit.ingress, &mut self.flows.table.records);
