@@ -17,6 +17,7 @@ use policy::{
     Prefix, SourceMap, Span,
 };
 use runtime::Assembly;
+use runtime::external::tags::NodeTags;
 use serde::Serialize;
 use values::Nanos;
 
@@ -168,7 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let rates = connect.as_ref().map(|address| edge_rates::measure(&policy, address, *interval));
             let notes = rates.transpose()?.unwrap_or_default();
             let picture = match format {
-                PictureFormat::Text => policy.graph_text(&notes),
+                PictureFormat::Text => policy.graph_text(&notes) + &tags(&policy),
                 PictureFormat::Svg => policy.graph_svg(&notes),
             };
             match write {
@@ -178,6 +179,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Returns the layouts of the tags of external nodes, as far as they are right.
+fn tags(policy: &Policy) -> String {
+    let all = NodeTags::of_policy(policy, &functions::registry()).unwrap_or_default();
+    let shown = all.iter().filter(|tags| !tags.fields.is_empty());
+    shown.map(|tags| format!("\n{tags}")).collect()
 }
 
 /// A diagnostic as JSON.

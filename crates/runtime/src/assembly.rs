@@ -10,7 +10,8 @@ use nf::{MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
-use crate::external::{self, External, NodeGate, NodeState, Surroundings};
+use crate::external::tags::NodeTags;
+use crate::external::{self, External, NodeGate, NodeState, PortTags, Surroundings};
 use crate::ports::{PortConfig, PortEntry, Ports, RouteConfig, item_span};
 use crate::settings::{LinkControlSetting, Settings};
 
@@ -61,6 +62,18 @@ impl Assembly {
         nodes.find_map(|(node, state)| NodeGate::of(node, state, port))
     }
 
+    /// Returns the tags of packets at a port of an external node through which attributes travel.
+    pub(crate) fn port_tags(&self, port: u16) -> Option<PortTags> {
+        let mut nodes = self.externals.iter().zip(&self.node_states);
+        nodes.find_map(|(node, state)| PortTags::of(node, state, port, &self.graph))
+    }
+
+    /// Returns those of a packet's tags that it keeps if it leaves by this port of an external node
+    /// and the program forwards it unchanged.
+    pub fn kept_tags(&self, port: u16, tags: u64) -> u64 {
+        self.port_tags(port).map_or(0, |port| port.passing(tags))
+    }
+
     /// Returns the addresses that NFs own on the side of a port.
     pub(crate) fn owned_at<'a>(&'a self, port: &'a PortEntry) -> impl Iterator<Item = &'a OwnedAddresses> {
         let topology = self.graph.topology().map(|(topology, _)| topology);
@@ -106,7 +119,11 @@ pub fn assemble_part(
     let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
     let options = Options { cycles, ..settings.options(seed) };
     let topology = Topology::new(policy).map_err(|error| vec![refused(policy, &error)])?;
-    let (ports, externals) = ports(policy, &topology, &mut wrong);
+    let tags = NodeTags::of_policy(policy, registry).unwrap_or_else(|errors| {
+        wrong.extend(errors);
+        Vec::new()
+    });
+    let (ports, externals) = ports(policy, &topology, tags, &mut wrong);
     let options = Options { remembers_ports: ports.has_choice(), ..options };
     let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
     let mut stages = Vec::new();
@@ -177,7 +194,12 @@ fn refused(policy: &Policy, error: &TopologyError) -> Diagnostic {
     }
 }
 
-fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> (Ports, Vec<External>) {
+fn ports(
+    policy: &Policy,
+    topology: &Topology,
+    tags: Vec<NodeTags>,
+    wrong: &mut Vec<Diagnostic>,
+) -> (Ports, Vec<External>) {
     let mut ports = Vec::new();
     let segments = policy.segments();
     if let Some(node) =
@@ -218,9 +240,13 @@ fn ports(policy: &Policy, topology: &Topology, wrong: &mut Vec<Diagnostic>) -> (
         }
     }
     let mut externals = Vec::new();
+    // None of them if there are errors.
+    let mut tags = tags.into_iter();
     for (number, node) in policy.externals.iter().enumerate() {
         let around = surroundings(policy, node, &ports);
-        let Some((external, l3)) = external::read(policy, (number, node), &around, wrong) else { continue };
+        let tags = tags.next().unwrap_or_default();
+        let read = external::read(policy, (number, node), tags, &around, wrong);
+        let Some((external, l3)) = read else { continue };
         for (port, l3) in [node.inside, node.outside].into_iter().zip(l3) {
             let (name, number) = (policy.ports[port].name.clone(), *policy.ports[port].numbers.start());
             ports.push(PortEntry {

@@ -3,7 +3,9 @@
 //! `docs/external-nodes.md` describes them to operators.
 
 mod config;
+mod port_tags;
 mod state;
+pub mod tags;
 mod words;
 
 use std::net::IpAddr;
@@ -13,9 +15,12 @@ use policy::{Diagnostic, ExternalKind, ExternalNode, Policy};
 use serde::{Deserialize, Serialize};
 
 pub use config::{NodeMode, WhenDown};
+pub(crate) use port_tags::PortTags;
+pub(crate) use state::NodeWay;
 pub use state::{NodeGate, NodeState};
 
 use config::{LegacyConfig, NativeConfig};
+use tags::NodeTags;
 
 /// Limit on the bytes of an interface's name (Linux: `IFNAMSIZ` without the final zero).
 pub const INTERFACE_NAME_MAX: usize = 15;
@@ -39,6 +44,8 @@ pub struct External {
     pub setup: ExternalSetup,
     /// The way of packets while it is down.
     pub when_down: WhenDown,
+    /// The layout of the tags by which attributes travel.
+    pub tags: NodeTags,
 }
 
 /// The way to start an external node, and to reach it.
@@ -77,6 +84,8 @@ pub struct LegacyPlan {
     pub gateways: Sides<Vec<IpAddr>>,
     /// Networks that the namespace reaches by its inside interface.
     pub networks: Vec<String>,
+    /// Room for a tag around those that packets have, in bytes.
+    pub tag_len: u32,
     /// Delay before the first restart; it doubles.
     pub restart_ns: u64,
     /// Time between SIGTERM and SIGKILL.
@@ -105,6 +114,7 @@ pub(crate) struct Surroundings {
 pub(crate) fn read(
     policy: &Policy,
     (number, node): (usize, &ExternalNode),
+    tags: NodeTags,
     around: &Surroundings,
     wrong: &mut Vec<Diagnostic>,
 ) -> Option<(External, Sides<NodePort>)> {
@@ -125,6 +135,6 @@ pub(crate) fn read(
             (ExternalSetup::Native(Box::new(specs)), config.when_down, Sides::default())
         }
     };
-    let external = External { name: node.name.clone(), ports, setup, when_down };
+    let external = External { name: node.name.clone(), ports, setup, when_down, tags };
     (wrong.len() == before).then_some((external, l3))
 }

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use io::port::{Interface, LinkMonitor};
 use nf::{Alert, Event, FlowReport};
-use packet::{DropReason, Packet};
+use packet::Packet;
 
 use self::clock::Clock;
 use self::l3::PortL3;
@@ -25,6 +25,7 @@ pub use self::port::LinkChange;
 use self::port::{LinkCheck, LivePort, frame, mac_addresses};
 use self::wait::Sleeper;
 pub use self::wait::{POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
+use crate::external::NodeWay;
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
@@ -83,15 +84,14 @@ impl Live {
     ///
     /// # Errors
     /// If the state of an interface's link cannot be read.
-    pub fn new(mut runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
-        runner.watch_nodes();
+    pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
         let wire = mac_addresses(interfaces.iter().map(|(_, interface)| interface));
         let shard = runner.shard().map_or((0, 1), Shard::place);
         let port = |(number, interface): (u16, Interface)| {
             let (link, entry) = (interface.link()?, runner.assembly().ports.number(number));
             let l3 =
                 entry.map_or(PortL3::Wire, |entry| PortL3::new(entry, link, &wire, runner.assembly(), shard));
-            Ok(LivePort::new(number, interface, l3, runner.assembly().gate(number)))
+            Ok(LivePort::new(number, interface, l3, runner.assembly()))
         };
         let ports = interfaces.into_iter().map(port).collect::<std::io::Result<_>>()?;
         Ok(Live {
@@ -307,11 +307,9 @@ impl Live {
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         let now_ns = self.now_ns();
-        let mut report = self.runner.finish(&mut Egress { ports: &mut self.ports, output, now_ns })?;
+        let report = self.runner.finish(&mut Egress { ports: &mut self.ports, output, now_ns })?;
         self.transmit();
-        for (packets, bytes) in self.ports.iter_mut().map(LivePort::drop_bypassed) {
-            report.drop_sent(DropReason::NodeDown, packets, bytes);
-        }
+        self.ports.iter_mut().for_each(LivePort::drop_bypassed);
         Ok(self.with_interfaces(report))
     }
 
@@ -347,9 +345,11 @@ impl<O: Output> Egress<'_, O> {
         loop {
             let mut has_returned = false;
             for port in self.ports.iter_mut() {
-                for data in port.l3.take_returned().into_iter().chain(port.take_bypassed()) {
+                let returned = port.l3.take_returned().into_iter().map(|data| (data, 0));
+                for (data, tags) in returned.chain(port.take_bypassed()) {
                     has_returned = true;
-                    intake.receive(runner, frame(&data, self.now_ns), Ingress::Port(port.number));
+                    let ingress = Ingress::Tagged(port.number, tags);
+                    intake.receive(runner, frame(&data, self.now_ns), ingress);
                 }
             }
             if !has_returned {
@@ -379,11 +379,13 @@ impl<O: Output> Output for Egress<'_, O> {
     fn packet(&mut self, number: u16, packet: &Packet) -> Result<(), O::Error> {
         let now_ns = self.now_ns;
         if let Some(port) = self.port(number) {
-            match port.bypass_to() {
-                None => port.enqueue(packet.data(), now_ns),
-                Some(other) => {
+            match port.way() {
+                NodeWay::Program => port.enqueue(packet, now_ns),
+                NodeWay::Drop => {}
+                NodeWay::Bypass(other) => {
+                    let tags = port.passing_tags(packet);
                     if let Some(other) = self.port(other) {
-                        other.bypass(packet.data());
+                        other.bypass(packet.data(), tags);
                     }
                 }
             }

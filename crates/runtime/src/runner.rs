@@ -1,6 +1,5 @@
 //! The runner: frames in, packets out, through a backend.
 
-mod gates;
 mod ingress;
 mod output;
 
@@ -12,7 +11,6 @@ use nf::ControlError;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::message::UnitId;
 
-use self::gates::Gates;
 pub use self::ingress::{Frame, Ingress};
 use self::output::EffectsWriter;
 pub use self::output::Output;
@@ -41,7 +39,6 @@ pub struct Runner {
     out: Vec<Packet>,
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
-    gates: Gates,
     alerts: u64,
     events: u64,
     /// Frames that did not reach the graph.
@@ -79,7 +76,6 @@ impl Runner {
             out: Vec::with_capacity(2 * BATCH),
             latency: new_histogram(),
             ports,
-            gates: Gates::default(),
             alerts: 0,
             events: 0,
             refused: Refused::default(),
@@ -140,12 +136,6 @@ impl Runner {
         let mut runner = Runner::new(assembly, &name);
         runner.backend = shard;
         runner
-    }
-
-    /// Drops packets that come to external nodes whose programs are down. Without this call nodes
-    /// have no programs.
-    pub(crate) fn watch_nodes(&mut self) {
-        self.gates = Gates::of(&self.assembly);
     }
 
     /// Returns the worker's share of the flows, if there are several workers.
@@ -240,6 +230,7 @@ impl Runner {
         let port = from.port(&self.assembly.ports, &mut packet)?;
         let meta = packet.meta_mut();
         meta.transit.ingress = port.number;
+        meta.transit.tags = from.tags();
         meta.transit.side = port.side.unwrap_or_default();
         meta.key.place = FlowKey::place_of(0, port.segment);
         let counted = port_report(&mut self.ports, port.number);
@@ -427,7 +418,6 @@ impl Runner {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
         self.backend.add_to_report(&mut report, &self.assembly.names);
-        self.gates.add_to_report(&mut report);
         report.set_latency(&self.latency);
         report
     }
@@ -444,10 +434,6 @@ impl Runner {
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
             packet.meta_mut().transit.egress = port;
-            if self.gates.drop(port, packet.len()) {
-                self.pool.give(packet);
-                continue;
-            }
             let counted = port_report(&mut self.ports, port);
             counted.packets_out += 1;
             counted.bytes_out += packet.len() as u64;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use packet::wire::IpProtocol;
 use packet::wire::tcp::Flags;
-use packet::{DropReason, LinkType, Packet};
+use packet::{DropReason, LinkType, Packet, Transit};
 use policy::{Diagnostic, SourceId, SourceMap, Span};
 use runtime::{Frame, Ingress, Runner};
 use serde::Serialize;
@@ -170,8 +170,10 @@ impl PolicyTrial {
         self.process(&data, self.ingress(&expectation.packet), &mut happened)?;
         // It keeps its direction and a graph has no loops, so it comes to each node once at most.
         while let Some(port) = happened.pass_node(&expectation.end, &self.runner) {
-            let data = happened.left.take().context("the packet is not kept")?.data().to_vec();
-            self.process(&data, Ingress::Port(port), &mut happened)?;
+            let left = happened.left.take().context("the packet is not kept")?;
+            let Transit { egress, tags, .. } = left.meta().transit;
+            let tags = self.runner.assembly().kept_tags(egress, tags);
+            self.process(left.data(), Ingress::Tagged(port, tags), &mut happened)?;
         }
         self.past.push(PastPacket {
             protocol: headers.protocol,

@@ -11,6 +11,8 @@ use super::program;
 
 /// Beginning of the alias of interfaces that Rivulet made.
 const ALIAS: &str = "rivulet node";
+/// The MTU of Ethernet.
+const ETHERNET_MTU: u32 = 1500;
 /// The bridge of a bridged node.
 const BRIDGE: &str = "rivulet0";
 
@@ -86,8 +88,20 @@ impl Namespace<'_> {
                 ip(&["-n", netns, "link", "set", inner, "addrgenmode", "none"])?;
             }
             ip(&["-n", netns, "link", "set", inner, "up"])?;
+            self.make_room_for_tags(host, inner)?;
         }
         ip(&["-n", &plan.netns, "link", "set", "lo", "up"])?;
+        Ok(())
+    }
+
+    /// Lets frames get a tag more than they have. One tag fits any link, so this is for those that
+    /// have one of their own.
+    fn make_room_for_tags(&self, host: &str, inner: &str) -> anyhow::Result<()> {
+        if self.plan.tag_len > 0 {
+            let mtu = (ETHERNET_MTU + self.plan.tag_len).to_string();
+            ip(&["link", "set", host, "mtu", &mtu])?;
+            ip(&["-n", &self.plan.netns, "link", "set", inner, "mtu", &mtu])?;
+        }
         Ok(())
     }
 

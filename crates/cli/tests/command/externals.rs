@@ -7,7 +7,7 @@ use super::{Place, workspace};
 fn external_nodes_run_with_up_only() {
     let place = Place::new();
     place.stdout("traffic --write in.pcapng --packets 10");
-    for name in ["legacy", "native", "talk", "site"] {
+    for name in ["legacy", "native", "talk"] {
         let path = workspace("examples/external").join(name).with_extension("rvl");
         place.stdout(&format!("policy check {}", path.display()));
         for command in ["run", "explain"] {
@@ -49,7 +49,16 @@ fn faults_of_external_nodes_have_their_place() {
         ("Legacy x { when_down: pass }", "p.rvl:2:23", ""),
         ("Native x { ports: { inside: \"memif:/a\" } }", "p.rvl:2:8", "`x` needs a port towards `outside`"),
         ("Native x { ports: { inside: \"memif:/a\", outside: \"memif:\" } }", "p.rvl:2:50", ""),
-        ("Native x { ports: { inside: \"memif:/a\", outside: \"memif:/b\" }, tags: vlan }", "p.rvl:2:70", ""),
+        (
+            "Native x { ports: { inside: \"memif:/a\", outside: \"memif:/b\" }, tags: vxlan }",
+            "p.rvl:2:70",
+            "",
+        ),
+        (
+            "Legacy x { mode: routed, tags: vlan }",
+            "p.rvl:2:32",
+            "`x` is a router, which would take VLAN tags off",
+        ),
     ] {
         let name = node.split_whitespace().nth(1).unwrap();
         place.write("p.rvl", format!("Port<0> a; Port<1> b;\n{node};\npipelet {{ a <-> {name} <-> b; }}\n"));
@@ -91,11 +100,45 @@ fn packets_go_on_behind_external_nodes() {
     }
 }
 
+/// Attributes pass nodes with tags, and filters behind read them; the layout is shown.
 #[test]
-fn example_of_a_site_treats_each_class_as_it_says() {
+fn attributes_travel_through_external_nodes() {
     let place = Place::new();
-    let said = place.run(&format!("policy test {}", workspace("examples/external/site.rvl").display()));
-    assert_eq!(super::stderr(&said), "23 passed, 0 failed; assumed: squid forwards packets unchanged\n");
+    for name in ["tags.rvl", "tags.expect"] {
+        place.write(name, std::fs::read(workspace("examples/external").join(name)).unwrap());
+    }
+    place.run("policy check -W tags.rvl");
+    let said = place.run("policy test tags.rvl");
+    let expected = "3 passed, 0 failed; assumed: judge, suricata forward packets unchanged\n";
+    assert_eq!(super::stderr(&said), expected);
+    let drawn = place.run("policy graph tags.rvl");
+    let drawn = String::from_utf8(drawn.stdout).unwrap();
+    let layout =
+        "\ntags of suricata (vlan, 1 of 12 bits)\n  bits 0     f.safe                  from inside\n";
+    assert!(drawn.contains(layout), "{drawn}");
+
+    let policy = |tags: &str| {
+        format!(
+            "Port<0> a; Port<1> b; FW f {{ rules: \"allow out tcp\", default: allow }};
+             Legacy x {{ {tags} }};
+             pipelet {{ a <-> f <-> x [!FW.safe] -> Drop; x <-> b; }}"
+        )
+    };
+    place.write(
+        "a.expect",
+        "expect tcp 10.0.0.1:5 -> 192.0.2.1:80 from a leaves b
+expect udp 10.0.0.1:5 -> 192.0.2.1:80 from a is dropped policy
+expect tcp 10.0.0.1:5 -> 192.0.2.1:80 from a leaves x.inside
+expect tcp 10.0.0.1:6 -> 192.0.2.1:80 from x.outside is dropped policy
+",
+    );
+    place.write("a.rvl", policy("tags: vlan"));
+    place.run("policy test a.rvl");
+    place.write("a.rvl", policy(""));
+    let said = place.refused(1, "policy check -W a.rvl");
+    assert!(said.contains("attributes travel through `x` only with `tags`"), "{said}");
+    let said = place.refused(1, "policy test a.rvl");
+    assert!(said.contains("3 passed, 1 failed"), "{said}");
 }
 
 /// Several nodes in a row, and one whose ports are not those of a packet without a known source.

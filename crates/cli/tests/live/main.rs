@@ -6,7 +6,6 @@
 
 mod balanced;
 mod captured;
-mod combined;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
@@ -20,13 +19,13 @@ mod net;
 mod nodes;
 mod operated;
 mod programs;
-mod proxied;
 mod routed;
 mod sites;
 mod tagged;
 mod tap;
 mod tracked;
 mod traffic;
+mod travelling;
 mod tunnels;
 mod workers;
 mod zones;

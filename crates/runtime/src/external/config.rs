@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use io::port::PortSpec;
 use l3::{AddressRole, InterfaceAddress};
 use packet::Addr;
-use policy::{Diagnostic, ExternalNode, Prefix, Value};
+use policy::{Diagnostic, ExternalNode, Prefix, TagCarrier, Value};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use values::Nanos;
 
@@ -76,6 +77,10 @@ pub(super) struct LegacyConfig {
     stop_timeout: Nanos,
     /// The way of packets while the program is down.
     pub when_down: WhenDown,
+    /// Read by [`policy`].
+    tags: IgnoredAny,
+    /// Read by [`policy`].
+    sets: IgnoredAny,
 }
 
 impl Default for LegacyConfig {
@@ -92,6 +97,8 @@ impl Default for LegacyConfig {
             restart: Nanos(RESTART_NS),
             stop_timeout: Nanos(STOP_TIMEOUT_NS),
             when_down: WhenDown::default(),
+            tags: IgnoredAny,
+            sets: IgnoredAny,
         }
     }
 }
@@ -199,6 +206,12 @@ impl LegacyConfig {
         let setup = setup.collect::<Option<Vec<_>>>()?;
         let by_default = if around.is_routed { NodeMode::Routed } else { NodeMode::Inline };
         let mode = self.mode.unwrap_or(by_default);
+        if mode == NodeMode::Routed && node.tags != TagCarrier::None {
+            let message = format!("`{}` is a router, which would take VLAN tags off", node.name);
+            let span = config.get("tags").map_or(node.span, |value| value.span);
+            let help = "write `mode: inline` or `mode: bridged`, or take `tags` away";
+            wrong.push(Diagnostic::error(message, span).help(help));
+        }
         let given = [&self.address.inside, &self.address.outside];
         let addresses: Sides<Vec<InterfaceAddress>> = match mode {
             NodeMode::Routed => std::array::from_fn(|side| match given[side].is_empty() {
@@ -238,6 +251,7 @@ impl LegacyConfig {
             addresses: addresses.map(|addresses| addresses.iter().map(text_of).collect()),
             gateways,
             networks,
+            tag_len: if node.tags == TagCarrier::None { 0 } else { packet::TAG_LEN as u32 },
             restart_ns: self.restart.0,
             stop_timeout_ns: self.stop_timeout.0,
         };
@@ -251,8 +265,10 @@ impl LegacyConfig {
 pub(super) struct NativeConfig {
     /// The program's ports.
     ports: NativePorts,
-    /// Data that travels with packets beside their bytes.
-    tags: Tags,
+    /// Read by [`policy`].
+    tags: IgnoredAny,
+    /// Read by [`policy`].
+    sets: IgnoredAny,
     /// The way of packets while the program is not connected.
     pub when_down: WhenDown,
 }
@@ -262,13 +278,6 @@ pub(super) struct NativeConfig {
 struct NativePorts {
     inside: Option<String>,
     outside: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Tags {
-    #[default]
-    None,
 }
 
 impl NativeConfig {

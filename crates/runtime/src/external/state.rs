@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::tags::TagFault;
 use super::{External, ExternalSetup, Sides, WhenDown};
 use crate::report::NodeReport;
 
@@ -19,6 +20,8 @@ pub struct NodeState {
     starts: AtomicU64,
     dropped: AtomicU64,
     bypassed: AtomicU64,
+    untagged: AtomicU64,
+    bad_tags: AtomicU64,
     last_end: Mutex<String>,
 }
 
@@ -38,6 +41,8 @@ impl NodeState {
             starts: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             bypassed: AtomicU64::new(0),
+            untagged: AtomicU64::new(0),
+            bad_tags: AtomicU64::new(0),
             last_end: Mutex::default(),
         }
     }
@@ -59,6 +64,15 @@ impl NodeState {
         reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Counts a frame of the program whose tag cannot be read.
+    pub(super) fn count_fault(&self, fault: TagFault) {
+        let count = match fault {
+            TagFault::Missing => &self.untagged,
+            TagFault::Bad | TagFault::NoPacket => &self.bad_tags,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn is_up(&self) -> bool {
         self.runs.load(Ordering::Acquire) && self.links.iter().all(|link| link.load(Ordering::Relaxed))
     }
@@ -71,6 +85,8 @@ impl NodeState {
             restarts: starts.saturating_sub(1),
             dropped: self.dropped.load(Ordering::Relaxed),
             bypassed: self.bypassed.load(Ordering::Relaxed),
+            untagged: self.untagged.load(Ordering::Relaxed),
+            bad_tags: self.bad_tags.load(Ordering::Relaxed),
             last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
@@ -86,6 +102,17 @@ pub struct NodeGate {
     other: u16,
 }
 
+/// The way of a packet that comes to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeWay {
+    /// To the program.
+    Program,
+    /// Nowhere.
+    Drop,
+    /// To the node's other port, as if the program had sent it there.
+    Bypass(u16),
+}
+
 impl NodeGate {
     /// Returns the gate of a port, if it is one of the node's.
     pub(crate) fn of(node: &External, state: &Arc<NodeState>, port: u16) -> Option<NodeGate> {
@@ -93,26 +120,23 @@ impl NodeGate {
         Some(NodeGate { state: Arc::clone(state), side, other: node.ports[1 - side] })
     }
 
-    /// Returns true if a packet that leaves by the port must be dropped, and counts it: the node is
-    /// down.
+    /// Returns the way of a packet that leaves by the port, and counts it if that is not the
+    /// program.
     #[inline]
-    pub(crate) fn drops(&self) -> bool {
-        let drops = self.state.when_down == WhenDown::Drop && !self.state.is_up();
-        if drops {
-            self.count_drops(1);
+    pub(crate) fn way(&self) -> NodeWay {
+        if self.state.is_up() {
+            return NodeWay::Program;
         }
-        drops
-    }
-
-    /// Returns the node's other port if a packet that leaves by this one goes on there, as if the
-    /// program had sent it, and counts it: the node is down.
-    #[inline]
-    pub(crate) fn bypass(&self) -> Option<u16> {
-        if self.state.when_down == WhenDown::Drop || self.state.is_up() {
-            return None;
+        match self.state.when_down {
+            WhenDown::Drop => {
+                self.count_drops(1);
+                NodeWay::Drop
+            }
+            WhenDown::Bypass => {
+                self.state.bypassed.fetch_add(1, Ordering::Relaxed);
+                NodeWay::Bypass(self.other)
+            }
         }
-        self.state.bypassed.fetch_add(1, Ordering::Relaxed);
-        Some(self.other)
     }
 
     /// Counts packets that came to the node while it was down, and were lost.

@@ -2,12 +2,13 @@
 
 use io::port::{Interface, LinkState, TransmitBurst};
 use l3::{EgressAction, IngressAction};
-use packet::LinkType;
 use packet::wire::MacAddress;
+use packet::{DropReason, LinkType, Packet, PacketClass};
 
 use super::Intake;
 use super::l3::PortL3;
-use crate::external::NodeGate;
+use crate::assembly::Assembly;
+use crate::external::{NodeGate, NodeWay, PortTags};
 use crate::report::InterfaceReport;
 use crate::runner::{Frame, Ingress, Runner};
 
@@ -19,12 +20,16 @@ pub(super) struct LivePort {
     is_up: bool,
     /// For a port of an external node.
     gate: Option<NodeGate>,
-    /// Packets that go past the node of the other port.
-    bypassed: Vec<Vec<u8>>,
+    /// For a port of an external node through which attributes travel.
+    tags: Option<PortTags>,
+    /// Packets that go past the node of the other port, with their tags in the graph's layout.
+    bypassed: Vec<(Vec<u8>, u64)>,
     /// Frames to transmit.
     outbox: TransmitBurst,
     /// Buffer for a frame without its VLAN tag.
     untagged: Vec<u8>,
+    /// Buffer for a frame that gets a tag.
+    plain: Vec<u8>,
 }
 
 /// A change of an interface's state.
@@ -50,7 +55,8 @@ pub(super) struct LinkCheck {
 }
 
 impl LivePort {
-    pub fn new(number: u16, interface: Interface, l3: PortL3, gate: Option<NodeGate>) -> LivePort {
+    pub fn new(number: u16, interface: Interface, l3: PortL3, assembly: &Assembly) -> LivePort {
+        let (gate, tags) = (assembly.gate(number), assembly.port_tags(number));
         let is_up = is_up(&interface);
         if let Some(gate) = &gate {
             gate.set_link(is_up);
@@ -59,11 +65,13 @@ impl LivePort {
             number,
             is_up,
             gate,
+            tags,
             bypassed: Vec::new(),
             interface,
             l3,
             outbox: TransmitBurst::default(),
             untagged: Vec::new(),
+            plain: Vec::new(),
         }
     }
 
@@ -73,6 +81,18 @@ impl LivePort {
         let (mut has_received, mut has_consumed) = (false, false);
         let received = self.interface.receive(|data| {
             has_received = true;
+            if let Some(tags) = &self.tags {
+                let (data, tags) = tags.read(data, &mut self.untagged);
+                let Some(tags) = tags else {
+                    return runner.refuse(self.number, data.len(), DropReason::TunnelMalformed);
+                };
+                let ingress = Ingress::Tagged(self.number, tags);
+                return match self.l3.handle_ingress(data, now_ns) {
+                    IngressAction::Forward => intake.receive(runner, frame(data, now_ns), ingress),
+                    IngressAction::Drop(reason) => runner.refuse(self.number, data.len(), reason),
+                    IngressAction::Consumed => has_consumed = true,
+                };
+            }
             let is_tagged = self.l3.is_router() && l3::untag(data, &mut self.untagged);
             let data = if is_tagged { &self.untagged[..] } else { data };
             match self.l3.handle_ingress(data, now_ns) {
@@ -93,43 +113,75 @@ impl LivePort {
 
     /// Adds a packet that leaves by the port to the burst; L3 may keep it until it knows the
     /// neighbour.
-    pub fn enqueue(&mut self, packet: &[u8], now_ns: u64) {
-        let frame = self.outbox.push(packet);
+    pub fn enqueue(&mut self, packet: &Packet, now_ns: u64) {
+        if self.tags.is_some() {
+            return self.enqueue_tagged(packet, now_ns);
+        }
+        let frame = self.outbox.push(packet.data());
         if self.l3.handle_egress(frame, now_ns) == EgressAction::Consumed {
             self.outbox.pop();
         }
     }
 
-    /// Returns the port by which a packet that leaves here enters again: only at an external node
-    /// that is down.
+    fn enqueue_tagged(&mut self, packet: &Packet, now_ns: u64) {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        plain.extend_from_slice(packet.data());
+        if self.l3.handle_egress(&mut plain, now_ns) == EgressAction::Transmit {
+            let (meta, is_ip) = (packet.meta(), packet.meta().class != PacketClass::NotIp);
+            self.push_tagged(&plain, meta.transit.tags, if is_ip { meta.hash } else { 0 });
+        }
+        self.plain = plain;
+    }
+
+    /// Adds a frame to the burst, with the tag that these tags of a packet make.
+    fn push_tagged(&mut self, plain: &[u8], tags: u64, entropy: u64) {
+        let Some(port_tags) = &self.tags else { return };
+        if port_tags.write(plain, tags, entropy, &mut self.untagged) {
+            self.outbox.push(&self.untagged);
+        } else if let Some(gate) = &self.gate {
+            gate.count_drops(1);
+        }
+    }
+
+    /// Returns the way of a packet that leaves by the port: elsewhere only at an external node that
+    /// is down.
     #[inline]
-    pub fn bypass_to(&self) -> Option<u16> {
-        self.gate.as_ref().and_then(NodeGate::bypass)
+    pub fn way(&self) -> NodeWay {
+        self.gate.as_ref().map_or(NodeWay::Program, NodeGate::way)
     }
 
-    /// Keeps a packet that went past the node, until it enters here.
-    pub fn bypass(&mut self, packet: &[u8]) {
-        self.bypassed.push(packet.to_vec());
+    /// Returns those of a packet's tags that go to a node, or past it.
+    pub fn passing_tags(&self, packet: &Packet) -> u64 {
+        self.tags.as_ref().map_or(0, |tags| tags.passing(packet.meta().transit.tags))
     }
 
-    /// Returns packets that went past the node.
-    pub fn take_bypassed(&mut self) -> Vec<Vec<u8>> {
+    /// Keeps a packet that went past the node with these tags, until it enters here.
+    pub fn bypass(&mut self, packet: &[u8], tags: u64) {
+        self.bypassed.push((packet.to_vec(), tags));
+    }
+
+    /// Returns packets that went past the node, and their tags.
+    pub fn take_bypassed(&mut self) -> Vec<(Vec<u8>, u64)> {
         std::mem::take(&mut self.bypassed)
     }
 
-    /// Drops packets that went past the node and do not enter any more. Returns packets and bytes.
-    pub fn drop_bypassed(&mut self) -> (u64, u64) {
-        let packets = self.bypassed.len() as u64;
+    /// Drops packets that went past the node and do not enter any more.
+    pub fn drop_bypassed(&mut self) {
         if let Some(gate) = &self.gate {
-            gate.count_drops(packets);
+            gate.count_drops(self.bypassed.len() as u64);
         }
-        (packets, self.bypassed.drain(..).map(|packet| packet.len() as u64).sum())
+        self.bypassed.clear();
     }
 
     /// Adds L3's frames to the burst.
     pub fn collect(&mut self) {
         for frame in self.l3.take_frames() {
-            self.outbox.push(&frame);
+            if self.tags.is_some() {
+                self.push_tagged(&frame, 0, 0);
+            } else {
+                self.outbox.push(&frame);
+            }
         }
     }
 

@@ -28,11 +28,18 @@ record! {
         pub up: u64 = gauge("node_up"),
         /// Starts of the program after it ended.
         pub restarts: u64 = counter("node_restarts"),
-        /// Packets that came to the node while it was down, and were dropped: `node-down`.
+        /// Packets that came to the node while it was down, or are too long for the tunnel of its
+        /// tags, and were dropped. They count as sent by its port.
         pub dropped: u64 = counter("node_packets_dropped"),
         /// Packets that came to the node while it was down, and went on behind it. They count as
         /// sent by one of its ports and received by the other.
         pub bypassed: u64 = counter("node_packets_bypassed"),
+        /// Packets that came back from the program without a tag, though attributes travel with
+        /// them. Their attributes are 0.
+        pub untagged: u64 = counter("node_packets_untagged"),
+        /// Tags of the program with bits that no attribute has, or malformed. The packet's
+        /// attributes are 0; without a readable tunnel header, it is dropped (`tunnel-malformed`).
+        pub bad_tags: u64 = counter("node_tags_bad"),
         /// The reason of the program's last end; empty if it has not ended.
         pub last_end: String,
     }

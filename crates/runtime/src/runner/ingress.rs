@@ -25,13 +25,24 @@ pub enum Ingress {
     /// An interface of a capture. The port follows from the source address, or else from the
     /// interface's number.
     Interface(u32),
+    /// The port with this number, and the tags that the packet has, in the graph's layout: it comes
+    /// from the program of an external node.
+    Tagged(u16, u64),
 }
 
 impl Ingress {
+    /// Returns the tags that the packet comes with.
+    pub(crate) fn tags(self) -> u64 {
+        match self {
+            Ingress::Tagged(_, tags) => tags,
+            Ingress::Port(_) | Ingress::Interface(_) => 0,
+        }
+    }
+
     /// Returns the port that a packet came in by; `None` if there are no ports.
     pub fn port<'a>(self, ports: &'a Ports, packet: &mut Packet) -> Option<&'a PortEntry> {
         let port = match self {
-            Ingress::Port(number) => ports.number(number),
+            Ingress::Port(number) | Ingress::Tagged(number, _) => ports.number(number),
             Ingress::Interface(interface) => {
                 let has_prefixes = ports.all().iter().any(|port| !port.prefixes.is_empty());
                 let source = if has_prefixes { source_of(packet) } else { None };
