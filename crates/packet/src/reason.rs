@@ -122,6 +122,8 @@ reasons! {
     Policy = "policy",
     /// No edge of the policy takes the packet, or its port has no edges back.
     PolicyUnmatched = "policy-unmatched",
+    /// The external node on its path is down: its program does not run, or is not connected.
+    NodeDown = "node-down",
     /// NAT: no mapping for a packet from outside, and no static forward.
     NatNoMapping = "nat-no-mapping",
     /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{NodeMode, WhenDown};
 pub(crate) use port_tags::PortTags;
-pub(crate) use state::NodeWay;
 pub use state::{NodeGate, NodeState};
 
 use config::{LegacyConfig, NativeConfig};

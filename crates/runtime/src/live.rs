@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use io::port::{Interface, LinkMonitor};
 use nf::{Alert, Event, FlowReport};
-use packet::Packet;
+use packet::{DropReason, Packet};
 
 use self::clock::Clock;
 use self::l3::PortL3;
@@ -25,7 +25,6 @@ pub use self::port::LinkChange;
 use self::port::{LinkCheck, LivePort, frame, mac_addresses};
 use self::wait::Sleeper;
 pub use self::wait::{POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
-use crate::external::NodeWay;
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
@@ -84,7 +83,8 @@ impl Live {
     ///
     /// # Errors
     /// If the state of an interface's link cannot be read.
-    pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
+    pub fn new(mut runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
+        runner.watch_nodes();
         let wire = mac_addresses(interfaces.iter().map(|(_, interface)| interface));
         let shard = runner.shard().map_or((0, 1), Shard::place);
         let port = |(number, interface): (u16, Interface)| {
@@ -307,9 +307,11 @@ impl Live {
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         let now_ns = self.now_ns();
-        let report = self.runner.finish(&mut Egress { ports: &mut self.ports, output, now_ns })?;
+        let mut report = self.runner.finish(&mut Egress { ports: &mut self.ports, output, now_ns })?;
         self.transmit();
-        self.ports.iter_mut().for_each(LivePort::drop_bypassed);
+        for (packets, bytes) in self.ports.iter_mut().map(LivePort::drop_bypassed) {
+            report.drop_sent(DropReason::NodeDown, packets, bytes);
+        }
         Ok(self.with_interfaces(report))
     }
 
@@ -379,10 +381,9 @@ impl<O: Output> Output for Egress<'_, O> {
     fn packet(&mut self, number: u16, packet: &Packet) -> Result<(), O::Error> {
         let now_ns = self.now_ns;
         if let Some(port) = self.port(number) {
-            match port.way() {
-                NodeWay::Program => port.enqueue(packet, now_ns),
-                NodeWay::Drop => {}
-                NodeWay::Bypass(other) => {
+            match port.bypass_to() {
+                None => port.enqueue(packet, now_ns),
+                Some(other) => {
                     let tags = port.passing_tags(packet);
                     if let Some(other) = self.port(other) {
                         other.bypass(packet.data(), tags);

@@ -295,6 +295,16 @@ impl Report {
         self.add(other);
     }
 
+    /// Counts packets that the graph has sent as dropped.
+    pub(crate) fn drop_sent(&mut self, reason: DropReason, packets: u64, bytes: u64) {
+        if packets > 0 {
+            // Units on threads report their packets later.
+            self.packets_out = self.packets_out.saturating_sub(packets);
+            self.bytes_out = self.bytes_out.saturating_sub(bytes);
+            *self.drops.entry(reason.name()).or_default() += packets;
+        }
+    }
+
     /// Returns the packets dropped, for any reason.
     pub fn dropped(&self) -> u64 {
         self.drops.values().sum()

@@ -1,5 +1,6 @@
 //! The runner: frames in, packets out, through a backend.
 
+mod gates;
 mod ingress;
 mod output;
 
@@ -11,6 +12,7 @@ use nf::ControlError;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::message::UnitId;
 
+use self::gates::Gates;
 pub use self::ingress::{Frame, Ingress};
 use self::output::EffectsWriter;
 pub use self::output::Output;
@@ -39,6 +41,7 @@ pub struct Runner {
     out: Vec<Packet>,
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
+    gates: Gates,
     alerts: u64,
     events: u64,
     /// Frames that did not reach the graph.
@@ -76,6 +79,7 @@ impl Runner {
             out: Vec::with_capacity(2 * BATCH),
             latency: new_histogram(),
             ports,
+            gates: Gates::default(),
             alerts: 0,
             events: 0,
             refused: Refused::default(),
@@ -136,6 +140,12 @@ impl Runner {
         let mut runner = Runner::new(assembly, &name);
         runner.backend = shard;
         runner
+    }
+
+    /// Drops packets that come to external nodes whose programs are down. Without this call nodes
+    /// have no programs.
+    pub(crate) fn watch_nodes(&mut self) {
+        self.gates = Gates::of(&self.assembly);
     }
 
     /// Returns the worker's share of the flows, if there are several workers.
@@ -418,6 +428,7 @@ impl Runner {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
         self.backend.add_to_report(&mut report, &self.assembly.names);
+        self.gates.add_to_report(&mut report);
         report.set_latency(&self.latency);
         report
     }
@@ -434,6 +445,10 @@ impl Runner {
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
             packet.meta_mut().transit.egress = port;
+            if self.gates.drop(port, packet.len()) {
+                self.pool.give(packet);
+                continue;
+            }
             let counted = port_report(&mut self.ports, port);
             counted.packets_out += 1;
             counted.bytes_out += packet.len() as u64;

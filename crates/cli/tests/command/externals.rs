@@ -7,7 +7,7 @@ use super::{Place, workspace};
 fn external_nodes_run_with_up_only() {
     let place = Place::new();
     place.stdout("traffic --write in.pcapng --packets 10");
-    for name in ["legacy", "native", "talk"] {
+    for name in ["legacy", "native", "talk", "site"] {
         let path = workspace("examples/external").join(name).with_extension("rvl");
         place.stdout(&format!("policy check {}", path.display()));
         for command in ["run", "explain"] {
@@ -98,6 +98,13 @@ fn packets_go_on_behind_external_nodes() {
         let text = place.refused(1, "policy test talk.rvl x.expect");
         assert!(text.contains(shown), "{expectation}: {text}");
     }
+}
+
+#[test]
+fn example_of_a_site_treats_each_class_as_it_says() {
+    let place = Place::new();
+    let said = place.run(&format!("policy test {}", workspace("examples/external/site.rvl").display()));
+    assert_eq!(super::stderr(&said), "23 passed, 0 failed; assumed: squid forwards packets unchanged\n");
 }
 
 /// Attributes pass nodes with tags, and filters behind read them; the layout is shown.

@@ -35,19 +35,19 @@ pub fn servers(network: &Network) -> [Server; 2] {
     })
 }
 
-/// Requests the virtual address `times` times, and returns the server of each answer. The balancer
+/// Requests this virtual address `times` times, and returns the server of each answer. The balancer
 /// answers ARP for the address.
-pub fn answers(network: &Network, times: usize) -> Vec<String> {
-    let ask = || network.inside.output("curl -s -m 2 http://10.7.0.100/name");
+pub fn answers(network: &Network, vip: &str, times: usize) -> Vec<String> {
+    let ask = || network.inside.output(&format!("curl -s -m 2 http://{vip}/name"));
     (0..times).map(|_| String::from_utf8_lossy(&ask().stdout).into_owned()).collect()
 }
 
 /// Asserts that both servers answer until a command takes the second one down, and then only the
 /// first.
-pub fn assert_second_goes_down(network: &Network) {
+pub fn assert_second_goes_down(network: &Network, vip: &str) {
     let (end, mut seen) = (Instant::now() + PATIENCE, Vec::new());
     loop {
-        let last = answers(network, 20);
+        let last = answers(network, vip, 20);
         if last.iter().all(|answer| answer == "one") {
             break;
         }

@@ -1,6 +1,6 @@
 //! External nodes: unmodified programs in a namespace of their own, and programs at memif ports.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +17,15 @@ fn router(keys: &str) -> String {
     )
 }
 
-/// Waits until no other test has a legacy node: networks of tests share the names of namespaces.
-pub fn alone() -> MutexGuard<'static, ()> {
+/// Waits until no other test of this machine has a legacy node: networks of tests share the names
+/// of namespaces.
+pub fn alone() -> (MutexGuard<'static, ()>, File) {
     static NODE: Mutex<()> = Mutex::new(());
-    NODE.lock().unwrap_or_else(PoisonError::into_inner)
+    let first = NODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = std::env::temp_dir().join("rivulet-tests-of-nodes");
+    let file = File::options().create(true).append(true).open(file).unwrap();
+    file.lock().unwrap();
+    (first, file)
 }
 
 /// Hosts on both sides of a router, with routes to each other.
@@ -135,6 +140,7 @@ fn killed_program_is_started_again() {
     assert_eq!(node["restarts"], 1);
     assert_eq!(node["last_end"], "signal 9");
     assert!(passed_while_down || node["dropped"].as_u64().unwrap() > 0, "{node}");
+    assert_eq!(report["drops"]["node-down"].as_u64().unwrap_or(0), node["dropped"].as_u64().unwrap());
     assert_removed(&network, &sleeper);
 }
 
@@ -337,6 +343,7 @@ fn native_program_is_reached_by_memif() {
     let node = &report["nodes"]["box"];
     assert_eq!(node["up"], 1, "{node}");
     assert!(node["dropped"].as_u64().unwrap() > 0, "{node}");
+    assert_eq!(report["drops"]["node-down"], node["dropped"]);
 }
 
 /// Starts another Rivulet as the program of a native node, between these sockets.

@@ -108,10 +108,10 @@ fn a_balancer_uses_all_servers_but_one_that_is_down() {
     let [_one, two] = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
     let rivulet = network.up(BALANCER, "--control commands");
-    balanced::assert_second_goes_down(&network);
+    balanced::assert_second_goes_down(&network, "10.7.0.100");
     // Release the lock on the interfaces.
     drop(two);
-    let answers = balanced::answers(&network, 5);
+    let answers = balanced::answers(&network, "10.7.0.100", 5);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     rivulet.end();
 }

@@ -6,6 +6,7 @@
 
 mod balanced;
 mod captured;
+mod combined;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
@@ -19,6 +20,7 @@ mod net;
 mod nodes;
 mod operated;
 mod programs;
+mod proxied;
 mod routed;
 mod sites;
 mod tagged;

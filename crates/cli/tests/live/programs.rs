@@ -239,24 +239,25 @@ fn nc(network: &Network, host: &Host, line: &str, name: &str) -> Child {
 
 /// Options of `ssh`, `scp` and `sftp`: keys of their own, and nothing of the user who runs the
 /// test.
-fn ssh_options(network: &Network, port_option: &str) -> String {
+pub fn ssh_options(network: &Network, port_option: &str, port: u16) -> String {
     format!(
         "-F /dev/null -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
-         -o UserKnownHostsFile={} -o RekeyLimit=2M {port_option} 2222",
+         -o UserKnownHostsFile={} -o RekeyLimit=2M {port_option} {port}",
         network.path("client_key").display(),
         network.path("known_hosts").display(),
     )
 }
 
-/// Starts an SSH server outside that accepts root with a new key.
-fn sshd(network: &Network) -> Server {
+/// Starts an SSH server on this port of a host that accepts root with a new key.
+pub fn sshd(network: &Network, host: &Host, port: u16) -> Server {
     for key in ["client_key", "host_key"] {
+        let _ = fs::remove_file(network.path(key));
         let mut make = network.middle.command("ssh-keygen");
         make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(network.path(key));
         assert!(make.status().unwrap().success());
     }
     let config = format!(
-        "Port 2222\nHostKey {0}/host_key\nAuthorizedKeysFile {0}/client_key.pub\nStrictModes no\nUsePAM no\n\
+        "Port {port}\nHostKey {0}/host_key\nAuthorizedKeysFile {0}/client_key.pub\nStrictModes no\nUsePAM no\n\
          PidFile none\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintLastLog no\n\
          Subsystem sftp internal-sftp\n",
         network.dir.path().display()
@@ -266,21 +267,25 @@ fn sshd(network: &Network) -> Server {
     // the absolute path of its program.
     let serve =
         "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$(command -v sshd)\" -D -e -f \"$1\"";
-    let mut command = network.outside.command("unshare");
+    let mut command = host.command("unshare");
     command.args(["-m", "sh", "-c", serve, "sh"]).arg(network.path("sshd_config"));
     let log = File::create(network.path("sshd.log")).unwrap();
     let server = Server::of(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-    wait_until("sshd listens", || network.outside.run("ss -Hltn").contains(":2222 "));
+    wait_until("sshd listens", || host.run("ss -Hltn").contains(&format!(":{port} ")));
     server
 }
 
 fn ssh_sessions_and_file_copies_pass_the_nat(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
-    let server = sshd(&network);
+    let server = sshd(&network, &network.outside, 2222);
     // On a terminal, an answer precedes the next typed line.
     let mut command = network.inside.command("ssh");
-    command.args(ssh_options(&network, "-p").split_whitespace()).args(["-tt", "root@203.0.113.2", "sh"]);
+    command.args(ssh_options(&network, "-p", 2222).split_whitespace()).args([
+        "-tt",
+        "root@203.0.113.2",
+        "sh",
+    ]);
     command.stdin(Stdio::piped()).stdout(File::create(network.path("terminal")).unwrap());
     command.stderr(File::create(network.path("ssh.log")).unwrap());
     let mut session = command.spawn().unwrap();
@@ -301,7 +306,7 @@ fn ssh_sessions_and_file_copies_pass_the_nat(io: Io) {
     .collect();
     fs::write(network.path("file"), &bytes).unwrap();
     let folder = network.dir.path().display();
-    let options = ssh_options(&network, "-P");
+    let options = ssh_options(&network, "-P", 2222);
     network.inside.run(&format!("scp -q {options} {folder}/file root@203.0.113.2:{folder}/there"));
     fs::write(network.path("batch"), format!("get {folder}/there {folder}/back\n")).unwrap();
     network.inside.run(&format!("sftp -q {options} -b {folder}/batch root@203.0.113.2"));

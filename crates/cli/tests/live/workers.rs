@@ -105,7 +105,7 @@ fn a_balancer_and_its_commands_cover_all_workers(io: Io) {
     let _both = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
     let rivulet = network.up(BALANCER, "--workers 2 --control commands");
-    balanced::assert_second_goes_down(&network);
+    balanced::assert_second_goes_down(&network, "10.7.0.100");
     let (_, workers) = end(rivulet);
     assert!(workers.iter().all(|worker| count(&worker["processed"]) > 20), "{workers:?}");
 }

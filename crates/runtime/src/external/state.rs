@@ -20,6 +20,7 @@ pub struct NodeState {
     starts: AtomicU64,
     dropped: AtomicU64,
     bypassed: AtomicU64,
+    too_long: AtomicU64,
     untagged: AtomicU64,
     bad_tags: AtomicU64,
     last_end: Mutex<String>,
@@ -41,6 +42,7 @@ impl NodeState {
             starts: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             bypassed: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
             untagged: AtomicU64::new(0),
             bad_tags: AtomicU64::new(0),
             last_end: Mutex::default(),
@@ -85,6 +87,7 @@ impl NodeState {
             restarts: starts.saturating_sub(1),
             dropped: self.dropped.load(Ordering::Relaxed),
             bypassed: self.bypassed.load(Ordering::Relaxed),
+            too_long: self.too_long.load(Ordering::Relaxed),
             untagged: self.untagged.load(Ordering::Relaxed),
             bad_tags: self.bad_tags.load(Ordering::Relaxed),
             last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -102,17 +105,6 @@ pub struct NodeGate {
     other: u16,
 }
 
-/// The way of a packet that comes to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeWay {
-    /// To the program.
-    Program,
-    /// Nowhere.
-    Drop,
-    /// To the node's other port, as if the program had sent it there.
-    Bypass(u16),
-}
-
 impl NodeGate {
     /// Returns the gate of a port, if it is one of the node's.
     pub(crate) fn of(node: &External, state: &Arc<NodeState>, port: u16) -> Option<NodeGate> {
@@ -120,28 +112,36 @@ impl NodeGate {
         Some(NodeGate { state: Arc::clone(state), side, other: node.ports[1 - side] })
     }
 
-    /// Returns the way of a packet that leaves by the port, and counts it if that is not the
-    /// program.
+    /// Returns true if a packet that leaves by the port must be dropped, and counts it: the node is
+    /// down.
     #[inline]
-    pub(crate) fn way(&self) -> NodeWay {
-        if self.state.is_up() {
-            return NodeWay::Program;
+    pub(crate) fn drops(&self) -> bool {
+        let drops = self.state.when_down == WhenDown::Drop && !self.state.is_up();
+        if drops {
+            self.count_drops(1);
         }
-        match self.state.when_down {
-            WhenDown::Drop => {
-                self.count_drops(1);
-                NodeWay::Drop
-            }
-            WhenDown::Bypass => {
-                self.state.bypassed.fetch_add(1, Ordering::Relaxed);
-                NodeWay::Bypass(self.other)
-            }
+        drops
+    }
+
+    /// Returns the node's other port if a packet that leaves by this one goes on there, as if the
+    /// program had sent it, and counts it: the node is down.
+    #[inline]
+    pub(crate) fn bypass(&self) -> Option<u16> {
+        if self.state.when_down == WhenDown::Drop || self.state.is_up() {
+            return None;
         }
+        self.state.bypassed.fetch_add(1, Ordering::Relaxed);
+        Some(self.other)
     }
 
     /// Counts packets that came to the node while it was down, and were lost.
     pub(crate) fn count_drops(&self, count: u64) {
         self.state.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts a packet that is too long for a tunnel to the program.
+    pub(crate) fn count_too_long(&self) {
+        self.state.too_long.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The link of the port is up or down.

@@ -8,7 +8,7 @@ use packet::{DropReason, LinkType, Packet, PacketClass};
 use super::Intake;
 use super::l3::PortL3;
 use crate::assembly::Assembly;
-use crate::external::{NodeGate, NodeWay, PortTags};
+use crate::external::{NodeGate, PortTags};
 use crate::report::InterfaceReport;
 use crate::runner::{Frame, Ingress, Runner};
 
@@ -140,15 +140,15 @@ impl LivePort {
         if port_tags.write(plain, tags, entropy, &mut self.untagged) {
             self.outbox.push(&self.untagged);
         } else if let Some(gate) = &self.gate {
-            gate.count_drops(1);
+            gate.count_too_long();
         }
     }
 
-    /// Returns the way of a packet that leaves by the port: elsewhere only at an external node that
-    /// is down.
+    /// Returns the port by which a packet that leaves here enters again: only at an external node
+    /// that is down.
     #[inline]
-    pub fn way(&self) -> NodeWay {
-        self.gate.as_ref().map_or(NodeWay::Program, NodeGate::way)
+    pub fn bypass_to(&self) -> Option<u16> {
+        self.gate.as_ref().and_then(NodeGate::bypass)
     }
 
     /// Returns those of a packet's tags that go to a node, or past it.
@@ -166,12 +166,13 @@ impl LivePort {
         std::mem::take(&mut self.bypassed)
     }
 
-    /// Drops packets that went past the node and do not enter any more.
-    pub fn drop_bypassed(&mut self) {
+    /// Drops packets that went past the node and do not enter any more. Returns packets and bytes.
+    pub fn drop_bypassed(&mut self) -> (u64, u64) {
+        let packets = self.bypassed.len() as u64;
         if let Some(gate) = &self.gate {
-            gate.count_drops(self.bypassed.len() as u64);
+            gate.count_drops(packets);
         }
-        self.bypassed.clear();
+        (packets, self.bypassed.drain(..).map(|(packet, _)| packet.len() as u64).sum())
     }
 
     /// Adds L3's frames to the burst.

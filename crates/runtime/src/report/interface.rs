@@ -28,12 +28,14 @@ record! {
         pub up: u64 = gauge("node_up"),
         /// Starts of the program after it ended.
         pub restarts: u64 = counter("node_restarts"),
-        /// Packets that came to the node while it was down, or are too long for the tunnel of its
-        /// tags, and were dropped. They count as sent by its port.
+        /// Packets that came to the node while it was down, and were dropped: `node-down`.
         pub dropped: u64 = counter("node_packets_dropped"),
         /// Packets that came to the node while it was down, and went on behind it. They count as
         /// sent by one of its ports and received by the other.
         pub bypassed: u64 = counter("node_packets_bypassed"),
+        /// Packets to the program that are too long for the tunnel of their tags, and were lost.
+        /// They count as sent by the node's port.
+        pub too_long: u64 = counter("node_packets_too_long"),
         /// Packets that came back from the program without a tag, though attributes travel with
         /// them. Their attributes are 0.
         pub untagged: u64 = counter("node_packets_untagged"),

@@ -62,7 +62,9 @@ pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16
     // The kernel chooses the key of a flow. Fragments are not reassembled, so that they arrive
     // unchanged.
     let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
-    let how = (libc::PACKET_FANOUT_HASH | unique) << 16 | u32::from(group.unwrap_or(0));
+    // A group does not have the option of its sockets. Kernels before 5.11 ignore the flag.
+    let flags = unique | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    let how = (libc::PACKET_FANOUT_HASH | flags) << 16 | u32::from(group.unwrap_or(0));
     set(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
     let mut joined: u32 = 0;
     let mut len = size_of::<u32>() as libc::socklen_t;
