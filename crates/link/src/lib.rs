@@ -1,0 +1,148 @@
+//! Messages and packets between two processes over datagrams, sans-IO. A27, A28
+//!
+//! A [`PeerLink`] is one end. Its caller has a UDP socket and a clock; both ends have secrets from
+//! a handshake that authenticated the peer. The link gives:
+//!
+//! - **messages** of up to 16 MiB: reliable, exactly once, in order within each of 65,536 streams,
+//!   which never wait for each other. Small ones share a datagram, large ones are divided;
+//! - **packets** of up to a datagram: never sent again, in order as far as the network keeps it.
+//!   Small ones share a datagram;
+//! - **authentication and encryption** of all of it (AES-256-GCM), replays refused, keys rotated;
+//! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B), loss
+//!   recovery (RFC 9002 6);
+//! - **life signs**: [`LinkEvent::Up`] at the first authentic datagram, [`LinkEvent::Dead`] after a
+//!   bounded silence. A dead link stays dead; its successor has other keys.
+//!
+//! It has no clock, socket, thread or randomness. The same calls give the same bytes.
+//!
+//! ```
+//! use link::{Config, LinkEvent, LinkKeys, PeerLink};
+//!
+//! let keys = LinkKeys { send: [1; 32], receive: [2; 32] }; // from a handshake
+//! let mut here = PeerLink::new(Config::default(), &keys, 0)?;
+//! let mut there = PeerLink::new(Config::default(), &keys.reversed(), 0)?;
+//! here.send_message(7, b"a message")?;
+//! here.send_packet(b"a packet")?;
+//!
+//! let mut datagrams = Vec::new();
+//! while let Some(transmit) = here.poll_transmit(0, &mut datagrams) {
+//!     for datagram in datagrams.chunks_mut(transmit.segment) {
+//!         there.handle_datagram(1_000, datagram)?;
+//!     }
+//! }
+//! assert_eq!(there.poll_event(), Some(LinkEvent::Up));
+//! let message = there.poll_message().map(|message| (message.stream, message.bytes));
+//! assert_eq!(message, Some((7, &b"a message"[..])));
+//! assert_eq!(there.poll_packet(), Some(&b"a packet"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Time until a peer is dead
+//!
+//! Each end sends at least every [`Config::heartbeat_ns`]. A peer is dead after a silence of
+//!
+//! ```text
+//! heartbeats_missed x max(heartbeat_ns, smoothed round-trip time), at most silence_max_ns
+//! ```
+//!
+//! which is 20 ms by default within a data centre. After a crash, the other end notices within this
+//! time and that of the last datagram on its way. When only one direction fails, the end that still
+//! hears its peer notices after the other did, and so after twice that time. Before the first
+//! datagram the time is [`Config::up_within_ns`].
+//!
+//! # Wire layout
+//!
+//! Version 1. All numbers are big-endian. The header is authenticated, the frames are encrypted.
+//!
+//! | bytes of a datagram | field |
+//! |---|---|
+//! | 0 | version, [`VERSION`] |
+//! | 1 | key phase, its low 8 bits |
+//! | 2..10 | connection id |
+//! | 10..18 | datagram number; begins with 1, never repeats |
+//! | 18.. | frames, encrypted |
+//! | last 16 | tag over all of it |
+//!
+//! Every frame but padding begins with its type (1 byte) and the length of what follows (2 bytes).
+//! A receiver skips frames of types that it does not know, so that later programs can add some. An
+//! authentic datagram whose known frames are malformed ends the link.
+//!
+//! | type | frame | bytes after the length |
+//! |---|---|---|
+//! | 0 | padding | no length: the rest of the datagram is ignored |
+//! | 1 | block | number (8), then messages and fragments: sent again, whole, until acknowledged |
+//! | 2 | message, in a block | stream (2), number within the stream (4), the message |
+//! | 3 | fragment, in a block | stream (2), number (4), length of the message (4), offset (4), its bytes |
+//! | 4 | packet | the packet |
+//! | 5 | acknowledgement | greatest datagram number (8), its age in ns (4), cost granted in all (8), numbers before the greatest without a gap (2), then up to [`ACK_RANGES_MAX`] pairs: numbers missing (2) and received (2) |
+//! | 6 | ping | none; asks for an acknowledgement |
+//!
+//! Datagrams with a block, a packet or a ping are acknowledged. A lost block is sent again in a new
+//! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
+//! need arrive; heartbeats are acknowledgements.
+//!
+//! # Keys
+//!
+//! | derived from a secret | label |
+//! |---|---|
+//! | AES-256 key of the phase | `rivulet link key` |
+//! | initialization vector of the phase | `rivulet link iv` |
+//! | secret of the next phase | `rivulet link next` |
+//! | connection id (of the first secret only) | `rivulet link id` |
+//!
+//! The derivation is HKDF-Expand with SHA-256 (RFC 5869 2.3), the label is its info. A nonce is the
+//! vector XOR (key phase, 4 bytes | datagram number, 8 bytes).
+//!
+//! # Limits
+//!
+//! | what | limit | beyond it |
+//! |---|---|---|
+//! | length of a message | [`MESSAGE_MAX`], less by [`Config::message_max`] | [`SendError::TooLarge`] |
+//! | length of a packet | [`PeerLink::packet_max`] | [`PacketError::TooLarge`], counted |
+//! | messages without acknowledgement | [`Config::send_buffer`] | [`SendError::Full`], counted; [`LinkEvent::Room`] |
+//! | packets that wait to be sent | [`Config::packet_buffer`] | [`PacketError::Full`], counted |
+//! | messages that the receiver holds | [`Config::receive_window`] | the sender waits |
+//! | packets that the receiver holds | [`Config::packet_buffer`] | discarded, counted |
+//! | blocks after the oldest without acknowledgement | [`BLOCKS_MAX`] | wait |
+//! | datagrams in flight | [`IN_FLIGHT_MAX`], and the congestion window, [`CONGESTION_WINDOW_MAX`] | wait |
+//! | reordering of datagrams | [`REPLAY_WINDOW`] | refused, counted; messages are sent again |
+//! | ranges of an acknowledgement | [`ACK_RANGES_MAX`] | the oldest are left out |
+//! | datagrams and bytes of a key | [`KEY_DATAGRAMS_MAX`], [`KEY_BYTES_MAX`] | the next key; after twice as many without the peer's confirmation [`DeadReason::KeyExhausted`] |
+//! | forged datagrams | [`FORGED_MAX`] | [`DeadReason::Forgeries`] |
+
+#![forbid(unsafe_code)]
+
+mod acks;
+mod config;
+mod congestion;
+mod counters;
+mod datagram;
+mod flow_control;
+mod frames;
+mod keys;
+mod link;
+mod queue;
+mod receiving;
+mod recovery;
+mod replay;
+mod rtt;
+mod sending;
+mod streams;
+
+pub use acks::ACK_EVERY;
+pub use config::{BUFFER_MAX, Config, LinkConfigError, MESSAGE_MAX, MTU_MIN};
+pub use congestion::{CONGESTION_WINDOW_MAX, INITIAL_WINDOW_DATAGRAMS, LEAST_WINDOW_DATAGRAMS};
+pub use counters::{Counters, DatagramRefusal, RefusedDatagrams};
+pub use datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD, HEADER_LEN, VERSION, connection_of};
+pub use flow_control::{INITIAL_GRANT, PART_COST};
+pub use frames::ACK_RANGES_MAX;
+pub use keys::{FORGED_MAX, KEY_BYTES_MAX, KEY_DATAGRAMS_MAX, LinkKeys, PREVIOUS_KEY_NS, TAG_LEN};
+pub use link::{
+    DeadReason, LinkEvent, PacketError, PeerLink, SendError, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX,
+    Transmit,
+};
+pub use receiving::StreamMessage;
+pub use recovery::{IN_FLIGHT_MAX, PACKET_THRESHOLD, PROBE_DOUBLINGS_MAX};
+pub use replay::REPLAY_WINDOW;
+pub use rtt::GRANULARITY_NS;
+pub use sending::BLOCKS_MAX;

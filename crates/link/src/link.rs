@@ -1,0 +1,381 @@
+//! One end of a link.
+
+mod receive;
+mod transmit;
+
+use crate::acks::AckState;
+use crate::config::{Config, LinkConfigError};
+use crate::counters::Counters;
+use crate::keys::{LinkKeys, ReceiveKeys, SendKeys, connection_id};
+use crate::queue::SliceQueue;
+use crate::receiving::{Inbox, StreamMessage};
+use crate::recovery::{Fate, Recovery};
+use crate::sending::BlockQueue;
+
+pub use transmit::{TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
+
+/// One end of a link: a state machine without clock and socket.
+///
+/// The caller gives it received datagrams and the time, and sends what it returns:
+///
+/// 1. [`handle_datagram`](PeerLink::handle_datagram) for each datagram that the socket has;
+/// 2. [`handle_timeout`](PeerLink::handle_timeout) if
+///    [`next_timeout_ns`](PeerLink::next_timeout_ns) has passed, after all datagrams that the socket
+///    has;
+/// 3. [`poll_message`](PeerLink::poll_message), [`poll_packet`](PeerLink::poll_packet) and
+///    [`poll_event`](PeerLink::poll_event) until they return none;
+/// 4. [`poll_transmit`](PeerLink::poll_transmit) until it returns none, also after messages and
+///    packets were given to it.
+///
+/// `now_ns` is monotonic; an earlier time than before counts as the latest one.
+pub struct PeerLink {
+    config: Config,
+    now_ns: u64,
+    send_id: u64,
+    receive_id: u64,
+    send_keys: SendKeys,
+    receive_keys: ReceiveKeys,
+    /// The number of the next datagram.
+    next_number: u64,
+    acks: AckState,
+    recovery: Recovery,
+    blocks: BlockQueue,
+    inbox: Inbox,
+    packets_out: SliceQueue<()>,
+    packets_in: SliceQueue<()>,
+    /// Set if the next datagram begins with packets, if messages wait as well.
+    is_packets_turn: bool,
+    /// An acknowledgement in the making.
+    ack_frame: Vec<u8>,
+    /// The time of the peer's last datagram; before the first, that of the beginning.
+    heard_ns: u64,
+    is_up: bool,
+    dead: Option<DeadReason>,
+    events: PendingEvents,
+    counters: Counters,
+}
+
+/// A change of a link's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The first authentic datagram has arrived.
+    Up,
+    /// There is room for messages, after [`SendError::Full`].
+    Room,
+    /// The link has ended, for good. Messages without acknowledgement may have arrived or not.
+    Dead(DeadReason),
+}
+
+/// The reason for a link's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadReason {
+    /// Nothing was heard from the peer for [`PeerLink::silence_ns`].
+    Silent,
+    /// The peer violated the protocol.
+    Violation,
+    /// The peer did not confirm the current key before its last use.
+    KeyExhausted,
+    /// Forged datagrams reached [`FORGED_MAX`](crate::FORGED_MAX).
+    Forgeries,
+}
+
+/// A message that was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The send buffer is full. [`LinkEvent::Room`] announces room.
+    #[error("the send buffer is full; wait for room")]
+    Full,
+    /// It is longer than [`Config::message_max`].
+    #[error("the message has {len} bytes, more than the limit of {max}")]
+    TooLarge {
+        /// Its length.
+        len: usize,
+        /// The longest.
+        max: usize,
+    },
+    /// The link has ended.
+    #[error("the link has ended")]
+    Dead,
+}
+
+/// A packet that was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// It does not fit a datagram. It can be sent as a message.
+    #[error("the packet has {len} bytes, more than the {max} of a datagram; send it as a message")]
+    TooLarge {
+        /// Its length.
+        len: usize,
+        /// The longest.
+        max: usize,
+    },
+    /// The packet buffer is full.
+    #[error("the packet buffer is full")]
+    Full,
+    /// The link has ended.
+    #[error("the link has ended")]
+    Dead,
+}
+
+#[derive(Debug, Default)]
+struct PendingEvents {
+    up: bool,
+    room: bool,
+    dead: bool,
+    /// Set if a message was refused since the last event of room.
+    is_room_awaited: bool,
+}
+
+impl PeerLink {
+    /// Begins a link.
+    ///
+    /// # Errors
+    ///
+    /// A setting that cannot be used, or equal secrets.
+    pub fn new(config: Config, keys: &LinkKeys, now_ns: u64) -> Result<PeerLink, LinkConfigError> {
+        config.check()?;
+        if keys.send == keys.receive {
+            return Err(LinkConfigError::SameSecrets);
+        }
+        Ok(PeerLink {
+            now_ns,
+            send_id: connection_id(&keys.send),
+            receive_id: connection_id(&keys.receive),
+            send_keys: SendKeys::new(keys.send, config.key_datagrams, config.key_bytes),
+            receive_keys: ReceiveKeys::new(keys.receive),
+            next_number: 1,
+            acks: AckState::new(config.ack_delay_ns, config.heartbeat_ns),
+            recovery: Recovery::new(config.mtu, config.initial_rtt_ns, config.ack_delay_ns),
+            blocks: BlockQueue::new(config.mtu, config.send_buffer),
+            inbox: Inbox::new(config.receive_window as u64, config.message_max),
+            packets_out: SliceQueue::new(),
+            packets_in: SliceQueue::new(),
+            is_packets_turn: false,
+            ack_frame: Vec::new(),
+            heard_ns: now_ns,
+            is_up: false,
+            dead: None,
+            events: PendingEvents::default(),
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// Sends a message: exactly once, in order within its stream. Streams do not wait for each
+    /// other. A27
+    ///
+    /// # Errors
+    ///
+    /// It was not accepted; nothing happened.
+    #[inline]
+    pub fn send_message(&mut self, stream: u16, message: &[u8]) -> Result<(), SendError> {
+        if self.dead.is_some() {
+            return Err(SendError::Dead);
+        }
+        if message.len() > self.config.message_max {
+            return Err(SendError::TooLarge { len: message.len(), max: self.config.message_max });
+        }
+        if !self.blocks.push(stream, message) {
+            self.counters.messages_full += 1;
+            self.events.is_room_awaited = true;
+            return Err(SendError::Full);
+        }
+        self.counters.messages_sent += 1;
+        self.counters.message_bytes_sent += message.len() as u64;
+        Ok(())
+    }
+
+    /// Sends a packet, which the network may lose, repeat or reorder. It is never divided and never
+    /// sent again by the link; replays do not arrive.
+    ///
+    /// # Errors
+    ///
+    /// It was not accepted, and is counted.
+    #[inline]
+    pub fn send_packet(&mut self, packet: &[u8]) -> Result<(), PacketError> {
+        if self.dead.is_some() {
+            return Err(PacketError::Dead);
+        }
+        let max = self.config.packet_max();
+        if packet.len() > max {
+            self.counters.packets_too_large += 1;
+            return Err(PacketError::TooLarge { len: packet.len(), max });
+        }
+        if !has_packet_room(&self.packets_out, packet.len(), self.config.packet_buffer) {
+            self.counters.packets_full += 1;
+            return Err(PacketError::Full);
+        }
+        self.packets_out.push((), packet);
+        Ok(())
+    }
+
+    /// Takes the next received message. It stays valid until the next call.
+    #[inline]
+    pub fn poll_message(&mut self) -> Option<StreamMessage<'_>> {
+        let message = self.inbox.poll()?;
+        self.counters.messages_received += 1;
+        self.counters.message_bytes_received += message.bytes.len() as u64;
+        Some(message)
+    }
+
+    /// Takes the next received packet. It stays valid until the next call.
+    #[inline]
+    pub fn poll_packet(&mut self) -> Option<&[u8]> {
+        let ((), packet) = self.packets_in.pop()?;
+        self.counters.packets_received += 1;
+        Some(packet)
+    }
+
+    /// Takes the next event.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        if std::mem::take(&mut self.events.up) {
+            return Some(LinkEvent::Up);
+        }
+        if std::mem::take(&mut self.events.room) {
+            return Some(LinkEvent::Room);
+        }
+        let reason = self.dead?;
+        std::mem::take(&mut self.events.dead).then_some(LinkEvent::Dead(reason))
+    }
+
+    /// Returns the time of the next [`PeerLink::handle_timeout`]; none after the link's end.
+    #[must_use]
+    pub fn next_timeout_ns(&self) -> Option<u64> {
+        if self.dead.is_some() {
+            return None;
+        }
+        let recovery_ns = self.recovery.next_timeout_ns().unwrap_or(u64::MAX);
+        let timeout_ns = recovery_ns.min(self.acks.next_timeout_ns()).min(self.dead_at_ns());
+        Some(timeout_ns.max(self.now_ns))
+    }
+
+    /// Handles timeouts. The caller hands over all received datagrams before, so that a process
+    /// that was suspended does not take its peer for dead, and calls
+    /// [`PeerLink::poll_transmit`] after.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        let now_ns = self.advance(now_ns);
+        if self.dead.is_some() {
+            return;
+        }
+        if self.dead_at_ns() <= now_ns {
+            return self.end(DeadReason::Silent);
+        }
+        let had_probe = self.recovery.must_probe();
+        let (blocks, counters) = (&mut self.blocks, &mut self.counters);
+        self.recovery.handle_timeout(now_ns, |block, number, fate| {
+            decide(blocks, counters, block, number, fate);
+        });
+        self.counters.probe_timeouts += u64::from(self.recovery.must_probe() && !had_probe);
+    }
+
+    /// Returns the silence after which the peer counts as dead: `heartbeats_missed` times the
+    /// heartbeat or the smoothed round-trip time, if this is longer, but at most `silence_max_ns`;
+    /// before the first datagram `up_within_ns`.
+    #[must_use]
+    pub fn silence_ns(&self) -> u64 {
+        if !self.is_up {
+            return self.config.up_within_ns;
+        }
+        let interval_ns = self.config.heartbeat_ns.max(self.recovery.rtt.smoothed_ns());
+        interval_ns.saturating_mul(self.config.heartbeats_missed.into()).min(self.config.silence_max_ns)
+    }
+
+    /// Returns the connection id of datagrams to this end (see
+    /// [`connection_of`](crate::connection_of)).
+    #[must_use]
+    pub fn receive_id(&self) -> u64 {
+        self.receive_id
+    }
+
+    /// Returns the length of the longest packet.
+    #[must_use]
+    pub fn packet_max(&self) -> usize {
+        self.config.packet_max()
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns the smoothed round-trip time, in ns.
+    #[must_use]
+    pub fn rtt_ns(&self) -> u64 {
+        self.recovery.rtt.smoothed_ns()
+    }
+
+    /// Returns the bytes in flight and the congestion window.
+    #[must_use]
+    pub fn in_flight(&self) -> (u64, u64) {
+        (self.recovery.in_flight(), self.recovery.congestion.window())
+    }
+
+    /// Returns the cost of received messages that are incomplete, wait for earlier ones, or wait
+    /// for the caller. It never exceeds [`Config::receive_window`].
+    #[must_use]
+    pub fn held_cost(&self) -> u64 {
+        self.inbox.held_cost()
+    }
+
+    /// Returns whether the peer has acknowledged every message.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.blocks.is_idle()
+    }
+
+    /// Returns the reason for the link's end, if it has ended.
+    #[must_use]
+    pub fn dead(&self) -> Option<DeadReason> {
+        self.dead
+    }
+
+    fn dead_at_ns(&self) -> u64 {
+        self.heard_ns.saturating_add(self.silence_ns())
+    }
+
+    #[inline]
+    fn advance(&mut self, now_ns: u64) -> u64 {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.now_ns
+    }
+
+    fn end(&mut self, reason: DeadReason) {
+        if self.dead.is_none() {
+            self.dead = Some(reason);
+            self.events.dead = true;
+        }
+    }
+}
+
+/// Returns whether a queue of packets has room for another one. Empty packets count as well.
+#[inline]
+fn has_packet_room(queue: &SliceQueue<()>, len: usize, max: usize) -> bool {
+    queue.len_bytes() + queue.len() * PACKET_COST + len <= max
+}
+
+/// Bytes that a packet counts in the packet buffer, beyond its own.
+const PACKET_COST: usize = 16;
+
+/// Applies a decision about a datagram to its block.
+#[inline]
+fn decide(blocks: &mut BlockQueue, counters: &mut Counters, block: Option<u64>, number: u64, fate: Fate) {
+    match (fate, block) {
+        (Fate::Acked, Some(block)) => {
+            blocks.note_acked(block);
+        }
+        (Fate::Acked, None) => {}
+        (Fate::Lost, block) => {
+            counters.datagrams_lost += 1;
+            if let Some(block) = block {
+                blocks.note_lost(block, number);
+            }
+        }
+    }
+}

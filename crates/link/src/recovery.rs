@@ -1,0 +1,213 @@
+//! Datagrams in flight: which ones arrived, which ones are lost, when to probe (RFC 9002 6).
+
+use std::collections::VecDeque;
+
+use crate::congestion::CongestionWindow;
+use crate::frames::{AckFrame, Malformed};
+use crate::rtt::RttEstimate;
+
+/// Datagrams in flight, at most.
+pub const IN_FLIGHT_MAX: usize = 8_192;
+
+/// Later datagrams that must arrive before one counts as lost (RFC 9002 6.1.1).
+pub const PACKET_THRESHOLD: u64 = 3;
+
+/// Doublings of the probe timeout, at most.
+pub const PROBE_DOUBLINGS_MAX: u32 = 6;
+
+/// Datagrams that a probe timeout sends (RFC 9002 6.2.4).
+const PROBES: u32 = 2;
+
+/// Probe timeouts of silence after which the congestion window collapses (RFC 9002 7.6.1).
+const PERSISTENT_TIMEOUTS: u64 = 3;
+
+/// A datagram in flight is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Acked,
+    Lost,
+}
+
+/// The datagrams that the peer should acknowledge, in order of their numbers.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    sent: VecDeque<Sent>,
+    in_flight: u64,
+    largest_acked: u64,
+    loss_time_ns: Option<u64>,
+    last_sent_ns: u64,
+    timeouts: u32,
+    probes: u32,
+    ack_delay_ns: u64,
+    pub(crate) rtt: RttEstimate,
+    pub(crate) congestion: CongestionWindow,
+}
+
+/// A datagram in flight.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    number: u64,
+    at_ns: u64,
+    block: Option<u64>,
+    /// Its size; 0 when it is decided.
+    size: u32,
+}
+
+impl Recovery {
+    pub(crate) fn new(mtu: usize, initial_rtt_ns: u64, ack_delay_ns: u64) -> Recovery {
+        Recovery {
+            sent: VecDeque::new(),
+            in_flight: 0,
+            largest_acked: 0,
+            loss_time_ns: None,
+            last_sent_ns: 0,
+            timeouts: 0,
+            probes: 0,
+            ack_delay_ns,
+            rtt: RttEstimate::new(initial_rtt_ns),
+            congestion: CongestionWindow::new(mtu),
+        }
+    }
+
+    /// Returns whether a datagram may be sent that the peer acknowledges.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        self.probes > 0 || (self.congestion.allows(self.in_flight) && self.sent.len() < IN_FLIGHT_MAX)
+    }
+
+    /// Returns whether a probe must be sent, whatever it carries.
+    #[inline]
+    pub(crate) fn must_probe(&self) -> bool {
+        self.probes > 0
+    }
+
+    /// Returns the bytes in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Notes a datagram that the peer acknowledges.
+    #[inline]
+    pub(crate) fn note_sent(&mut self, now_ns: u64, number: u64, block: Option<u64>, size: usize) {
+        self.sent.push_back(Sent { number, at_ns: now_ns, block, size: size as u32 });
+        self.in_flight += size as u64;
+        self.last_sent_ns = now_ns;
+        self.probes = self.probes.saturating_sub(1);
+    }
+
+    /// Starts again with the shortest timeout, when the peer is heard for the first time.
+    pub(crate) fn reset_backoff(&mut self) {
+        self.timeouts = 0;
+    }
+
+    /// Evaluates an acknowledgement. `decide` is called for each datagram that it decides, with its
+    /// block and number.
+    pub(crate) fn note_ack(
+        &mut self,
+        now_ns: u64,
+        ack: AckFrame<'_>,
+        mut decide: impl FnMut(Option<u64>, u64, Fate),
+    ) -> Result<(), Malformed> {
+        let mut newest = None;
+        for range in ack.ranges() {
+            let (first, last) = range?;
+            let mut at = self.position(first);
+            while let Some(sent) = self.sent.get_mut(at)
+                && sent.number <= last
+            {
+                at += 1;
+                if sent.size == 0 {
+                    continue;
+                }
+                let (number, at_ns, size) = (sent.number, sent.at_ns, u64::from(sent.size));
+                let block = sent.block;
+                sent.size = 0;
+                self.in_flight -= size;
+                self.congestion.note_acked(size, at_ns);
+                newest = newest.max(Some((number, at_ns)));
+                decide(block, number, Fate::Acked);
+            }
+        }
+        self.largest_acked = self.largest_acked.max(ack.largest);
+        if let Some((number, at_ns)) = newest {
+            if number == ack.largest {
+                let delay_ns = u64::from(ack.delay_ns).min(self.ack_delay_ns);
+                self.rtt.sample(now_ns - at_ns, delay_ns);
+            }
+            (self.timeouts, self.probes) = (0, 0);
+            self.find_losses(now_ns, decide);
+        }
+        Ok(())
+    }
+
+    /// Returns the position of the first datagram from this number on. Numbers of acknowledgements
+    /// are missing in the queue, so the difference of numbers is an upper bound.
+    #[inline]
+    fn position(&self, number: u64) -> usize {
+        let Some(front) = self.sent.front() else { return 0 };
+        let guess = (number.saturating_sub(front.number)).min(self.sent.len() as u64) as usize;
+        if self.sent.get(guess).is_some_and(|sent| sent.number == number) {
+            return guess;
+        }
+        self.sent.partition_point(|sent| sent.number < number)
+    }
+
+    /// Finds datagrams that are lost because later ones arrived (RFC 9002 6.1).
+    fn find_losses(&mut self, now_ns: u64, mut decide: impl FnMut(Option<u64>, u64, Fate)) {
+        let delay_ns = self.rtt.loss_delay_ns();
+        self.loss_time_ns = None;
+        let mut run: Option<(u64, u64)> = None;
+        let mut is_collapsed = false;
+        let persistent_ns = PERSISTENT_TIMEOUTS * self.rtt.probe_timeout_ns(self.ack_delay_ns);
+        for sent in &mut self.sent {
+            if sent.number >= self.largest_acked {
+                break;
+            }
+            if sent.size == 0 {
+                run = None;
+                continue;
+            }
+            let is_lost =
+                sent.number + PACKET_THRESHOLD <= self.largest_acked || sent.at_ns + delay_ns <= now_ns;
+            if !is_lost {
+                self.loss_time_ns = Some(sent.at_ns + delay_ns);
+                break;
+            }
+            let began_ns = run.map_or(sent.at_ns, |(began_ns, _)| began_ns);
+            run = Some((began_ns, sent.at_ns));
+            is_collapsed |= sent.at_ns - began_ns >= persistent_ns;
+            self.in_flight -= u64::from(sent.size);
+            sent.size = 0;
+            self.congestion.note_lost(now_ns, sent.at_ns);
+            decide(sent.block, sent.number, Fate::Lost);
+        }
+        if is_collapsed {
+            self.congestion.note_collapse();
+        }
+        while self.sent.front().is_some_and(|sent| sent.size == 0) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// Returns when [`Recovery::handle_timeout`] has something to do.
+    #[inline]
+    pub(crate) fn next_timeout_ns(&self) -> Option<u64> {
+        self.loss_time_ns.or_else(|| {
+            let timeout_ns = self.rtt.probe_timeout_ns(self.ack_delay_ns) << self.timeouts;
+            (self.in_flight > 0).then(|| self.last_sent_ns.saturating_add(timeout_ns))
+        })
+    }
+
+    /// Declares datagrams lost by their age, or asks for probes.
+    pub(crate) fn handle_timeout(&mut self, now_ns: u64, decide: impl FnMut(Option<u64>, u64, Fate)) {
+        if self.loss_time_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.find_losses(now_ns, decide);
+        }
+        if self.next_timeout_ns().is_none_or(|at_ns| at_ns > now_ns) {
+            return;
+        }
+        self.timeouts = (self.timeouts + 1).min(PROBE_DOUBLINGS_MAX);
+        self.probes = PROBES;
+        self.last_sent_ns = now_ns;
+    }
+}

@@ -1,0 +1,22 @@
+//! State per stream, of all 65,536 streams.
+
+/// Streams of a page.
+const PAGE: usize = 256;
+
+/// A table by stream, whose pages come into being with their first use.
+#[derive(Debug)]
+pub(crate) struct StreamTable<T> {
+    pages: Box<[Option<Box<[T; PAGE]>>; PAGE]>,
+}
+
+impl<T: Copy + Default> StreamTable<T> {
+    pub(crate) fn new() -> StreamTable<T> {
+        StreamTable { pages: Box::new([const { None }; PAGE]) }
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, stream: u16) -> &mut T {
+        let [page, index] = stream.to_be_bytes().map(usize::from);
+        &mut self.pages[page].get_or_insert_with(|| Box::new([T::default(); PAGE]))[index]
+    }
+}

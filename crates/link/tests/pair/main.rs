@@ -1,0 +1,10 @@
+//! Two links over a faulty network.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bench;
+mod dead;
+mod determinism;
+mod limits;
+mod packets;
+mod refusals;
+mod reliable;
