@@ -19,7 +19,7 @@ use crate::messages::{Console, say};
 use crate::signals::{self, Signals};
 use crate::sinks::Capture;
 use crate::sources::{PortFile, Sources};
-use crate::up::{self, PortInterface, privileges};
+use crate::up::{self, Nodes, PortInterface, privileges};
 use crate::{files, output, policies};
 
 use trace::Trace;
@@ -99,7 +99,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = policy.context("there is no policy")?;
     let text = policies::text(policy)?;
     let assembly = policies::assemble(policy, &text, args.seed)?;
-    policies::refuse_externals(&assembly)?;
     let filter = args.filter.as_deref();
     let mut selection = Selection::of_filter(filter, policy, &text, &assembly)?;
     selection.dropped = args.dropped;
@@ -127,6 +126,7 @@ fn of_captures(
     mut assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
+    policies::say_assumptions(&assembly);
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     assembly.graph.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
@@ -161,13 +161,16 @@ fn of_interfaces(
     assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    let interfaces = up::open(&args.port, &args.driver, &assembly.ports)?;
+    // What was made for nodes is removed on every way out from here on.
+    let nodes = Nodes::start(&assembly)?;
+    let given = [args.port.clone(), up::node_ports(&assembly)?].concat();
+    let interfaces = up::open(&given, &args.driver, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, true)?;
     let signals = Signals::of_service().context("cannot install signal handlers")?;
     let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
     privileges::refuse_other_calls(&drivers, true).context("cannot install the system call filter")?;
-    let said = up::said(&args.port, &interfaces);
+    let said = up::said(&given, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot start the console thread")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);
     let runner = Runner::new(assembly, name);
@@ -175,6 +178,7 @@ fn of_interfaces(
     if !args.quiet {
         console.say(said);
     }
+    let nodes = nodes.watch()?;
     let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
     let mut flushed_ns = live.now_ns();
     while signals.stop().is_none() && !trace.is_full() && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
@@ -189,6 +193,7 @@ fn of_interfaces(
         }
     }
     live.finish(&mut trace::Alerts::default())?;
+    nodes.finish();
     ending.finish();
     finish(args, trace)?;
     Ok(ExitCode::SUCCESS)

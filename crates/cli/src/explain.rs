@@ -7,12 +7,13 @@ mod select;
 mod story;
 mod witness;
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use runtime::Runner;
+use runtime::{Frame, Runner};
 
 use crate::messages::say;
 use crate::output::{self, Format};
@@ -73,7 +74,7 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = policies::text(&args.policy)?;
     let mut assembly = policies::assemble(&args.policy, &text, args.seed)?;
-    policies::refuse_externals(&assembly)?;
+    policies::say_assumptions(&assembly);
     assembly.graph.expect_offloaded();
     let filter = args.filter.as_deref();
     let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;
@@ -86,14 +87,21 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut number = 0;
     while let Some((frame, from)) = sources.next() {
         number += 1;
-        witness.expect(number);
-        runner.observe(frame, from, &mut witness, &mut collected)?;
-        for passage in witness.take(&frame, from, &runner) {
-            if selection.takes(&passage, &runner) && printer.shown < args.limit {
-                printer.print(&Explanation::new(&passage, &collected, &runner))?;
+        let mut explain = |frame: Frame<'_>, from, behind: Option<&str>, runner: &mut Runner| {
+            witness.expect(number, behind);
+            runner.observe(frame, from, &mut witness, &mut collected)?;
+            for passage in witness.take(&frame, from, runner) {
+                if selection.takes(&passage, runner) && printer.shown < args.limit {
+                    printer.print(&Explanation::new(&passage, &collected, runner))?;
+                }
             }
+            collected.clear();
+            anyhow::Ok(VecDeque::from(runner.take_forwarded()))
+        };
+        let mut forwarded = explain(frame, from, None, &mut runner)?;
+        while let Some(packet) = forwarded.pop_front() {
+            forwarded.extend(explain(packet.frame(), packet.from, Some(&packet.node), &mut runner)?);
         }
-        collected.clear();
         if printer.shown == args.limit || selection.is_past(number) {
             break;
         }

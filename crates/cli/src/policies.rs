@@ -37,16 +37,15 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Refuses a policy with external nodes, which only `rivulet up` runs.
-pub fn refuse_externals(assembly: &Assembly) -> anyhow::Result<()> {
-    if let Some(node) = assembly.externals.first() {
-        anyhow::bail!(
-            "`{}` is another program, which only `rivulet up` runs; take it out of the policy, or see a packet's \
-             path with `rivulet policy test`",
-            node.name
-        );
-    }
-    Ok(())
+/// Says which external nodes have no program here: only `rivulet up` runs them.
+pub fn say_assumptions(assembly: &Assembly) {
+    let nodes: Vec<_> = assembly.externals.iter().map(|node| node.name.as_str()).collect();
+    let (list, run, they) = match nodes.as_slice() {
+        [] => return,
+        [node] => ((*node).to_owned(), "runs", "it"),
+        [all @ .., last] => (format!("{} and {last}", all.join(", ")), "run", "they"),
+    };
+    say!("rivulet: {list} {run} with `rivulet up` only: packets go on as if {they} forwarded them unchanged");
 }
 
 /// Parses a filter that may use the names of this policy. Also returns the names of the policy's

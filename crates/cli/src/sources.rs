@@ -66,12 +66,16 @@ struct Source {
     broken: Option<ReadError>,
     /// Departing packets, see [`Sources::passed_over`].
     passed_over: u64,
+    /// Ports by name, and whether each belongs to an external node.
+    ports: Vec<(String, u16, bool)>,
+    /// Packets that programs sent, see [`Sources::passed_over`].
+    of_programs: u64,
 }
 
 /// A frame read ahead.
 struct BufferedFrame {
     stamp_ns: Option<u64>,
-    interface: u32,
+    from: Ingress,
     link: LinkType,
     wire_len: u32,
     data: Vec<u8>,
@@ -107,6 +111,8 @@ impl Sources {
                 timeline: Timeline::default(),
                 broken: None,
                 passed_over: 0,
+                ports: ports.all().iter().map(|of| (of.name.clone(), of.number, of.is_of_node)).collect(),
+                of_programs: 0,
             };
             source.place_next();
             sources.push(source);
@@ -123,8 +129,7 @@ impl Sources {
         let (timestamp_ns, at) = times.min()?;
         self.taken = Some(at);
         let source = &self.sources[at];
-        let BufferedFrame { interface, link, wire_len, ref data, .. } = *source.ahead.front()?;
-        let from = source.from.map_or(Ingress::Interface(interface), Ingress::Port);
+        let BufferedFrame { from, link, wire_len, ref data, .. } = *source.ahead.front()?;
         Some((Frame { timestamp_ns, link, wire_len, data }, from))
     }
 
@@ -141,11 +146,16 @@ impl Sources {
     }
 
     /// Returns a message for each capture with skipped packets: a file of `rivulet capture` has
-    /// each packet on arrival and on departure, and only arriving ones are read.
+    /// each packet on arrival and on departure, and only arriving ones are read. Nor are those that
+    /// programs of external nodes sent: packets go on behind nodes without them.
     pub fn passed_over(&self) -> Vec<String> {
-        let sources = self.sources.iter().filter(|source| source.passed_over > 0);
-        let said = sources.map(|Source { path, passed_over, .. }| {
-            format!("{}: skipped {passed_over} departing packets of a `rivulet capture` file", path.display())
+        let said = self.sources.iter().flat_map(|source| {
+            let of_kinds = [
+                (source.passed_over, "departing packets of a `rivulet capture` file"),
+                (source.of_programs, "packets that programs of external nodes sent"),
+            ];
+            let skipped = of_kinds.into_iter().filter(|(count, _)| *count > 0);
+            skipped.map(|(count, what)| format!("{}: skipped {count} {what}", source.path.display()))
         });
         said.collect()
     }
@@ -201,6 +211,14 @@ impl Source {
         self.next_ns = self.ahead.front().map(|next| timeline.at(next.stamp_ns, &following[..count]));
     }
 
+    /// Returns the port that an interface of a `rivulet capture` file is named after, and whether
+    /// it belongs to an external node.
+    fn port_of(&self, interface: u32) -> Option<(u16, bool)> {
+        let name = self.reader.interfaces().get(interface as usize)?.name.as_ref()?;
+        let port = self.ports.iter().find(|(port, ..)| port == name);
+        port.map(|&(_, number, is_of_node)| (number, is_of_node))
+    }
+
     /// Reads one frame ahead. Returns false at the end or on an error; frames before an error
     /// count.
     fn read_ahead(&mut self) -> bool {
@@ -212,12 +230,21 @@ impl Source {
                 let (interface, link, wire_len) = (record.interface, record.link_type, record.wire_len);
                 let timestamp_ns = record.timestamp_ns;
                 let stamp_ns = self.reader.has_time().then_some(timestamp_ns);
-                if self.reader.direction() == Some(CaptureDirection::Out) {
-                    self.passed_over += 1;
+                let direction = self.reader.direction();
+                let port = direction.filter(|_| self.from.is_none()).and_then(|_| self.port_of(interface));
+                let skipped = match (direction, port) {
+                    (Some(CaptureDirection::Out), _) => Some(&mut self.passed_over),
+                    (_, Some((_, true))) => Some(&mut self.of_programs),
+                    _ => None,
+                };
+                if let Some(skipped) = skipped {
+                    *skipped += 1;
                     self.spare.push(data);
                     return true;
                 }
-                self.ahead.push_back(BufferedFrame { stamp_ns, interface, link, wire_len, data });
+                let from = self.from.or(port.map(|(number, _)| number));
+                let from = from.map_or(Ingress::Interface(interface), Ingress::Port);
+                self.ahead.push_back(BufferedFrame { stamp_ns, from, link, wire_len, data });
                 true
             }
             Ok(None) => false,

@@ -231,10 +231,15 @@ fn nodes(report: &Report) -> String {
     if report.nodes.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&["node", "state", "restarts", "dropped", "bypassed"]);
+    let mut table = Table::new(&["node", "state", "restarts", "dropped", "bypassed", "assumed"]);
     for (name, node) in &report.nodes {
-        let state = if node.up == 1 { "up" } else { "down" };
-        let counts = [node.restarts, node.dropped, node.bypassed];
+        let state = match node.up {
+            1 => "up",
+            // Over captures, no program is run.
+            _ if report.interfaces.is_empty() => "assumed",
+            _ => "down",
+        };
+        let counts = [node.restarts, node.dropped, node.bypassed, node.assumed];
         table.row([name.clone(), state.to_owned()].into_iter().chain(counts.map(thousands)).collect());
     }
     format!("\n{}", table.render())
@@ -252,9 +257,14 @@ mod tests {
         assert!(!of(&report).contains("bypassed"));
         let node = NodeReport { restarts: 2, dropped: 1_000, ..NodeReport::default() };
         report.nodes.insert("squid".to_owned(), node);
-        let text = of(&report);
-        let line = text.lines().find(|line| line.starts_with("squid")).unwrap();
-        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["squid", "down", "2", "1,000", "0"]);
+        let line = |report: &Report| {
+            let text = of(report);
+            let line = text.lines().find(|line| line.starts_with("squid")).unwrap();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(line(&report), ["squid", "assumed", "2", "1,000", "0", "0"]);
+        report.interfaces.insert("inside".to_owned(), InterfaceReport::default());
+        assert_eq!(line(&report), ["squid", "down", "2", "1,000", "0", "0"]);
     }
 
     #[test]

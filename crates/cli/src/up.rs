@@ -39,7 +39,7 @@ use engine::Engine;
 use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
-use nodes::Nodes;
+pub use nodes::{Nodes, ports as node_ports};
 use rates::{Rates, TunnelWarning};
 use server::LatestReport;
 

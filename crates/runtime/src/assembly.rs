@@ -234,9 +234,19 @@ fn ports(
             let (prefixes, networks) = (config.prefixes.clone(), config.address.clone());
             let (routes, gateways) = (routes.clone(), config.gateway.clone());
             let segment = segment as u16;
-            let entry =
-                PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment };
-            ports.push(entry);
+            let is_of_node = false;
+            ports.push(PortEntry {
+                number,
+                name,
+                first,
+                side,
+                prefixes,
+                networks,
+                routes,
+                gateways,
+                segment,
+                is_of_node,
+            });
         }
     }
     let mut externals = Vec::new();
@@ -259,6 +269,7 @@ fn ports(
                 routes: Vec::new(),
                 gateways: l3.gateways,
                 segment: segments[port] as u16,
+                is_of_node: true,
             });
         }
         externals.push(external);

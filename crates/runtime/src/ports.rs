@@ -209,6 +209,8 @@ pub struct PortEntry {
     pub gateways: Vec<IpAddr>,
     /// The part of the graph that its packets are in, see [`packet::FlowKey::segment`].
     pub segment: u16,
+    /// It belongs to an external node.
+    pub is_of_node: bool,
 }
 
 impl PortEntry {
@@ -261,17 +263,18 @@ impl Ports {
 
     /// Returns the port that a packet of a capture came in by: the port with the longest prefix of
     /// its source; else the port with the number of the capture's interface, if it has no prefixes;
-    /// else the first port without prefixes.
+    /// else the first port without prefixes. It is none of an external node's.
     pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&PortEntry> {
         let number = u16::try_from(interface).ok();
         if let Some(port) = source.and_then(|source| self.by_prefix(source, number, |_| true)) {
             return Some(port);
         }
-        let by_number = number.and_then(|number| self.number(number));
-        let prefixed = self.ports.iter().any(|port| !port.prefixes.is_empty());
+        let ports = || self.ports.iter().filter(|port| !port.is_of_node);
+        let by_number = ports().find(|port| Some(port.number) == number);
+        let prefixed = ports().any(|port| !port.prefixes.is_empty());
         match by_number {
             Some(port) if port.prefixes.is_empty() || !prefixed => Some(port),
-            _ => self.ports.iter().find(|port| port.prefixes.is_empty()).or(by_number).or(self.ports.first()),
+            _ => ports().find(|port| port.prefixes.is_empty()).or(by_number).or(self.ports.first()),
         }
     }
 
@@ -422,7 +425,8 @@ mod tests {
         let name = format!("p{number}");
         let (first, side) = (number, Some(side));
         let (networks, routes, gateways) = (Vec::new(), Vec::new(), Vec::new());
-        PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment: 0 }
+        let (segment, is_of_node) = (0, false);
+        PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment, is_of_node }
     }
 
     fn addr(text: &str) -> Option<Addr> {
@@ -439,6 +443,12 @@ mod tests {
         assert_eq!(ports.of_captured(0, addr("9.9.9.9")).unwrap().number, 1);
         assert_eq!(ports.of_captured(7, addr("2001:db8::1")).unwrap().number, 0);
         assert_eq!(ports.of_captured(0, None).unwrap().number, 1);
+        // Packets of no prefix come from no program.
+        let of_node = |number| PortEntry { is_of_node: true, ..port(number, Side::Outside, &[]) };
+        let ports = Ports::new(vec![port(0, Side::Inside, &["10.0.0.0/8"]), of_node(1), of_node(2)]);
+        for (interface, source) in [(0, "9.9.9.9"), (1, "9.9.9.9"), (2, "10.0.0.1"), (7, "9.9.9.9")] {
+            assert_eq!(ports.of_captured(interface, addr(source)).unwrap().number, 0);
+        }
         let plain = Ports::new(vec![port(0, Side::Inside, &[]), port(1, Side::Outside, &[])]);
         assert_eq!(plain.of_captured(1, addr("10.1.2.3")).unwrap().number, 1);
         assert_eq!(plain.of_captured(9, addr("10.1.2.3")).unwrap().number, 0);

@@ -1,7 +1,7 @@
 //! The runner: frames in, packets out, through a backend.
 
-mod gates;
 mod ingress;
+mod nodes;
 mod output;
 
 use std::collections::BTreeMap;
@@ -12,8 +12,9 @@ use nf::ControlError;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::message::UnitId;
 
-use self::gates::Gates;
 pub use self::ingress::{Frame, Ingress};
+pub use self::nodes::ForwardedPacket;
+use self::nodes::Nodes;
 use self::output::EffectsWriter;
 pub use self::output::Output;
 use crate::assembly::Assembly;
@@ -41,7 +42,7 @@ pub struct Runner {
     out: Vec<Packet>,
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
-    gates: Gates,
+    nodes: Nodes,
     alerts: u64,
     events: u64,
     /// Frames that did not reach the graph.
@@ -69,6 +70,7 @@ impl Runner {
     /// Creates a runner on the calling thread, whose reports carry `name`.
     pub fn new(assembly: Assembly, name: &str) -> Runner {
         let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
+        let nodes = Nodes::of(&assembly);
         Runner {
             assembly,
             backend: Box::new(Inline),
@@ -79,7 +81,7 @@ impl Runner {
             out: Vec::with_capacity(2 * BATCH),
             latency: new_histogram(),
             ports,
-            gates: Gates::default(),
+            nodes,
             alerts: 0,
             events: 0,
             refused: Refused::default(),
@@ -142,10 +144,28 @@ impl Runner {
         runner
     }
 
-    /// Drops packets that come to external nodes whose programs are down. Without this call nodes
-    /// have no programs.
+    /// Leaves packets to the programs of external nodes, and drops those that come to one that is
+    /// down. Without this call nodes have no programs, and packets go on behind them unchanged.
     pub(crate) fn watch_nodes(&mut self) {
-        self.gates = Gates::of(&self.assembly);
+        self.nodes.watch();
+    }
+
+    /// Returns the external node that a port belongs to, if packets go on behind it as if a program
+    /// forwarded them.
+    pub fn assumed_node(&self, port: u16) -> Option<&str> {
+        self.nodes.assumed(port)
+    }
+
+    /// Returns true if the latest [`observe`](Runner::observe) dropped this packet, by its sequence
+    /// number, because the external node on its path is down.
+    pub fn has_dropped_at_node(&self, sequence: u64) -> bool {
+        self.nodes.has_dropped(sequence)
+    }
+
+    /// Returns packets that [`observe`](Runner::observe) has brought to external nodes without
+    /// programs. Others are processed behind them.
+    pub fn take_forwarded(&mut self) -> Vec<ForwardedPacket> {
+        self.nodes.take_forwarded()
     }
 
     /// Returns the worker's share of the flows, if there are several workers.
@@ -203,6 +223,10 @@ impl Runner {
     ) -> Result<(), O::Error> {
         self.make_room(frame, output)?;
         self.enqueue(frame, from);
+        if self.nodes.are_assumed() {
+            // The next packet may answer this one, which has passed nodes before.
+            return self.settle(output);
+        }
         if self.received.len() == BATCH { self.flush(output) } else { Ok(()) }
     }
 
@@ -270,6 +294,23 @@ impl Runner {
     /// # Errors
     /// Those of `output`.
     pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.process_received(output)?;
+        self.process_forwarded(output)
+    }
+
+    /// Processes packets behind external nodes without programs. A packet keeps its direction, and
+    /// a graph has no loops, so it comes to each node once at most.
+    fn process_forwarded<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        while self.nodes.has_forwarded() {
+            for packet in self.nodes.take_forwarded() {
+                self.enqueue(packet.frame(), packet.from);
+            }
+            self.process_received(output)?;
+        }
+        Ok(())
+    }
+
+    fn process_received<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         while self.received.len() > BATCH {
             self.batch.extend(self.received.drain(..BATCH));
             self.process_batch(output)?;
@@ -307,6 +348,7 @@ impl Runner {
         output: &mut O,
     ) -> Result<(), O::Error> {
         self.make_room(frame, output)?;
+        self.nodes.observe();
         if let Some(packet) = self.admit(frame, from) {
             self.assembly.graph.observe(packet, &mut self.out, &mut self.pool, observer);
         }
@@ -328,7 +370,8 @@ impl Runner {
         let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
         self.backend.handle_timeout(now_ns, core);
         drop(processing);
-        self.emit(output)
+        self.emit(output)?;
+        self.process_forwarded(output)
     }
 
     /// Returns whether packets are pending at units on other threads, or come from other workers.
@@ -342,10 +385,15 @@ impl Runner {
     /// # Errors
     /// Those of `output`.
     pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        self.flush(output)?;
-        let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-        self.backend.settle(core);
-        self.emit(output)
+        loop {
+            self.flush(output)?;
+            let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
+            self.backend.settle(core);
+            self.emit(output)?;
+            if !self.nodes.has_forwarded() {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends the run: processes pending packets, ends all flows, and returns the report. The first
@@ -355,7 +403,8 @@ impl Runner {
     /// # Errors
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
-        self.flush(output)?;
+        // Packets at units may go on behind nodes.
+        if self.nodes.are_assumed() { self.settle(output) } else { self.flush(output) }?;
         let live = self.assembly.graph.counters().flows_live;
         let mut is_over = false;
         while !is_over {
@@ -370,6 +419,8 @@ impl Runner {
             drop(processing);
             self.emit(output)?;
         }
+        // Nothing goes on after the end.
+        self.nodes.take_forwarded();
         let mut report = self.report();
         report.flows.live += live;
         Ok(report)
@@ -428,7 +479,7 @@ impl Runner {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
         self.backend.add_to_report(&mut report, &self.assembly.names);
-        self.gates.add_to_report(&mut report);
+        self.nodes.add_to_report(&mut report);
         report.set_latency(&self.latency);
         report
     }
@@ -445,7 +496,7 @@ impl Runner {
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
             packet.meta_mut().transit.egress = port;
-            if self.gates.drop(port, packet.len()) {
+            if self.nodes.drop(port, &packet) {
                 self.pool.give(packet);
                 continue;
             }
@@ -455,6 +506,7 @@ impl Runner {
             if result.is_ok() {
                 result = output.packet(port, &packet);
             }
+            self.nodes.pass(port, &packet, &self.assembly);
             self.pool.give(packet);
         }
         result?;

@@ -4,13 +4,13 @@ use nf::{Alert, Connection, Verdict};
 use packet::Direction;
 use runtime::Runner;
 
-use crate::explain::{Outcome, PacketTrace, deciding_rule};
+use crate::explain::{EdgeExplanation, Outcome, PacketTrace, deciding_rule};
 
 /// Renders one line: `nat: forward; firewall: drop (firewall-default) | dropped (firewall-default)
 /// | flow 2, original direction, packet 1 of the flow, connection unreplied | packet 3`, followed
 /// by the packet's alerts.
 pub fn of(passage: &PacketTrace, alerts: &[(String, Alert)], runner: &Runner) -> String {
-    let mut parts = Vec::new();
+    let mut parts = Vec::from_iter(EdgeExplanation::path(&EdgeExplanation::of_packet(passage, runner)));
     let steps: Vec<_> = passage
         .steps
         .iter()
@@ -41,6 +41,9 @@ pub fn of(passage: &PacketTrace, alerts: &[(String, Alert)], runner: &Runner) ->
     } else if let Some(flow) = passage.flow {
         parts.push(format!("flow {flow}"));
     }
+    if let Some(node) = &passage.behind {
+        parts.push(format!("behind {node}"));
+    }
     match (passage.number, passage.made) {
         (Some(number), false) => parts.push(format!("packet {number}")),
         (Some(number), true) => parts.push(format!("reply to packet {number}")),
@@ -59,8 +62,12 @@ fn outcome(passage: &PacketTrace, runner: &Runner) -> String {
         (Outcome::Dropped(reason), _) => format!("dropped ({})", reason.name()),
         (Outcome::Sent(_), Some(left)) => {
             let ports = &runner.assembly().ports;
-            let port = ports.number(ports.egress(left)).map_or("", |port| port.name.as_str());
-            format!("sent by {port}")
+            let number = ports.egress(left);
+            let port = ports.number(number).map_or("", |port| port.name.as_str());
+            match runner.assumed_node(number) {
+                Some(node) => format!("sent by {port}; {node} is assumed to forward it"),
+                None => format!("sent by {port}"),
+            }
         }
         _ => "pending: waiting for other fragments of its datagram".to_owned(),
     }

@@ -1,5 +1,7 @@
 //! Runs packets through a policy one by one, and writes what happened to each.
 
+use std::collections::VecDeque;
+
 use io::capture::{CaptureDirection, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
@@ -35,7 +37,14 @@ impl Trace {
 
     /// Runs a packet through the policy, and writes it.
     pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) -> anyhow::Result<()> {
-        self.watch.observe(runner, frame, from, &mut self.alerts)?;
+        self.watch.number += 1;
+        self.watch.observe(runner, frame, from, None, &mut self.alerts)?;
+        let mut forwarded = VecDeque::from(runner.take_forwarded());
+        while let Some(packet) = forwarded.pop_front() {
+            let behind = Some(packet.node.as_str());
+            self.watch.observe(runner, packet.frame(), packet.from, behind, &mut self.alerts)?;
+            forwarded.extend(runner.take_forwarded());
+        }
         self.write(runner)
     }
 
@@ -132,10 +141,10 @@ impl TraceObserver {
         runner: &mut Runner,
         frame: Frame<'_>,
         from: Ingress,
+        behind: Option<&str>,
         output: &mut O,
     ) -> Result<(), O::Error> {
-        self.number += 1;
-        self.witness.expect(self.number);
+        self.witness.expect(self.number, behind);
         runner.observe(frame, from, &mut self.witness, output)?;
         let passages = self.witness.take(&frame, from, runner).into_iter();
         self.told.extend(passages.map(|passage| TracedPacket {
@@ -157,7 +166,8 @@ impl Intake for TraceObserver {
 
     fn process<O: Output>(&mut self, runner: &mut Runner, output: &mut O) -> Result<(), O::Error> {
         for ReceivedFrame { frame, ingress, data } in std::mem::take(&mut self.received) {
-            self.observe(runner, Frame { data: &data, ..frame }, ingress, output)?;
+            self.number += 1;
+            self.observe(runner, Frame { data: &data, ..frame }, ingress, None, output)?;
         }
         // There is no batch; this returns buffers and passes pending output on.
         runner.flush(output)

@@ -21,6 +21,9 @@ pub struct EdgeExplanation {
     /// True if `why` is a filter.
     #[serde(skip)]
     is_filter: bool,
+    /// The external node that it leads to, and that is assumed to forward the packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assumed: Option<String>,
     /// Edges that did not take the packet, where none did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
@@ -44,9 +47,14 @@ impl EdgeExplanation {
                 to: None,
                 why: "no edges lead back along the flow's path".to_owned(),
                 is_filter: false,
+                assumed: None,
                 unmatched: Vec::new(),
                 steps: passage.steps.len(),
             });
+        }
+        for edge in &mut edges {
+            let to = edge.to.as_ref().and_then(|name| assembly.ports.named(name));
+            edge.assumed = to.and_then(|port| runner.assumed_node(port.number)).map(str::to_owned);
         }
         edges
     }
@@ -68,11 +76,26 @@ impl EdgeExplanation {
             Some(_) => Vec::new(),
         };
         let (from, to) = (edge.from.clone(), edge.to.clone());
-        Some(EdgeExplanation { from, to, why, is_filter, unmatched, steps: taken.steps })
+        let (assumed, steps) = (None, taken.steps);
+        Some(EdgeExplanation { from, to, why, is_filter, assumed, unmatched, steps })
+    }
+
+    /// Returns a path with the filters that decided, `lan [tcp] -> nat -> wan`; `None` in a graph
+    /// without branches.
+    pub fn path(edges: &[EdgeExplanation]) -> Option<String> {
+        let mut path = edges.first()?.from.clone();
+        for edge in edges {
+            if let Some(filter) = edge.filter() {
+                path += &format!(" [{filter}]");
+            }
+            path += " -> ";
+            path += edge.to.as_deref().unwrap_or("(unmatched)");
+        }
+        Some(path)
     }
 
     /// Returns the filter that the packet passed here, if that was the cause.
-    pub fn filter(&self) -> Option<&str> {
+    fn filter(&self) -> Option<&str> {
         self.is_filter.then_some(self.why.as_str())
     }
 }
@@ -98,7 +121,11 @@ fn filter(edge: &TopologyEdge) -> Option<String> {
 impl fmt::Display for EdgeExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let to = self.to.as_deref().unwrap_or("(unmatched)");
-        writeln!(f, "  {} -> {to}: {}", self.from, self.why)?;
+        write!(f, "  {} -> {to}: {}", self.from, self.why)?;
+        if let Some(node) = &self.assumed {
+            write!(f, "; {node} is assumed to forward it")?;
+        }
+        writeln!(f)?;
         self.unmatched.iter().try_for_each(|edge| writeln!(f, "      not {edge}"))
     }
 }

@@ -21,6 +21,9 @@ pub struct Explanation {
     time_ns: u64,
     /// A function generated it in reply to the packet with this number.
     made: bool,
+    /// The external node behind which it goes on: the program is assumed to have forwarded it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<String>,
     /// The side that it arrived from.
     from: &'static str,
     headers: String,
@@ -144,6 +147,7 @@ impl Explanation {
             packet: passage.number,
             time_ns: first.map_or(0, |packet| packet.meta().transit.timestamp_ns),
             made: passage.made,
+            behind: passage.behind.clone(),
             from: first.map_or("", |packet| side(packet.meta().transit.side)),
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
@@ -188,7 +192,8 @@ fn flow(passage: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
         clock: joined.transit.seq,
         connection: Connection::from_phase(joined.transit.phase).name(),
         key: joined.key.to_string(),
-        alias: passage.alias.map(|alias| alias.to_string()),
+        // Between external nodes, an alias may be the same key in another part of the graph.
+        alias: passage.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
         record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
     })
 }
@@ -335,6 +340,9 @@ impl fmt::Display for Explanation {
             (None, false) => write!(f, "a packet that was pending")?,
             (Some(number), true) => write!(f, "reply to packet {number}")?,
             (None, true) => write!(f, "a generated reply")?,
+        }
+        if let Some(node) = &self.behind {
+            write!(f, " behind {node}")?;
         }
         writeln!(f, "  {}  from {}  {}", time(self.time_ns), self.from, self.headers)?;
         if let Some(flow) = &self.flow {

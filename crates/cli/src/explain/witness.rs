@@ -59,6 +59,8 @@ pub struct PacketTrace {
     pub sequence: u64,
     /// A function generated it.
     pub made: bool,
+    /// The external node behind which it goes on, as if the program had forwarded it.
+    pub behind: Option<String>,
     /// Number of its flow, in order of first packets.
     pub flow: Option<u64>,
     /// The packet on arrival; `None` if no longer known.
@@ -84,6 +86,7 @@ pub struct PacketTrace {
 #[derive(Default)]
 pub struct Tracer {
     number: u64,
+    behind: Option<String>,
     passages: Vec<PacketTrace>,
     /// Pending fragments: their numbers and the packets on arrival.
     held: BTreeMap<u64, (u64, Packet)>,
@@ -92,9 +95,11 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Sets the number of the next packet to arrive.
-    pub fn expect(&mut self, number: u64) {
+    /// Sets the number of the next packet to arrive, and the external node that it comes from as if
+    /// the program had forwarded it.
+    pub fn expect(&mut self, number: u64, behind: Option<&str>) {
         self.number = number;
+        self.behind = behind.map(str::to_owned);
         self.sent = 0;
     }
 
@@ -105,6 +110,9 @@ impl Tracer {
             passages.push(self.refused(frame, from, runner));
         }
         for passage in &mut passages {
+            if matches!(passage.outcome, Outcome::Sent(_)) && runner.has_dropped_at_node(passage.sequence) {
+                (passage.outcome, passage.left) = (Outcome::Dropped(DropReason::NodeDown), None);
+            }
             if passage.outcome == Outcome::Held
                 && let Some(arrived) = &passage.arrived
             {
@@ -148,6 +156,7 @@ impl Tracer {
         }
         PacketTrace {
             outcome: Outcome::Dropped(reason),
+            behind: self.behind.clone(),
             ..PacketTrace::new(Some(self.number), u64::MAX, Some(arrived))
         }
     }
@@ -193,6 +202,7 @@ impl PacketTrace {
             number,
             sequence,
             made: false,
+            behind: None,
             flow: None,
             arrived,
             joined: None,
@@ -213,7 +223,7 @@ impl PacketTrace {
 impl Observer for Tracer {
     fn arrived(&mut self, packet: &Packet) {
         let passage = PacketTrace::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
-        self.passages.push(passage);
+        self.passages.push(PacketTrace { behind: self.behind.clone(), ..passage });
     }
 
     fn edge(&mut self, edge: EdgeId, choice: EdgeChoice, packet: &Packet) {

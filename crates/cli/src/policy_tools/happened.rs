@@ -148,19 +148,10 @@ impl Happened {
 
 /// Returns the path of a packet, with the filters that it passed: `lan [tcp] -> nat -> wan`.
 fn path(from: &str, visited: &[String], edges: &[EdgeExplanation], port: Option<&str>) -> String {
-    if edges.is_empty() {
+    EdgeExplanation::path(edges).unwrap_or_else(|| {
         let nodes = std::iter::once(from).chain(visited.iter().map(String::as_str)).chain(port);
-        return nodes.collect::<Vec<_>>().join(" -> ");
-    }
-    let mut path = edges[0].from.clone();
-    for edge in edges {
-        if let Some(filter) = edge.filter() {
-            path += &format!(" [{filter}]");
-        }
-        path += " -> ";
-        path += edge.to.as_deref().unwrap_or("(unmatched)");
-    }
-    path
+        nodes.collect::<Vec<_>>().join(" -> ")
+    })
 }
 
 impl EndPattern {

@@ -201,8 +201,10 @@ impl PolicyTrial {
         let number = self.past.len() as u64 + 1;
         let (timestamp_ns, link) = (number * GAP_NS, LinkType::Ethernet);
         let frame = Frame { timestamp_ns, link, wire_len: data.len() as u32, data };
-        self.tracer.expect(number);
+        self.tracer.expect(number, None);
         self.runner.observe(frame, from, &mut self.tracer, &mut self.collected)?;
+        // It depends on the expectation whether the packet goes on behind a node.
+        self.runner.take_forwarded();
         let mut passages = self.tracer.take(&frame, from, &self.runner).into_iter();
         let passage = passages.find(|passage| !passage.made).context("the packet has no trace")?;
         let port = match passage.outcome {
@@ -247,10 +249,7 @@ impl PolicyTrial {
         let ports = &self.runner.assembly().ports;
         let named = packet.from.as_ref().and_then(|name| ports.named(name));
         // No port has this number, so the port has a prefix of the source, or no prefixes.
-        let externals = &self.runner.assembly().externals;
-        let of_source = || ports.of_captured(u32::MAX, Some(packet.ends.source.address.into()));
-        let by_source =
-            || of_source().filter(|port| externals.iter().all(|node| !node.ports.contains(&port.number)));
+        let by_source = || ports.of_captured(u32::MAX, Some(packet.ends.source.address.into()));
         Ingress::Port(named.or_else(by_source).map_or(0, |port| port.number))
     }
 }

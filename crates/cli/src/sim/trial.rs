@@ -1,5 +1,6 @@
 //! `rivulet sim --policy`: a policy over faulty links, against a single graph.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,9 +9,11 @@ use ::sim::faulty::{FaultPlan, FaultTrial, TrialDifference, TrialFrame, TrialRep
 use ::sim::scenario::AssignmentMode;
 use anyhow::Context;
 use runtime::elastic::UnitsConfig;
+use runtime::{Assembly, ForwardedPacket, Frame, Ingress, Runner};
 use serde_json::json;
 
 use super::SeedRange;
+use crate::explain::{CollectedOutput, Tracer};
 use crate::output::{self, thousands};
 use crate::sources::{PortFile, Sources};
 use crate::{policies, texts};
@@ -57,21 +60,16 @@ pub fn run(
         None => FaultPlan::default(),
     };
     let (assembly, maker) = policies::load_for_trial(policy, POLICY_SEED)?;
-    policies::refuse_externals(&assembly)?;
-    let mut sources = Sources::open(&options.read, &assembly.ports)?;
-    let mut frames = Vec::new();
-    while let Some((frame, from)) = sources.next() {
-        anyhow::ensure!(frames.len() < PACKETS_MAX, "a trial has at most {PACKETS_MAX} packets");
-        frames.push(TrialFrame {
-            timestamp_ns: frame.timestamp_ns,
-            link: frame.link,
-            wire_len: frame.wire_len,
-            from,
-            data: frame.data.to_vec(),
-        });
-    }
+    policies::say_assumptions(&assembly);
+    let frames = traffic(&options.read, assembly, &policy.display().to_string())?;
     let mut trial = FaultTrial {
-        assemble: maker,
+        assemble: move || {
+            maker().map(|mut assembly| {
+                // The traffic has the packets behind external nodes.
+                assembly.externals.clear();
+                assembly
+            })
+        },
         name: policy.display().to_string(),
         frames,
         config: UnitsConfig::default(),
@@ -124,6 +122,45 @@ pub fn run(
         output::print(&summary(&trial.name, runs, trial.frames.len() as u64, &sum, &differences))?;
     }
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads the traffic of a trial. Packets behind external nodes are those of a single graph: the
+/// links to units have no part in what programs do.
+fn traffic(files: &[PortFile], assembly: Assembly, name: &str) -> anyhow::Result<Vec<TrialFrame>> {
+    let mut sources = Sources::open(files, &assembly.ports)?;
+    let has_nodes = !assembly.externals.is_empty();
+    let mut single = Runner::new(assembly, name);
+    let mut forwarded = VecDeque::new();
+    let mut frames = Vec::new();
+    while let Some((frame, from)) = sources.next() {
+        add(&mut frames, &frame, from)?;
+        if has_nodes {
+            forwarded.extend(behind_nodes(&mut single, frame, from)?);
+        }
+        while let Some(packet) = forwarded.pop_front() {
+            add(&mut frames, &packet.frame(), packet.from)?;
+            forwarded.extend(behind_nodes(&mut single, packet.frame(), packet.from)?);
+        }
+    }
+    Ok(frames)
+}
+
+fn add(frames: &mut Vec<TrialFrame>, frame: &Frame<'_>, from: Ingress) -> anyhow::Result<()> {
+    anyhow::ensure!(frames.len() < PACKETS_MAX, "a trial has at most {PACKETS_MAX} packets");
+    let Frame { timestamp_ns, link, wire_len, data } = *frame;
+    frames.push(TrialFrame { timestamp_ns, link, wire_len, from, data: data.to_vec() });
+    Ok(())
+}
+
+/// Returns the packets that a frame brings to external nodes.
+fn behind_nodes(
+    single: &mut Runner,
+    frame: Frame<'_>,
+    from: Ingress,
+) -> anyhow::Result<Vec<ForwardedPacket>> {
+    let mut tracer = Tracer::default();
+    single.observe(frame, from, &mut tracer, &mut CollectedOutput::default())?;
+    Ok(single.take_forwarded())
 }
 
 /// Sums over all runs.

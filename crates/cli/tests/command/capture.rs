@@ -14,18 +14,18 @@ fn place() -> Place {
 }
 
 /// A record as read by tshark.
-struct Record {
-    id: Option<u64>,
-    interface: String,
+pub(super) struct Record {
+    pub id: Option<u64>,
+    pub interface: String,
     /// 1: inbound; 2: outbound.
-    way: u32,
+    pub way: u32,
     source: String,
-    comment: String,
+    pub comment: String,
 }
 
 /// Reads the records of a capture. Without tshark, prints a message and returns `None`; fails in
 /// CI.
-fn records(place: &Place, name: &str) -> Option<Vec<Record>> {
+pub(super) fn records(place: &Place, name: &str) -> Option<Vec<Record>> {
     let fields = [
         "frame.packet_id",
         "frame.interface_name",

@@ -1,23 +1,191 @@
 //! Policies with external nodes, without running them.
 
+use super::capture::records;
 use super::{Place, workspace};
 
-/// Policies with external nodes are checked, and refused where they cannot run.
 #[test]
-fn external_nodes_run_with_up_only() {
+fn examples_are_valid_and_their_pictures_show_one_node() {
     let place = Place::new();
-    place.stdout("traffic --write in.pcapng --packets 10");
-    for name in ["legacy", "native", "talk", "site"] {
+    for name in ["legacy", "native", "talk", "site", "tags"] {
         let path = workspace("examples/external").join(name).with_extension("rvl");
         place.stdout(&format!("policy check {}", path.display()));
-        for command in ["run", "explain"] {
-            let said = place.refused(1, &format!("{command} {} --read in.pcapng", path.display()));
-            assert!(said.contains("only `rivulet up` runs"), "{said}");
-        }
     }
     let graph =
         place.stdout(&format!("policy graph {}", workspace("examples/external/legacy.rvl").display()));
     assert!(graph.contains("squid (Legacy)") && !graph.contains("squid.inside"), "{graph}");
+}
+
+/// Web traffic passes a proxy and a filter, all else the filter.
+const NODES: &str = "Port<0> inside;
+Port<1> outside;
+Monitor m;
+Legacy proxy { command: \"squid -N\", when_down: bypass };
+Native filter { ports: { inside: \"memif:/a\", outside: \"memif:/b\" } };
+pipelet web { inside [tcp && dst port 80] <-> proxy <-> m <-> filter <-> outside; }
+pipelet { inside <-> m; }
+";
+
+const ASSUMPTION: &str = "rivulet: proxy and filter run with `rivulet up` only: packets go on as if they forwarded them unchanged\n";
+
+/// A place with these policies and a capture. Its first packet is of the web, its second is not.
+fn place_with_traffic() -> Place {
+    let place = Place::new();
+    place.write("nodes.rvl", NODES);
+    place.write(
+        "plain.rvl",
+        "Port<0> inside; Port<1> outside; Monitor m; pipelet { inside <-> m <-> outside; }",
+    );
+    let kinds = "--protocols tcp=5,udp=1,fragments=1";
+    place.stdout(&format!("traffic --write in.pcapng --packets 2000 {kinds} --flows 20 --seed 3"));
+    place
+}
+
+/// Behind programs that change nothing, a run is one without them.
+#[test]
+fn run_goes_on_behind_external_nodes() {
+    let place = place_with_traffic();
+    let files = |name: &str| format!("--write inside={name}.in.pcap --write outside={name}.out.pcap");
+    let run = |policy: &str, name: &str, options: &str| {
+        let line = format!("run {policy} --read in.pcapng --seed 1 {} -o json {options}", files(name));
+        let output = place.run(&line);
+        assert!(output.status.success(), "{options}: {}", super::stderr(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        super::assert_adds_up(&report);
+        (report, super::stderr(&output))
+    };
+    let (plain, said) = run("plain.rvl", "plain", "");
+    assert_eq!(said, "");
+    for options in ["", "--units-max 3", "--units-max 3 --mode packet", "--units-max 3 --threads"] {
+        let (report, said) = run("nodes.rvl", "nodes", options);
+        assert_eq!(said, ASSUMPTION, "{options}");
+        for side in ["in", "out"] {
+            let [expected, found] = ["plain", "nodes"].map(|name| place.read(&format!("{name}.{side}.pcap")));
+            assert!(expected.len() > 10_000 && expected == found, "{options}: {side}");
+        }
+        assert_eq!(report["drops"], plain["drops"], "{options}");
+        for node in ["proxy", "filter"] {
+            let counted = &report["nodes"][node];
+            let count = |name: &str| counted[name].as_u64().unwrap();
+            assert_eq!((count("up"), count("dropped"), count("bypassed")), (0, 0, 0), "{counted}");
+            let sum = |way: &str| -> u64 {
+                let ports = ["inside", "outside"].map(|side| &report["ports"][format!("{node}.{side}")][way]);
+                ports.map(|port| port.as_u64().unwrap()).iter().sum()
+            };
+            assert!(count("assumed") > 100, "{counted}");
+            assert_eq!(
+                (sum("packets_in"), sum("packets_out")),
+                (count("assumed"), count("assumed")),
+                "{options}"
+            );
+            let into: u64 = report["edges"]
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(edge, _)| edge.contains(&format!("-> {node}.")))
+                .map(|(_, edge)| edge["packets"].as_u64().unwrap())
+                .sum();
+            assert_eq!(into, count("assumed"), "{options}: {report}");
+        }
+    }
+    let table = place.stdout("run nodes.rvl --read in.pcapng --seed 1");
+    assert!(table.contains("\nproxy   assumed  "), "{table}");
+}
+
+#[test]
+fn explain_marks_edges_to_external_nodes_and_goes_on_behind_them() {
+    let place = place_with_traffic();
+    let output = place.run("explain nodes.rvl --read in.pcapng --seed 1 --packet 1");
+    assert_eq!(super::stderr(&output), ASSUMPTION);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let packet = "10.15.113.247:31620 > 198.18.0.216:80 tcp [SYN] seq 4093755396, 60 bytes";
+    let expected = format!(
+        "packet 1  00:00:00.000000  from inside  {packet}
+  inside -> proxy.inside: tcp && dst port 80; proxy is assumed to forward it
+  sent by proxy.inside: {packet}
+
+packet 1 behind proxy  00:00:00.000000  from inside  {packet}
+  flow 1, original direction, packet 1 of the flow, connection syn-sent
+  proxy.outside -> m: the only edge
+  m (monitor): forward
+      state function 1, payload ignored
+  m -> filter.inside: the only edge; filter is assumed to forward it
+  sent by filter.inside: {packet}
+
+packet 1 behind filter  00:00:00.000000  from inside  {packet}
+  filter.outside -> outside: the only edge
+  sent by outside: {packet}
+"
+    );
+    assert_eq!(text, expected);
+    let stories = place.json("explain nodes.rvl --read in.pcapng --seed 1 --packet 1 -o json");
+    let stories = stories.as_array().unwrap();
+    let behind: Vec<_> = stories.iter().map(|story| story["behind"].as_str()).collect();
+    assert_eq!(behind, [None, Some("proxy"), Some("filter")]);
+    assert_eq!(stories[0]["edges"][0]["assumed"], "proxy");
+    // The packets of a flow are those of one side of the node.
+    let flow = place.json("explain nodes.rvl --read in.pcapng --seed 1 --flow 1 -o json");
+    assert!(flow.as_array().unwrap().iter().all(|story| story["behind"].is_string()), "{flow}");
+}
+
+/// Packets are written at the ports of nodes, too, with the edges to them; a run over the file has
+/// them once.
+#[test]
+fn capture_shows_the_ports_of_external_nodes() {
+    let place = place_with_traffic();
+    let output = place.run("capture nodes.rvl --read in.pcapng --seed 1 --write noted.pcapng");
+    assert!(super::stderr(&output).starts_with(ASSUMPTION), "{}", super::stderr(&output));
+    let report = |file: &str| place.run(&format!("run nodes.rvl --read {file} --seed 1 -o json"));
+    let [of_traffic, of_noted] = ["in.pcapng", "noted.pcapng"].map(report);
+    let said = super::stderr(&of_noted);
+    assert!(said.contains("packets that programs of external nodes sent"), "{said}");
+    let [of_traffic, of_noted] = [of_traffic, of_noted]
+        .map(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap());
+    for key in ["packets_in", "packets_out", "drops", "edges", "nodes"] {
+        assert_eq!(of_traffic[key], of_noted[key], "{key}");
+    }
+    let Some(records) = records(&place, "noted.pcapng") else { return };
+    let first = records.iter().filter(|record| record.id == Some(1));
+    let first: Vec<_> =
+        first.map(|record| (record.interface.as_str(), record.way, record.comment.as_str())).collect();
+    let [proxy, monitor, filter] = [
+        "inside [tcp && dst port 80] -> proxy.inside | sent by proxy.inside; proxy is assumed to forward it | packet 1",
+        "proxy.outside -> m -> filter.inside | m: forward | sent by filter.inside; filter is assumed to forward it | \
+         flow 1, original direction, packet 1 of the flow, connection syn-sent | behind proxy | packet 1",
+        "filter.outside -> outside | sent by outside | behind filter | packet 1",
+    ];
+    let expected = [
+        ("inside", 1, proxy),
+        ("proxy.inside", 2, proxy),
+        ("proxy.outside", 1, monitor),
+        ("filter.inside", 2, monitor),
+        ("filter.outside", 1, filter),
+        ("outside", 2, filter),
+    ];
+    assert_eq!(first, expected);
+}
+
+#[test]
+fn sim_compares_units_behind_external_nodes() {
+    let place = place_with_traffic();
+    let line =
+        NODES.replace("inside [tcp && dst port 80]", "inside").replace("pipelet { inside <-> m; }", "");
+    place.write("line.rvl", line);
+    let faults = workspace("examples/faults/lossy.toml");
+    let line = format!("sim --policy line.rvl --read in.pcapng --faults {} --seeds 1..3", faults.display());
+    let output = place.run(&line);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("no difference from a single graph"), "{text}");
+    assert!(super::stderr(&output).contains(ASSUMPTION.trim_end()), "{}", super::stderr(&output));
+    // Packets behind nodes are packets of the trial.
+    let packets: u64 = text
+        .split_whitespace()
+        .skip_while(|word| *word != "of")
+        .nth(1)
+        .unwrap()
+        .replace(',', "")
+        .parse()
+        .unwrap();
+    assert_eq!(packets, 6_000, "{text}");
 }
 
 #[test]

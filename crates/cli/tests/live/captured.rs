@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use crate::externals::{alone, routed};
 use crate::net::{Io, Network, Server, by_each_way};
 
 by_each_way!(packets_are_written_with_the_decisions);
@@ -176,4 +177,63 @@ fn units_are_captured_and_workers_refuse_with_a_reason() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("several workers") && said.contains("tcpdump -i inside"), "{said}");
     rivulet.end();
+}
+
+/// The programs of external nodes run, also with `rivulet capture`; their ports are in the files.
+#[test]
+fn packets_are_captured_at_the_ports_of_external_nodes() {
+    let _alone = alone();
+    let Some(network) = routed() else { return };
+    let end = network.path("end");
+    let command = format!("until test -e {}; do sleep 0.1; done; exit 3", end.display());
+    let policy = format!(
+        "Port<0> inside {{ address: 10.7.0.254/24 }};
+         Port<1> outside {{ address: 203.0.113.254/24 }};
+         Monitor m;
+         Legacy box {{ command: [sh, \"-c\", \"{command}\"], restart: 1h }};
+         pipelet {{ inside <-> m <-> box <-> outside; }}"
+    );
+    let fields = |file: &str, filter: &str| {
+        let line =
+            "tshark -n -T fields -e frame.interface_name -e frame.packet_flags_direction -e frame.comment -r";
+        let mut words = line.split(' ');
+        let mut command = network.middle.command(words.next().unwrap());
+        let output = command.args(words).arg(network.path(file)).args(["-Y", filter]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rivulet = network.capture(&policy, "--write noted.pcapng");
+    rivulet.wait_for_line("box: started");
+    network.inside.ping("-c 2 -i 0.05 -W 2 203.0.113.2");
+    std::fs::write(&end, "").unwrap();
+    rivulet.wait_for_line("box: ended: exit code 3");
+    network.inside.output("ping -c 2 -i 0.05 -W 1 203.0.113.2");
+    rivulet.stop();
+    let requests = fields("noted.pcapng", "icmp.type == 8");
+    for port in ["inside", "box.inside", "box.outside", "outside"] {
+        assert!(requests.iter().any(|line| line.starts_with(&format!("{port}\t"))), "{port}: {requests:?}");
+    }
+    let passed = "inside -> m -> box.inside | m: forward | sent by box.inside | flow ";
+    let dropped = "inside -> m -> box.inside | m: forward | dropped (node-down) | flow ";
+    for comment in [passed, dropped] {
+        assert!(requests.iter().any(|line| line.contains(comment)), "{comment}: {requests:?}");
+    }
+    assert!(requests.iter().all(|line| !line.contains("assumed")), "{requests:?}");
+
+    // The same of a run that goes on.
+    std::fs::remove_file(&end).unwrap();
+    let rivulet = network.up(&policy, "");
+    rivulet.wait_for_line("box: started");
+    let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+    command.args(["capture", "--connect", "inside", "--write", "seen.pcapng", "--count", "8"]);
+    let listener = command.current_dir(network.dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    crate::net::wait_until("it listens", || {
+        std::fs::metadata(network.path("seen.pcapng")).is_ok_and(|found| found.len() > 0)
+    });
+    network.inside.ping("-c 4 -i 0.05 -W 2 203.0.113.2");
+    assert!(listener.wait_with_output().unwrap().status.success());
+    rivulet.end();
+    let requests = fields("seen.pcapng", "icmp.type == 8");
+    let ports: Vec<_> = requests.iter().take(4).map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(ports, ["inside", "box.inside", "box.outside", "outside"], "{requests:?}");
 }

@@ -23,6 +23,7 @@ pub struct NodeState {
     too_long: AtomicU64,
     untagged: AtomicU64,
     bad_tags: AtomicU64,
+    assumed: AtomicU64,
     last_end: Mutex<String>,
 }
 
@@ -45,6 +46,7 @@ impl NodeState {
             too_long: AtomicU64::new(0),
             untagged: AtomicU64::new(0),
             bad_tags: AtomicU64::new(0),
+            assumed: AtomicU64::new(0),
             last_end: Mutex::default(),
         }
     }
@@ -90,6 +92,7 @@ impl NodeState {
             too_long: self.too_long.load(Ordering::Relaxed),
             untagged: self.untagged.load(Ordering::Relaxed),
             bad_tags: self.bad_tags.load(Ordering::Relaxed),
+            assumed: self.assumed.load(Ordering::Relaxed),
             last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
@@ -132,6 +135,18 @@ impl NodeGate {
         }
         self.state.bypassed.fetch_add(1, Ordering::Relaxed);
         Some(self.other)
+    }
+
+    /// Returns the node's other port, where a packet that leaves by this one goes on as if the
+    /// program had forwarded it, and counts it: the node has no program.
+    pub(crate) fn forward(&self) -> u16 {
+        self.state.assumed.fetch_add(1, Ordering::Relaxed);
+        self.other
+    }
+
+    /// Returns the name of the node.
+    pub(crate) fn node(&self) -> &str {
+        self.state.name()
     }
 
     /// Counts packets that came to the node while it was down, and were lost.

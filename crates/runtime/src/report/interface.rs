@@ -42,6 +42,9 @@ record! {
         /// Tags of the program with bits that no attribute has, or malformed. The packet's
         /// attributes are 0; without a readable tunnel header, it is dropped (`tunnel-malformed`).
         pub bad_tags: u64 = counter("node_tags_bad"),
+        /// Packets that went on behind the node as if its program had forwarded them: only `rivulet
+        /// up` runs it. They count as sent by one of its ports and received by the other.
+        pub assumed: u64 = counter("node_packets_assumed"),
         /// The reason of the program's last end; empty if it has not ended.
         pub last_end: String,
     }
