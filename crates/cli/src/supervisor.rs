@@ -5,20 +5,21 @@
 //! ends when that is closed: also if the process at the other end was killed. It reports to
 //! standard output, a JSON object per line.
 
+mod lock;
 mod namespace;
 mod program;
 
-use std::fs::{File, TryLockError};
 use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use runtime::external::LegacyPlan;
 use serde::{Deserialize, Serialize};
 
 use crate::signals::{self, Signals};
+use lock::NodeLock;
 use namespace::Namespace;
 use program::Program;
 
@@ -59,9 +60,6 @@ const RESTART_DELAY_MAX: Duration = Duration::from_secs(60);
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// Interval of looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
-/// Prefix of the names of lock files: one supervisor per namespace and node. Their place is that of
-/// network namespaces, which network namespaces share.
-const LOCK_PREFIX: &str = "/run/rivulet-node-";
 
 /// Runs the command.
 pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
@@ -74,7 +72,7 @@ pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
     drop(input);
     let (sender, happenings) = sync_channel(NEWS_MAX);
     watch_input(sender.clone()).context("cannot start a thread")?;
-    let made = lock(&plan, &signals).and_then(|lock| Ok((lock, Namespace::make(&plan)?)));
+    let made = NodeLock::take(&plan, &signals).and_then(|lock| Ok((lock, Namespace::make(&plan)?)));
     let (_lock, namespace) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -175,28 +173,6 @@ fn watch_input(sender: SyncSender<Happening>) -> std::io::Result<()> {
         let _ = sender.send(Happening::Orphaned);
     })?;
     Ok(())
-}
-
-/// Locks the node for this process: a supervisor whose `rivulet up` was killed may still be ending
-/// the program.
-fn lock(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<File> {
-    let path = format!("{LOCK_PREFIX}{}-{}", plan.netns, plan.name);
-    let file = File::options().create(true).append(true).open(&path);
-    let file = file.with_context(|| format!("cannot open {path}"))?;
-    let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
-    let until = Instant::now() + patience;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("cannot lock {path}"));
-            }
-            Err(TryLockError::WouldBlock) if Instant::now() >= until || signals.stop().is_some() => {
-                bail!("another Rivulet runs a node of this name in the namespace {}", plan.netns);
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(SIGNAL_INTERVAL),
-        }
-    }
 }
 
 /// Writes a report. A reader that is gone has closed standard input, too.

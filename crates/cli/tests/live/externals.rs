@@ -1,6 +1,7 @@
 //! External nodes: unmodified programs in a namespace of their own, and programs at memif ports.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -76,6 +77,7 @@ fn assert_removed(network: &Network, sleeper: &str) {
     wait_until("the program has ended", || processes(sleeper).is_empty());
     let links = network.middle.run("ip -br link");
     assert!(!links.contains("box-"), "{links}");
+    assert!(!Path::new("/run/rivulet-node-rivulet-box-box").exists());
 }
 
 #[test]

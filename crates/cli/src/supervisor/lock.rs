@@ -1,0 +1,60 @@
+//! Locks of nodes: one supervisor per namespace and node.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use runtime::external::LegacyPlan;
+
+use super::SIGNAL_INTERVAL;
+use crate::signals::Signals;
+
+/// Prefix of the names of lock files. Their place is that of network namespaces, which network
+/// namespaces share, other than abstract sockets.
+const PREFIX: &str = "/run/rivulet-node-";
+
+/// A lock of a node, whose file is removed with it.
+pub(super) struct NodeLock {
+    path: String,
+    _file: File,
+}
+
+impl NodeLock {
+    /// Locks the node for this process. Waits: a supervisor whose `rivulet up` was killed may still
+    /// be ending the program.
+    pub fn take(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<NodeLock> {
+        let path = format!("{PREFIX}{}-{}", plan.netns, plan.name);
+        let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
+        let until = Instant::now() + patience;
+        loop {
+            let file = File::options().create(true).append(true).open(&path);
+            let file = file.with_context(|| format!("cannot open {path}"))?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => return Ok(NodeLock { path, _file: file }),
+                // Its holder has removed it in the meantime.
+                Ok(()) => {}
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock {path}"));
+                }
+                Err(TryLockError::WouldBlock) if Instant::now() >= until || signals.stop().is_some() => {
+                    bail!("another Rivulet runs a node of this name in the namespace {}", plan.netns);
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(SIGNAL_INTERVAL),
+            }
+        }
+    }
+}
+
+impl Drop for NodeLock {
+    /// Removes the file while it is locked, so that it is nobody else's.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Returns true if this is still the file of this name.
+fn is_at(file: &File, path: &str) -> bool {
+    let (Ok(own), Ok(found)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (own.dev(), own.ino()) == (found.dev(), found.ino())
+}
