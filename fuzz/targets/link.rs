@@ -107,7 +107,8 @@ fuzz_target!(|data: &[u8]| {
             }
             7 => {
                 world.is_honest = false;
-                world.ends[end].handle_plaintext(world.now_ns, (*at).into(), these);
+                let number = if *at == u8::MAX { u64::MAX } else { u64::from(*at) };
+                world.ends[end].handle_plaintext(world.now_ns, number, these);
             }
             _ => {}
         }

@@ -39,7 +39,7 @@ impl AckState {
     /// Notes a datagram's number; returns whether one before it is missing.
     #[inline]
     pub(crate) fn note(&mut self, now_ns: u64, number: u64) -> bool {
-        let expected = self.window.top() + 1;
+        let expected = self.window.top().saturating_add(1);
         if number >= expected {
             self.top_at_ns = now_ns;
         }

@@ -1,5 +1,7 @@
 //! Counters of a link.
 
+use crate::errors::DatagramRefusal;
+
 /// Counters of a link, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -72,35 +74,6 @@ pub struct RefusedDatagrams {
     pub forged: u64,
     /// After the link's end.
     pub dead: u64,
-}
-
-/// A reason to refuse a received datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DatagramRefusal {
-    /// It is shorter than header and tag.
-    #[error("the datagram is shorter than header and tag")]
-    Truncated,
-    /// It is longer than [`DATAGRAM_MAX`](crate::DATAGRAM_MAX).
-    #[error("the datagram is longer than any of UDP")]
-    Oversized,
-    /// It is of another version.
-    #[error("the datagram is of another version")]
-    Version,
-    /// It is of another connection.
-    #[error("the datagram belongs to another connection")]
-    Connection,
-    /// It was received before, or is too old to know.
-    #[error("the datagram was received before, or is too old to know")]
-    Replayed,
-    /// Its key phase is neither current, next nor previous.
-    #[error("the datagram's key is unknown")]
-    Phase,
-    /// Its tag is wrong.
-    #[error("the datagram is not authentic")]
-    Forged,
-    /// The link has ended.
-    #[error("the link has ended")]
-    Dead,
 }
 
 impl RefusedDatagrams {

@@ -117,6 +117,8 @@ mod config;
 mod congestion;
 mod counters;
 mod datagram;
+mod errors;
+mod events;
 mod flow_control;
 mod frames;
 mod keys;
@@ -132,15 +134,14 @@ mod streams;
 pub use acks::ACK_EVERY;
 pub use config::{BUFFER_MAX, Config, LinkConfigError, MESSAGE_MAX, MTU_MIN};
 pub use congestion::{CONGESTION_WINDOW_MAX, INITIAL_WINDOW_DATAGRAMS, LEAST_WINDOW_DATAGRAMS};
-pub use counters::{Counters, DatagramRefusal, RefusedDatagrams};
+pub use counters::{Counters, RefusedDatagrams};
 pub use datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD, HEADER_LEN, VERSION, connection_of};
+pub use errors::{DatagramRefusal, PacketError, SendError};
+pub use events::{DeadReason, LinkEvent};
 pub use flow_control::{INITIAL_GRANT, PART_COST};
 pub use frames::ACK_RANGES_MAX;
 pub use keys::{FORGED_MAX, KEY_BYTES_MAX, KEY_DATAGRAMS_MAX, LinkKeys, PREVIOUS_KEY_NS, TAG_LEN};
-pub use link::{
-    DeadReason, LinkEvent, PacketError, PeerLink, SendError, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX,
-    Transmit,
-};
+pub use link::{PeerLink, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
 pub use receiving::StreamMessage;
 pub use recovery::{IN_FLIGHT_MAX, PACKET_THRESHOLD, PROBE_DOUBLINGS_MAX};
 pub use replay::REPLAY_WINDOW;

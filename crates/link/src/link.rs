@@ -1,11 +1,15 @@
 //! One end of a link.
 
 mod receive;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use crate::acks::AckState;
 use crate::config::{Config, LinkConfigError};
 use crate::counters::Counters;
+use crate::errors::{PacketError, SendError};
+use crate::events::{DeadReason, LinkEvent};
 use crate::keys::{LinkKeys, ReceiveKeys, SendKeys, connection_id};
 use crate::queue::SliceQueue;
 use crate::receiving::{Inbox, StreamMessage};
@@ -53,68 +57,6 @@ pub struct PeerLink {
     dead: Option<DeadReason>,
     events: PendingEvents,
     counters: Counters,
-}
-
-/// A change of a link's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkEvent {
-    /// The first authentic datagram has arrived.
-    Up,
-    /// There is room for messages, after [`SendError::Full`].
-    Room,
-    /// The link has ended, for good. Messages without acknowledgement may have arrived or not.
-    Dead(DeadReason),
-}
-
-/// The reason for a link's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeadReason {
-    /// Nothing was heard from the peer for [`PeerLink::silence_ns`].
-    Silent,
-    /// The peer violated the protocol.
-    Violation,
-    /// The peer did not confirm the current key before its last use.
-    KeyExhausted,
-    /// Forged datagrams reached [`FORGED_MAX`](crate::FORGED_MAX).
-    Forgeries,
-}
-
-/// A message that was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The send buffer is full. [`LinkEvent::Room`] announces room.
-    #[error("the send buffer is full; wait for room")]
-    Full,
-    /// It is longer than [`Config::message_max`].
-    #[error("the message has {len} bytes, more than the limit of {max}")]
-    TooLarge {
-        /// Its length.
-        len: usize,
-        /// The longest.
-        max: usize,
-    },
-    /// The link has ended.
-    #[error("the link has ended")]
-    Dead,
-}
-
-/// A packet that was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PacketError {
-    /// It does not fit a datagram. It can be sent as a message.
-    #[error("the packet has {len} bytes, more than the {max} of a datagram; send it as a message")]
-    TooLarge {
-        /// Its length.
-        len: usize,
-        /// The longest.
-        max: usize,
-    },
-    /// The packet buffer is full.
-    #[error("the packet buffer is full")]
-    Full,
-    /// The link has ended.
-    #[error("the link has ended")]
-    Dead,
 }
 
 #[derive(Debug, Default)]

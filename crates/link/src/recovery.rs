@@ -53,6 +53,12 @@ struct Sent {
     size: u32,
 }
 
+impl Sent {
+    fn lost_at_ns(&self, delay_ns: u64) -> u64 {
+        self.at_ns.saturating_add(delay_ns)
+    }
+}
+
 impl Recovery {
     pub(crate) fn new(mtu: usize, initial_rtt_ns: u64, ack_delay_ns: u64) -> Recovery {
         Recovery {
@@ -168,9 +174,9 @@ impl Recovery {
                 continue;
             }
             let is_lost =
-                sent.number + PACKET_THRESHOLD <= self.largest_acked || sent.at_ns + delay_ns <= now_ns;
+                sent.number + PACKET_THRESHOLD <= self.largest_acked || sent.lost_at_ns(delay_ns) <= now_ns;
             if !is_lost {
-                self.loss_time_ns = Some(sent.at_ns + delay_ns);
+                self.loss_time_ns = Some(sent.lost_at_ns(delay_ns));
                 break;
             }
             let began_ns = run.map_or(sent.at_ns, |(began_ns, _)| began_ns);
@@ -209,5 +215,104 @@ impl Recovery {
         self.timeouts = (self.timeouts + 1).min(PROBE_DOUBLINGS_MAX);
         self.probes = PROBES;
         self.last_sent_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::{Frame, next_frame, push_ack};
+
+    const RTT_NS: u64 = 1_000_000;
+
+    /// Acknowledges these ranges at this time; returns what is decided.
+    fn ack(recovery: &mut Recovery, now_ns: u64, ranges: &[(u64, u64)]) -> Vec<(u64, Fate)> {
+        let (mut out, mut decided) = (Vec::new(), Vec::new());
+        push_ack(&mut out, 0, 0, ranges.iter().copied());
+        let Ok(Some(Frame::Ack(ack))) = next_frame(&mut &out[..]) else { panic!("an acknowledgement") };
+        assert_eq!(recovery.note_ack(now_ns, ack, |_, number, fate| decided.push((number, fate))), Ok(()));
+        decided
+    }
+
+    fn sent(numbers: impl Iterator<Item = u64>) -> Recovery {
+        let mut recovery = Recovery::new(1_000, RTT_NS, 0);
+        numbers.for_each(|number| recovery.note_sent(number, number, None, 100));
+        recovery
+    }
+
+    // RFC 9002 6.1.1.
+    #[test]
+    fn three_later_datagrams_make_one_lost() {
+        let mut recovery = sent(1..=5);
+        assert_eq!(ack(&mut recovery, RTT_NS, &[(3, 3)]), [(3, Fate::Acked)]);
+        assert_eq!(ack(&mut recovery, RTT_NS, &[(3, 4)]), [(4, Fate::Acked), (1, Fate::Lost)]);
+        assert_eq!(ack(&mut recovery, RTT_NS, &[(5, 5), (3, 3)]), [(5, Fate::Acked), (2, Fate::Lost)]);
+        assert_eq!((recovery.in_flight(), recovery.next_timeout_ns()), (0, None));
+    }
+
+    // RFC 9002 6.1.2.
+    #[test]
+    fn age_makes_a_datagram_lost_if_a_later_one_arrived() {
+        let mut recovery = sent(1..=2);
+        assert_eq!(ack(&mut recovery, 2 + RTT_NS, &[(2, 2)]), [(2, Fate::Acked)]);
+        let lost_ns = 1 + RTT_NS + RTT_NS / 8;
+        assert_eq!(recovery.next_timeout_ns(), Some(lost_ns));
+        let mut lost = Vec::new();
+        recovery.handle_timeout(lost_ns - 1, |_, number, _| lost.push(number));
+        recovery.handle_timeout(lost_ns, |_, number, _| lost.push(number));
+        assert_eq!(lost, [1]);
+    }
+
+    // RFC 9002 6.2.1: the timeout doubles, up to a limit.
+    #[test]
+    fn probes_back_off() {
+        let mut recovery = sent([10].into_iter());
+        let mut last_ns = 10;
+        for doublings in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
+            let timeout_ns = recovery.next_timeout_ns().unwrap_or(0);
+            assert_eq!(timeout_ns - last_ns, (3 * RTT_NS) << doublings);
+            recovery.handle_timeout(timeout_ns, |_, number, _| panic!("{number} is not lost"));
+            assert!(recovery.must_probe());
+            recovery.note_sent(timeout_ns, timeout_ns, None, 100);
+            last_ns = timeout_ns;
+        }
+        assert!(recovery.may_send());
+        ack(&mut recovery, last_ns, &[(10, 10)]);
+        assert!(!recovery.must_probe());
+    }
+
+    #[test]
+    fn a_timeout_of_two_causes_is_handled_at_once() {
+        let mut recovery = sent(1..=4);
+        ack(&mut recovery, RTT_NS, &[(2, 2)]);
+        let late_ns = 100 * RTT_NS;
+        let mut lost = Vec::new();
+        recovery.handle_timeout(late_ns, |_, number, _| lost.push(number));
+        assert_eq!(lost, [1]);
+        assert!(recovery.must_probe(), "3 and 4 are unanswered as well");
+        assert!(recovery.next_timeout_ns() > Some(late_ns));
+    }
+
+    // RFC 9002 7.6.
+    #[test]
+    fn a_long_loss_of_everything_collapses_the_window() {
+        let mut recovery = sent([1].into_iter());
+        ack(&mut recovery, RTT_NS, &[(1, 1)]);
+        for (number, at_ns) in [(2, 2 * RTT_NS), (3, 20 * RTT_NS), (4, 21 * RTT_NS)] {
+            recovery.note_sent(at_ns, number, None, 100);
+        }
+        recovery.note_sent(22 * RTT_NS, 7, None, 100);
+        assert!(recovery.congestion.window() > 5_000);
+        let decided = ack(&mut recovery, 23 * RTT_NS, &[(7, 7)]);
+        assert_eq!(decided, [(7, Fate::Acked), (2, Fate::Lost), (3, Fate::Lost), (4, Fate::Lost)]);
+        assert_eq!(recovery.congestion.window(), 2_000);
+    }
+
+    #[test]
+    fn numbers_without_acknowledgement_are_gaps() {
+        let mut recovery = sent([1, 2, 50, 51, 90].into_iter());
+        assert_eq!(ack(&mut recovery, RTT_NS, &[(50, 89), (2, 2)]).len(), 4);
+        assert_eq!(ack(&mut recovery, RTT_NS, &[(60, 95)]), [(90, Fate::Acked)]);
+        assert_eq!(recovery.in_flight(), 0);
     }
 }

@@ -1,8 +1,9 @@
 //! Received datagrams.
 
-use super::{DeadReason, PeerLink, decide, has_packet_room};
-use crate::counters::DatagramRefusal;
+use super::{PeerLink, decide, has_packet_room};
 use crate::datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD, HEADER_LEN, Header, VERSION};
+use crate::errors::DatagramRefusal;
+use crate::events::DeadReason;
 use crate::frames::{AckFrame, Frame, Malformed, next_frame};
 use crate::keys::{FORGED_MAX, OpenFault, Opened, TAG_LEN};
 
@@ -75,7 +76,7 @@ impl PeerLink {
     }
 
     #[inline]
-    fn handle_authentic(&mut self, now_ns: u64, number: u64, frames: &[u8]) {
+    pub(super) fn handle_authentic(&mut self, now_ns: u64, number: u64, frames: &[u8]) {
         self.heard_ns = now_ns;
         if !self.is_up {
             (self.is_up, self.events.up) = (true, true);

@@ -1,7 +1,8 @@
 //! Datagrams to send.
 
-use super::{DeadReason, PeerLink};
+use super::PeerLink;
 use crate::datagram::{DATAGRAM_OVERHEAD, HEADER_LEN, Header, VERSION};
+use crate::events::DeadReason;
 use crate::frames::{BLOCK_HEAD, FRAME_HEAD, PADDING, push_block, push_packet, push_ping};
 use crate::keys::TAG_LEN;
 

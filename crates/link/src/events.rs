@@ -1,0 +1,25 @@
+//! Changes of a link's state.
+
+/// A change of a link's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The first authentic datagram has arrived.
+    Up,
+    /// There is room for messages, after [`SendError::Full`](crate::SendError::Full).
+    Room,
+    /// The link has ended, for good. Messages without acknowledgement may have arrived or not.
+    Dead(DeadReason),
+}
+
+/// The reason for a link's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadReason {
+    /// Nothing was heard from the peer for [`PeerLink::silence_ns`](crate::PeerLink::silence_ns).
+    Silent,
+    /// The peer violated the protocol.
+    Violation,
+    /// The peer did not confirm the current key before its last use.
+    KeyExhausted,
+    /// Forged datagrams reached [`FORGED_MAX`](crate::FORGED_MAX).
+    Forgeries,
+}
