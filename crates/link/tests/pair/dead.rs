@@ -62,6 +62,23 @@ proptest! {
 }
 
 #[test]
+fn silence_is_measured_in_round_trips_if_these_are_longer() {
+    let mut pair = Pair::new(&Config::default(), 1);
+    assert_eq!(pair.links[0].silence_ns(), 5 * SECOND_NS);
+    pair.delay_ns = 30_000_000;
+    for _ in 0..20 {
+        pair.links[0].send_message(1, b"measured").unwrap();
+        pair.run_until(pair.now_ns + 100_000_000);
+    }
+    let rtt_ns = pair.links[0].rtt_ns();
+    assert!((60_000_000..62_000_000).contains(&rtt_ns), "{rtt_ns}");
+    assert_eq!(pair.links[0].silence_ns(), 4 * rtt_ns);
+    pair.delay_ns = 400_000_000;
+    pair.run_until(pair.now_ns + SECOND_NS);
+    assert_eq!(pair.links[0].dead(), Some(DeadReason::Silent), "the step from 30 to 400 ms is a silence");
+}
+
+#[test]
 fn when_one_direction_fails_both_ends_notice() {
     let mut pair = Pair::new(&Config::default(), 1);
     pair.run_until(50_000_000);

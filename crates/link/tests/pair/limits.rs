@@ -63,6 +63,9 @@ fn a_sender_stops_at_the_window_and_goes_on_after_it() {
     assert!(pair.links[0].counters().messages_full > 0);
     pair.takes[1] = true;
     pair.drive(1);
+    let taken = pair.received[1].messages_count;
+    let goes_on = pair.run_while(1_000_000, |pair| pair.received[1].messages_count == taken);
+    assert!(goes_on, "the grant does not wait for a heartbeat");
     assert!(pair.run_while(1_000_000_000, |pair| !pair.links[0].is_flushed()));
     assert_eq!(pair.received[1].messages_count as u64, accepted);
     assert!(pair.received[0].events.iter().any(|(_, event)| *event == LinkEvent::Room));
