@@ -93,6 +93,21 @@
 //! The derivation is HKDF-Expand with SHA-256 (RFC 5869 2.3), the label is its info. A nonce is the
 //! vector XOR (key phase, 4 bytes | datagram number, 8 bytes).
 //!
+//! # Performance
+//!
+//! Instructions of both ends together, on one thread, with encryption and acknowledgements, by
+//! `valgrind --tool=callgrind` of `target/release/deps/messages-* ITEM BYTES COUNT` after
+//! `cargo bench -p link`, which prints rates:
+//!
+//! | item | instructions | of these AES-GCM, about |
+//! |---|---|---|
+//! | message of 64 bytes | 1,000 | two thirds |
+//! | packet of 64 bytes | 940 | two thirds |
+//! | packet of 1,400 bytes | 14,000 | nine tenths |
+//!
+//! Full datagrams make it cheap: 19 messages of 64 bytes share one of 1,452 bytes. Nothing is
+//! allocated for messages that fit a datagram and arrive in order, nor for packets.
+//!
 //! # Limits
 //!
 //! | what | limit | beyond it |

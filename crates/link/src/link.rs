@@ -5,6 +5,8 @@ mod receive;
 mod tests;
 mod transmit;
 
+use std::fmt;
+
 use crate::acks::AckState;
 use crate::config::{Config, LinkConfigError};
 use crate::counters::Counters;
@@ -57,6 +59,14 @@ pub struct PeerLink {
     dead: Option<DeadReason>,
     events: PendingEvents,
     counters: Counters,
+}
+
+impl fmt::Debug for PeerLink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("PeerLink");
+        fields.field("is_up", &self.is_up).field("dead", &self.dead).field("counters", &self.counters);
+        fields.finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]

@@ -59,6 +59,15 @@ pub(crate) const fn blocks_of(len: usize, capacity: usize) -> usize {
     len / (capacity - FRAGMENT_HEAD) + 2
 }
 
+/// Takes the next number of a stream.
+#[inline]
+fn next_number(numbers: &mut StreamTable<u32>, stream: u16) -> u32 {
+    let next = numbers.at(stream);
+    let number = *next;
+    *next = number.wrapping_add(1);
+    number
+}
+
 impl BlockQueue {
     pub(crate) fn new(mtu: usize, send_buffer: usize) -> BlockQueue {
         let capacity = block_capacity(mtu);
@@ -79,24 +88,36 @@ impl BlockQueue {
     /// Appends a message; false, without effect, if there is no room.
     #[inline]
     pub(crate) fn push(&mut self, stream: u16, message: &[u8]) -> bool {
-        let room = self.room();
-        if MESSAGE_HEAD + message.len() > room {
-            if self.live + blocks_of(message.len(), self.capacity) > self.live_max {
-                return false;
-            }
-            // A message that fits a block is divided if an eighth of a block were left empty.
-            if MESSAGE_HEAD + message.len() > self.capacity || room > self.capacity / 8 + FRAGMENT_HEAD {
-                self.push_fragments(stream, message);
-                return true;
-            }
-            self.begin_block();
+        self.append(stream, message) || self.push_to_next(stream, message)
+    }
+
+    /// Appends a message to the last block; false if it has no room.
+    #[inline]
+    fn append(&mut self, stream: u16, message: &[u8]) -> bool {
+        let is_open = self.first + self.blocks.len() as u64 > self.next;
+        let Some(block) = self.blocks.back_mut().filter(|_| is_open) else { return false };
+        if block.bytes.len() + MESSAGE_HEAD + message.len() > self.capacity {
+            return false;
         }
-        let number = self.next_number(stream);
-        if let Some(block) = self.blocks.back_mut() {
-            push_message(&mut block.bytes, stream, number, message);
-            block.cost += (message.len() as u64 + PART_COST) as u32;
-        }
+        push_message(&mut block.bytes, stream, next_number(&mut self.numbers, stream), message);
+        block.cost += (message.len() as u64 + PART_COST) as u32;
         true
+    }
+
+    /// Appends a message for which the last block has no room, if there are blocks left.
+    #[inline(never)]
+    fn push_to_next(&mut self, stream: u16, message: &[u8]) -> bool {
+        if self.live + blocks_of(message.len(), self.capacity) > self.live_max {
+            return false;
+        }
+        // A message that fits a block is divided if an eighth of a block were left empty.
+        let fits = MESSAGE_HEAD + message.len() <= self.capacity;
+        if !fits || self.room() > self.capacity / 8 + FRAGMENT_HEAD {
+            self.push_fragments(stream, message);
+            return true;
+        }
+        self.begin_block();
+        self.append(stream, message)
     }
 
     /// Returns the room of the last block, if it has not been sent.
@@ -111,7 +132,7 @@ impl BlockQueue {
     }
 
     fn push_fragments(&mut self, stream: u16, message: &[u8]) {
-        let number = self.next_number(stream);
+        let number = next_number(&mut self.numbers, stream);
         let mut offset = 0;
         while offset < message.len() {
             if self.room() <= self.capacity / 8 + FRAGMENT_HEAD {
@@ -124,14 +145,6 @@ impl BlockQueue {
             }
             offset += len;
         }
-    }
-
-    #[inline]
-    fn next_number(&mut self, stream: u16) -> u32 {
-        let next = self.numbers.at(stream);
-        let number = *next;
-        *next = number.wrapping_add(1);
-        number
     }
 
     fn begin_block(&mut self) {

@@ -83,6 +83,22 @@ fn acknowledgements_are_not_acknowledged() {
 }
 
 #[test]
+fn acknowledgements_do_not_wait_for_blocks_without_room() {
+    let mut link = link();
+    let mut out = Vec::new();
+    link.poll_transmit(0, &mut out).unwrap();
+    // A block of 19 messages leaves 20 bytes.
+    (0..200).for_each(|_| link.send_message(1, &[1; 64]).unwrap());
+    let mut ping = Vec::new();
+    push_ping(&mut ping);
+    receive(&mut link, &[&ping[..]; 4]);
+    let acks = link.counters().acks_sent;
+    link.poll_transmit(0, &mut out).unwrap();
+    assert_eq!(link.counters().acks_sent, acks + 1);
+    assert!(link.poll_transmit(0, &mut out).is_some_and(|transmit| transmit.segment == 1_452));
+}
+
+#[test]
 fn violations_end_the_link() {
     let large = vec![1; 10_001];
     let ack = |largest: u64| {

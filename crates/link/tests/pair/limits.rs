@@ -61,6 +61,8 @@ fn a_sender_stops_at_the_window_and_goes_on_after_it() {
     assert!(buffered <= config.send_buffer as u64, "{buffered}");
     assert_eq!(pair.links[0].send_message(1, &[1; 1_000]), Err(SendError::Full));
     assert!(pair.links[0].counters().messages_full > 0);
+    let before = pair.traffic[1];
+    assert!(pair.run_while(10_000_000, |pair| pair.traffic[1] == before), "a heartbeat");
     pair.takes[1] = true;
     pair.drive(1);
     let taken = pair.received[1].messages_count;
