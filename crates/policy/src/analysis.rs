@@ -364,6 +364,10 @@ impl<'p> Analyser<'p> {
                 parts.iter().for_each(|part| self.find_unknown(edge, part, unknown));
             }
             Filter::Attribute { nfs, name, .. } => {
+                let set_by_program = nfs.iter().filter_map(|nf| self.policy.nfs.get(*nf));
+                if set_by_program.flat_map(|nf| &nf.sets).any(|set| set.name == *name) {
+                    return;
+                }
                 let known =
                     || nfs.iter().filter_map(|nf| self.facts.get(*nf)).flat_map(|facts| &facts.attributes);
                 if nfs.iter().any(|nf| self.facts.get(*nf).is_none()) || known().any(|known| known == name) {

@@ -147,8 +147,9 @@ impl Checker<'_, '_> {
                         });
                     }
                 }
-                PolicyItem::Nf { type_name, name, .. }
-                    if let Some(kind) = ExternalKind::of_type(&type_name.node) =>
+                PolicyItem::Nf { type_name, name, config }
+                    if let Some(kind) = ExternalKind::of_type(&type_name.node)
+                        && !external::delivers_streams(kind, config.as_ref()) =>
                 {
                     if self.enter(name, NamedKind::External(self.externals.len())) {
                         let (name, config, span) = (name.node.clone(), Value::empty(name.span), name.span);
@@ -172,6 +173,7 @@ impl Checker<'_, '_> {
                             config: Value::empty(name.span),
                             span: name.span,
                             type_span: type_name.span,
+                            sets: Vec::new(),
                         });
                     }
                 }

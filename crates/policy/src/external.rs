@@ -5,7 +5,7 @@
 //! way round. So a path ends at the program, and a new one begins behind it. Attributes of packets
 //! travel to the program and back by a tag, if the node has a carrier for it (E24).
 
-use crate::pipelet::{EdgeDirection, Node};
+use crate::pipelet::{EdgeDirection, Node, NodeAttribute};
 use crate::source::Span;
 use crate::value::Value;
 
@@ -54,15 +54,6 @@ impl TagCarrier {
             TagCarrier::Geneve => "geneve",
         }
     }
-}
-
-/// An attribute that the program of an external node sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeAttribute {
-    /// The part after the dot in `box.safe`.
-    pub name: String,
-    /// Width of the value, 1 to 16 bits.
-    pub bits: u8,
 }
 
 /// The way packets reach the program of an external node.

@@ -59,7 +59,7 @@ pub use ast::FilterSide;
 pub use check::{NODE_ATTRIBUTES_MAX, NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
-pub use external::{ExternalKind, ExternalNode, NodeAttribute, TagCarrier};
+pub use external::{ExternalKind, ExternalNode, TagCarrier};
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{
     AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,
@@ -67,7 +67,7 @@ pub use filter::{
 pub use graph::{PacketPath, PathEnd, PolicyGraph};
 pub use literal::{ConfigLiteral, Prefix, PrefixError};
 pub use parser::{DEPTH_MAX, RESERVED};
-pub use pipelet::{Edge, EdgeDirection, Nf, Node, PORT_MAX, Pipelet, Port};
+pub use pipelet::{Edge, EdgeDirection, Nf, Node, NodeAttribute, PORT_MAX, Pipelet, Port};
 pub use policy::{Policy, syntax};
 pub use reformat::reformat;
 pub use segments::SEGMENTS_MAX;

@@ -36,6 +36,28 @@ pub struct Nf {
     pub span: Span,
     /// Position of the type.
     pub type_span: Span,
+    /// Attributes that a program sets to which the instance delivers streams.
+    pub sets: Vec<NodeAttribute>,
+}
+
+impl Nf {
+    /// The type of instances that deliver streams to a program: [`Nf::delivers_streams`].
+    pub const NATIVE: &'static str = "Native";
+
+    /// Returns true if the instance delivers streams to the program of a native node, which gets no
+    /// packets (E23).
+    pub fn delivers_streams(&self) -> bool {
+        self.type_name == Nf::NATIVE
+    }
+}
+
+/// An attribute that the program of an external node sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAttribute {
+    /// The part after the dot in `box.safe`.
+    pub name: String,
+    /// Width of the value, 1 to 16 bits.
+    pub bits: u8,
 }
 
 /// The path of one class of traffic: an acyclic graph.

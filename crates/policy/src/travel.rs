@@ -62,8 +62,9 @@ impl Policy {
             }
         }
         let bits = |owner: usize, name: &str| {
-            let node = owner.checked_sub(self.nfs.len()).and_then(|at| self.externals.get(at))?;
-            node.sets.iter().find(|set| set.name == name).map(|set| set.bits)
+            let node = owner.checked_sub(self.nfs.len()).and_then(|at| self.externals.get(at));
+            let sets = self.nfs.get(owner).map(|nf| &nf.sets).or(node.map(|node| &node.sets))?;
+            sets.iter().find(|set| set.name == name).map(|set| set.bits)
         };
         sets.extend(others.into_iter().map(|((owner, name), ways)| TravellingAttribute {
             owner,

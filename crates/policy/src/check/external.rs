@@ -1,17 +1,28 @@
 //! Tags of external nodes: the carrier of attributes, and those that a program sets.
 
 use super::Checker;
-use crate::ast::Name;
+use crate::ast::{Name, ValueExpr, ValueExprKind};
 use crate::diagnostic::Diagnostic;
-use crate::external::{ExternalNode, NodeAttribute, TagCarrier};
+use crate::external::{ExternalKind, ExternalNode, TagCarrier};
 use crate::literal::ConfigLiteral;
+use crate::pipelet::NodeAttribute;
+use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::{Value, ValueKind};
 
 /// Limit on the attributes that a program sets.
 pub const NODE_ATTRIBUTES_MAX: usize = 16;
-/// Limit on the bits of an attribute.
+/// Limit on the bits of an attribute, and of all of a program that gets streams.
 const ATTRIBUTE_BITS_MAX: i128 = 16;
+/// The key of a native node whose program gets streams in place of packets.
+const DELIVERS: &str = "delivers";
+
+/// Returns true if a node of this kind delivers streams to its program: then it is a function of
+/// the graph, which packets pass.
+pub(super) fn delivers_streams(kind: ExternalKind, config: Option<&ValueExpr>) -> bool {
+    let Some(ValueExprKind::Object(entries)) = config.map(|config| &config.node) else { return false };
+    kind == ExternalKind::Native && entries.iter().any(|(key, _)| key.node == DELIVERS)
+}
 
 impl Checker<'_, '_> {
     /// Reads `tags` and `sets` of all external nodes.
@@ -27,26 +38,55 @@ impl Checker<'_, '_> {
             }
             faults.into_iter().for_each(|fault| self.report.push(fault));
         }
+        for nf in self.nfs.iter_mut().filter(|nf| nf.delivers_streams()) {
+            let mut faults = Vec::new();
+            if let Some(value) = nf.config.get("sets") {
+                nf.sets = attributes(value, &mut faults);
+                faults.extend(too_many_bits(&nf.name, &nf.sets, value.span));
+            }
+            faults.into_iter().for_each(|fault| self.report.push(fault));
+        }
     }
 
     /// Checks that an external node sets this attribute; reports it otherwise.
     pub(super) fn is_set_by(&mut self, node: usize, owner: &Name, name: &Name) -> bool {
-        let node = &self.externals[node];
-        if node.sets.iter().any(|set| set.name == name.node) {
+        let sets = self.externals[node].sets.clone();
+        self.is_among(&sets, ("tags: vlan, ", owner), name)
+    }
+
+    /// Checks that the program to which an instance delivers streams sets this attribute; reports
+    /// it otherwise. The attributes of other types are not known here.
+    pub(super) fn is_set_by_nf(&mut self, nf: usize, owner: &Name, name: &Name) -> bool {
+        let nf = &self.nfs[nf];
+        let sets = nf.sets.clone();
+        !nf.delivers_streams() || self.is_among(&sets, ("", owner), name)
+    }
+
+    fn is_among(&mut self, sets: &[NodeAttribute], (keys, owner): (&str, &Name), name: &Name) -> bool {
+        if sets.iter().any(|set| set.name == name.node) {
             return true;
         }
-        let owner_name = &owner.node;
-        let error = Diagnostic::error(format!("`{owner_name}` has no attribute `{}`", name.node), name.span);
-        let near = similar(&name.node, node.sets.iter().map(|set| set.name.as_str()));
+        let owner = &owner.node;
+        let error = Diagnostic::error(format!("`{owner}` has no attribute `{}`", name.node), name.span);
+        let near = similar(&name.node, sets.iter().map(|set| set.name.as_str()));
         self.report.push(match near {
-            Some(near) => error.help(format!("did you mean `{owner_name}.{near}`?")),
+            Some(near) => error.help(format!("did you mean `{owner}.{near}`?")),
             None => error.help(format!(
-                "if its program sets it, write `tags: vlan, sets: {{ {}: 1 }}` at `{owner_name}`",
+                "if its program sets it, write `{keys}sets: {{ {}: 1 }}` at `{owner}`",
                 name.node
             )),
         });
         false
     }
+}
+
+/// Returns the error of attributes that find no room beside a flow.
+fn too_many_bits(name: &str, sets: &[NodeAttribute], span: Span) -> Option<Diagnostic> {
+    let bits = sets.iter().map(|set| i128::from(set.bits)).sum::<i128>();
+    let message = format!(
+        "the attributes of `{name}` take {bits} bits; a program that gets streams has {ATTRIBUTE_BITS_MAX}"
+    );
+    (bits > ATTRIBUTE_BITS_MAX).then(|| Diagnostic::error(message, span))
 }
 
 fn carrier(value: &Value, faults: &mut Vec<Diagnostic>) -> TagCarrier {

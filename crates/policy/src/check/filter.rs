@@ -190,6 +190,11 @@ impl Checker<'_, '_> {
                 return Filter::Always(true);
             }
         }
+        if let Some(NamedKind::Nf(at)) = instance
+            && !self.is_set_by_nf(at, owner, name)
+        {
+            return Filter::Always(true);
+        }
         let nfs: Arc<[usize]> = match instance {
             Some(NamedKind::Nf(at)) => [at].into(),
             // External nodes are numbered after the NFs.
