@@ -135,6 +135,16 @@ pub struct Topology {
     is_line: bool,
     reads: FilterReads,
     external: Vec<ExternalAttributes>,
+    parts: Vec<AttributePart>,
+}
+
+/// A part of a function's first attribute, which filters read as an attribute of its own.
+#[derive(Clone, Debug)]
+struct AttributePart {
+    owner: usize,
+    name: String,
+    first: u32,
+    bits: u8,
 }
 
 /// The attributes that travel through an external node.
@@ -312,7 +322,22 @@ impl Topology {
             attributes: policy.travelling(node),
         });
         let external = external.filter(|of| !of.attributes.is_empty()).collect();
-        Ok(Topology { nfs, ports, sides, branches, edges, is_line, reads, external })
+        let mut parts = Vec::new();
+        for (owner, nf) in policy.nfs.iter().enumerate() {
+            let mut first = 0;
+            for set in &nf.sets {
+                parts.push(AttributePart { owner, name: set.name.clone(), first, bits: set.bits });
+                first += u32::from(set.bits);
+            }
+        }
+        Ok(Topology { nfs, ports, sides, branches, edges, is_line, reads, external, parts })
+    }
+
+    /// Returns the lowest bit in a function's first attribute, and the bits, of an attribute that
+    /// is a part of it.
+    pub(crate) fn attribute_part(&self, owner: usize, name: &str) -> Option<(u32, u8)> {
+        let part = self.parts.iter().find(|of| of.owner == owner && of.name == name)?;
+        Some((part.first, part.bits))
     }
 
     /// Returns the attributes that travel through each external node.

@@ -42,7 +42,7 @@ pub(super) struct BroughtAttributes {
 }
 
 #[derive(Clone, Debug)]
-struct BroughtAttribute {
+pub(super) struct BroughtAttribute {
     owner: usize,
     name: String,
     field: AttributeField,
@@ -74,7 +74,7 @@ pub(super) fn place(
                 let (owner, name) = (travelling.owner, &travelling.name);
                 let known = of_programs.iter().find(|of| of.owner == owner && of.name == *name);
                 let attribute = match (topology.stage_of(owner), travelling.bits, known) {
-                    (Some(stage), ..) => of_stage(owner, name, &*stages[stage]),
+                    (Some(stage), ..) => of_stage(topology, (owner, name), &*stages[stage]),
                     (None, _, Some(known)) => Some(known.clone()),
                     (None, Some(bits), None) => {
                         let field = AttributeField { shift: tag_bit, mask: (1 << bits.min(16)) - 1 };
@@ -98,7 +98,16 @@ pub(super) fn place(
     Some((brought, tag_bit))
 }
 
-fn of_stage(owner: usize, name: &str, stage: &dyn Stage) -> Option<BroughtAttribute> {
+pub(super) fn of_stage(
+    topology: &Topology,
+    (owner, name): (usize, &str),
+    stage: &dyn Stage,
+) -> Option<BroughtAttribute> {
+    if let Some((first, bits)) = topology.attribute_part(owner, name) {
+        let (shift, _) = stage.tags().field(0)?;
+        let field = AttributeField { shift: shift + first, mask: (1 << bits.min(16)) - 1 };
+        return Some(BroughtAttribute { owner, name: name.to_owned(), field, values: &[] });
+    }
     let attributes = stage.descriptor().attributes;
     let at = attributes.iter().position(|attribute| attribute.name == name)?;
     let (shift, mask) = stage.tags().field(at)?;
@@ -115,7 +124,7 @@ impl Routing {
         stages: &[Box<dyn Stage>],
     ) -> Option<AttributeField> {
         if let Some(stage) = self.topology.stage_of(owner) {
-            return Some(of_stage(owner, name, &**stages.get(stage)?)?.field);
+            return Some(of_stage(&self.topology, (owner, name), &**stages.get(stage)?)?.field);
         }
         let mut all = self.brought.iter().flat_map(|of| &of.attributes);
         all.find(|of| of.owner == owner && of.name == name).map(|of| of.field)

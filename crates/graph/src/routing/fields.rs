@@ -56,8 +56,13 @@ impl FilterInput for PacketFields<'_> {
         let Some(stage) = stage else { return self.routing.brought_value(self.packet, nf, name) };
         let stage = &self.stages[stage];
         let attributes = stage.descriptor().attributes;
-        let place = attributes.iter().position(|attribute| attribute.name == name)?;
-        let value = stage.tags().get(self.packet.meta().transit.tags, place);
+        let tags = self.packet.meta().transit.tags;
+        let Some(place) = attributes.iter().position(|attribute| attribute.name == name) else {
+            let (first, bits) = self.routing.topology.attribute_part(nf, name)?;
+            let value = u64::from(stage.tags().get(tags, 0)) >> first & ((1 << bits) - 1);
+            return Some(AttributeValue::Number(value));
+        };
+        let value = stage.tags().get(tags, place);
         Some(match attributes[place].values.get(usize::from(value)) {
             Some(text) => AttributeValue::Text(text),
             None => AttributeValue::Number(value.into()),
