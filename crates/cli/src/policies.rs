@@ -39,7 +39,9 @@ fn folder(path: &Path) -> &Path {
 
 /// Says which external nodes have no program here: only `rivulet up` runs them.
 pub fn say_assumptions(assembly: &Assembly) {
-    let nodes: Vec<_> = assembly.externals.iter().map(|node| node.name.as_str()).collect();
+    let nodes = assembly.externals.iter().map(|node| node.name.as_str());
+    let streams = assembly.stream_nodes.iter().map(|node| node.name.as_str());
+    let nodes: Vec<_> = nodes.chain(streams).collect();
     let (list, run, they) = match nodes.as_slice() {
         [] => return,
         [node] => ((*node).to_owned(), "runs", "it"),

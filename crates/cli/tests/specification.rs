@@ -129,6 +129,8 @@ fn limits_equal_those_of_the_code() {
         policy::NAME_BYTES_MAX,
         policy::NODES_MAX,
         policy::NODE_ATTRIBUTES_MAX,
+        runtime::external::streams::ANSWERS_MAX,
+        runtime::external::streams::CHUNK_BYTES_MAX,
         runtime::external::tags::GENEVE_TAG_BITS,
         runtime::external::tags::VLAN_TAG_BITS,
         policy::RESOLVED_BYTES_MAX,

@@ -5,11 +5,12 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use graph::{Graph, Options, Topology, TopologyError};
-use nf::stage::LoadError;
+use nf::stage::{LoadError, Stage};
 use nf::{MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
+use crate::external::streams::{DeliveryConfig, SharedBoard, StreamConfig, StreamDelivery, StreamNode};
 use crate::external::tags::NodeTags;
 use crate::external::{self, External, NodeGate, NodeState, PortTags, Surroundings};
 use crate::ports::{PortConfig, PortEntry, Ports, RouteConfig, item_span};
@@ -27,6 +28,8 @@ pub struct Assembly {
     pub externals: Vec<External>,
     /// The state of each.
     node_states: Vec<Arc<NodeState>>,
+    /// Native nodes that deliver streams.
+    pub stream_nodes: Vec<StreamNode>,
     /// If false, packets from the outside are dropped (`policy`).
     pub both_ways: bool,
     /// The seed in use.
@@ -54,6 +57,7 @@ impl Assembly {
     /// Shares the state of external nodes with another assembly of the same policy.
     pub fn share_node_states(&mut self, other: &Assembly) {
         self.node_states.clone_from(&other.node_states);
+        self.stream_nodes.iter().zip(&other.stream_nodes).for_each(|(own, other)| own.share(other));
     }
 
     /// Returns the gate of a port that belongs to an external node.
@@ -126,9 +130,22 @@ pub fn assemble_part(
     let (ports, externals) = ports(policy, &topology, tags, &mut wrong);
     let options = Options { remembers_ports: ports.has_choice(), ..options };
     let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
-    let mut stages = Vec::new();
+    let (mut stages, mut stream_nodes) = (Vec::new(), Vec::new());
+    let first_free = policy.ports.iter().map(|port| u32::from(*port.numbers.end()) + 1).max().unwrap_or(0);
     for &nf in topology.nfs() {
         let instance = &policy.nfs[nf];
+        if instance.delivers_streams() {
+            let setup = Setup::new(options.seed, options.flows_max);
+            let port = first_free + stream_nodes.len() as u32;
+            match stream_node(policy, instance, port, setup) {
+                Ok((node, stage)) => {
+                    stages.push(stage);
+                    stream_nodes.push(node);
+                }
+                Err(error) => wrong.push(*error),
+            }
+            continue;
+        }
         let Some(entry) = registry.find(&instance.type_name) else {
             let known: Vec<_> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
             let message = format!("there is no network function `{}`", instance.type_name);
@@ -171,6 +188,7 @@ pub fn assemble_part(
     if !externals.is_empty() {
         graph.set_segments(ports.all().iter().map(|port| (port.number, port.segment)).collect());
     }
+    let ports = ports.with_programs(stream_nodes.iter().map(|node| (node.port, node.port_name.clone())));
     let node_states = externals.iter().map(|node| Arc::new(NodeState::new(node))).collect();
     Ok(Assembly {
         graph: Box::new(graph),
@@ -178,12 +196,33 @@ pub fn assemble_part(
         ports,
         externals,
         node_states,
+        stream_nodes,
         both_ways,
         seed: options.seed,
         seed_is_named: settings.seed.is_some(),
         shows_seed: true,
         warnings,
     })
+}
+
+/// Makes the function of a native node that delivers streams, and what its port needs.
+fn stream_node(
+    policy: &Policy,
+    instance: &policy::Nf,
+    port: u32,
+    setup: Setup,
+) -> Result<(StreamNode, Box<dyn Stage>), Box<Diagnostic>> {
+    let config: StreamConfig = policy.config(&instance.config)?;
+    let span = instance.config.get("port").map_or(instance.span, |value| value.span);
+    let spec = config.port.parse().map_err(|error| Box::new(Diagnostic::error(error, span)))?;
+    let Ok(port) = u16::try_from(port) else {
+        let message = format!("no port number is left for `{}`", instance.name);
+        return Err(Box::new(Diagnostic::error(message, instance.span)));
+    };
+    let board = SharedBoard::default();
+    let stage = nf::stage::load::<StreamDelivery>(DeliveryConfig { board: board.clone() }, setup);
+    let stage = stage.map_err(|error| Box::new(Diagnostic::error(error, instance.span)))?;
+    Ok((StreamNode::new(&instance.name, port, spec, board), stage))
 }
 
 fn refused(policy: &Policy, error: &TopologyError) -> Diagnostic {

@@ -5,6 +5,7 @@
 mod config;
 mod port_tags;
 mod state;
+pub mod streams;
 pub mod tags;
 mod words;
 

@@ -402,6 +402,10 @@ impl<O: Output> Output for Egress<'_, O> {
         self.output.event(function, event)
     }
 
+    fn stream_frame(&mut self, node: &str, frame: &[u8]) {
+        self.ports.iter_mut().any(|port| port.enqueue_stream(node, frame));
+    }
+
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), O::Error> {
         self.output.flow(report, now_ns)
     }

@@ -237,6 +237,24 @@ impl Ports {
         Ports { ports, by_graph: false }
     }
 
+    /// Adds ports to programs, by number and name. No packets enter or leave there.
+    #[must_use]
+    pub fn with_programs(mut self, programs: impl Iterator<Item = (u16, String)>) -> Ports {
+        self.ports.extend(programs.map(|(number, name)| PortEntry {
+            number,
+            name,
+            first: number,
+            side: None,
+            prefixes: Vec::new(),
+            networks: Vec::new(),
+            routes: Vec::new(),
+            gateways: Vec::new(),
+            segment: 0,
+            is_of_node: true,
+        }));
+        self
+    }
+
     /// The graph has branches, and says which port a packet leaves by.
     #[must_use]
     pub fn chosen_by_graph(self) -> Ports {

@@ -69,7 +69,9 @@ struct Refused {
 impl Runner {
     /// Creates a runner on the calling thread, whose reports carry `name`.
     pub fn new(assembly: Assembly, name: &str) -> Runner {
-        let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
+        let is_program = |number: u16| assembly.stream_nodes.iter().any(|node| node.port == number);
+        let ports = assembly.ports.all().iter().filter(|port| !is_program(port.number));
+        let ports = ports.map(|port| (port.number, PortReport::default())).collect();
         let nodes = Nodes::of(&assembly);
         Runner {
             assembly,
@@ -469,6 +471,8 @@ impl Runner {
         if self.shard().is_none_or(|shard| shard.place().0 == 0) {
             let nodes = self.assembly.node_states().iter();
             report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
+            let streams = self.assembly.stream_nodes.iter();
+            report.nodes.extend(streams.map(|node| (node.name.clone(), node.report())));
         }
         report.alerts = self.alerts;
         report.events = self.events;

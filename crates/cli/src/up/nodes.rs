@@ -119,6 +119,8 @@ pub fn ports(assembly: &Assembly) -> anyhow::Result<Vec<PortInterface>> {
             }
         }
     }
+    let streams = assembly.stream_nodes.iter();
+    ports.extend(streams.map(|node| PortInterface { port: node.port_name.clone(), spec: node.spec.clone() }));
     Ok(ports)
 }
 

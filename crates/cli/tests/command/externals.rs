@@ -275,6 +275,28 @@ fn example_of_a_site_treats_each_class_as_it_says() {
     assert_eq!(super::stderr(&said), "23 passed, 0 failed; assumed: squid forwards packets unchanged\n");
 }
 
+/// A native node that delivers streams is a function that packets pass.
+#[test]
+fn streams_are_delivered_by_a_function() {
+    let place = Place::new();
+    for name in ["streams.rvl", "streams.expect"] {
+        place.write(name, std::fs::read(workspace("examples/external").join(name)).unwrap());
+    }
+    place.run("policy check -W streams.rvl");
+    assert_eq!(super::stderr(&place.run("policy test streams.rvl")), "3 passed, 0 failed\n");
+    for (keys, message) in [
+        ("delivers: streams", "port"),
+        ("port: \"memif:/x\", delivers: packets", "streams"),
+        ("port: \"memif:\", delivers: streams", "p.rvl:2:18"),
+        ("port: \"memif:/x\", delivers: streams, tags: vlan", "tags"),
+    ] {
+        let text = format!("Port<0> a; Port<1> b;\nNative x {{ {keys} }};\npipelet {{ a <-> x <-> b; }}\n");
+        place.write("p.rvl", text);
+        let said = place.refused(1, "policy check p.rvl");
+        assert!(said.contains(message), "{keys}: {said}");
+    }
+}
+
 /// Attributes pass nodes with tags, and filters behind read them; the layout is shown.
 #[test]
 fn attributes_travel_through_external_nodes() {

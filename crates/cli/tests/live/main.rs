@@ -7,6 +7,7 @@
 mod balanced;
 mod captured;
 mod combined;
+mod delivered;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;

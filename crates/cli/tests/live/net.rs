@@ -234,7 +234,8 @@ impl Network {
         said.read_line(&mut line).unwrap();
         assert!(line.starts_with("rivulet: up"), "{line}");
         // Ports of external nodes are not given.
-        let is_given = |part: &&str| ![".inside on ", ".outside on "].iter().any(|of| part.contains(of));
+        let is_given =
+            |part: &&str| ![".inside on ", ".outside on ", ".streams on "].iter().any(|of| part.contains(of));
         let given: Vec<&str> = line.split(", ").filter(is_given).collect();
         let count = |way: &str| given.iter().filter(|part| part.contains(way)).count();
         let taps = ports.iter().filter(|port| port.contains("=tap:")).count();

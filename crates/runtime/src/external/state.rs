@@ -93,6 +93,8 @@ impl NodeState {
             untagged: self.untagged.load(Ordering::Relaxed),
             bad_tags: self.bad_tags.load(Ordering::Relaxed),
             assumed: self.assumed.load(Ordering::Relaxed),
+            answers: 0,
+            bad_answers: 0,
             last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

@@ -8,6 +8,7 @@ use packet::{DropReason, LinkType, Packet, PacketClass};
 use super::Intake;
 use super::l3::PortL3;
 use crate::assembly::Assembly;
+use crate::external::streams::StreamNode;
 use crate::external::{NodeGate, PortTags};
 use crate::report::InterfaceReport;
 use crate::runner::{Frame, Ingress, Runner};
@@ -22,6 +23,8 @@ pub(super) struct LivePort {
     gate: Option<NodeGate>,
     /// For a port of an external node through which attributes travel.
     tags: Option<PortTags>,
+    /// For a port to a program that gets streams.
+    streams: Option<StreamNode>,
     /// Packets that go past the node of the other port, with their tags in the graph's layout.
     bypassed: Vec<(Vec<u8>, u64)>,
     /// Frames to transmit.
@@ -57,6 +60,7 @@ pub(super) struct LinkCheck {
 impl LivePort {
     pub fn new(number: u16, interface: Interface, l3: PortL3, assembly: &Assembly) -> LivePort {
         let (gate, tags) = (assembly.gate(number), assembly.port_tags(number));
+        let streams = assembly.stream_nodes.iter().find(|node| node.port == number).cloned();
         let is_up = is_up(&interface);
         if let Some(gate) = &gate {
             gate.set_link(is_up);
@@ -66,6 +70,7 @@ impl LivePort {
             is_up,
             gate,
             tags,
+            streams,
             bypassed: Vec::new(),
             interface,
             l3,
@@ -81,6 +86,10 @@ impl LivePort {
         let (mut has_received, mut has_consumed) = (false, false);
         let received = self.interface.receive(|data| {
             has_received = true;
+            if let Some(node) = &self.streams {
+                node.answer(data);
+                return;
+            }
             if let Some(tags) = &self.tags {
                 let (data, tags) = tags.read(data, &mut self.untagged);
                 let Some(tags) = tags else {
@@ -144,6 +153,16 @@ impl LivePort {
         }
     }
 
+    /// Adds a frame for the program that gets streams of the node with this name. Returns false if
+    /// the port is not that node's.
+    pub fn enqueue_stream(&mut self, node: &str, frame: &[u8]) -> bool {
+        let is_its = self.streams.as_ref().is_some_and(|streams| streams.name == node);
+        if is_its {
+            self.outbox.push(frame);
+        }
+        is_its
+    }
+
     /// Returns the port by which a packet that leaves here enters again: only at an external node
     /// that is down.
     #[inline]
@@ -200,6 +219,9 @@ impl LivePort {
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
         if let Some(gate) = &self.gate {
             gate.set_link(self.is_up);
+        }
+        if let Some(node) = &self.streams {
+            node.set_link(self.is_up);
         }
         let fallback = (self.interface.mode() != mode).then(|| self.interface.fallback()).flatten();
         let fallback = fallback.map(ToString::to_string);

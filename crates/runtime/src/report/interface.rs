@@ -45,6 +45,10 @@ record! {
         /// Packets that went on behind the node as if its program had forwarded them: only `rivulet
         /// up` runs it. They count as sent by one of its ports and received by the other.
         pub assumed: u64 = counter("node_packets_assumed"),
+        /// Answers of a program that gets streams.
+        pub answers: u64 = counter("node_answers"),
+        /// Frames of a program that gets streams that are no answers.
+        pub bad_answers: u64 = counter("node_answers_bad"),
         /// The reason of the program's last end; empty if it has not ended.
         pub last_end: String,
     }

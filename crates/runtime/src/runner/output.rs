@@ -1,7 +1,9 @@
 //! The receiver of what leaves a graph.
 
-use nf::{Alert, Effects, Event, FlowReport};
+use nf::{Alert, Effects, Event, EventValue, FlowReport};
 use packet::Packet;
+
+use crate::external::streams::FRAME_EVENT;
 
 /// Receives what leaves a graph.
 pub trait Output {
@@ -15,6 +17,9 @@ pub trait Output {
     fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error>;
     /// Takes a monitor's report of a flow; `now_ns` is the time of the run.
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
+    /// Takes a frame for the program of the native node with this name. It is lost where no program
+    /// runs.
+    fn stream_frame(&mut self, _node: &str, _frame: &[u8]) {}
 }
 
 /// Passes effects of NFs to an output, and counts them.
@@ -31,12 +36,17 @@ impl EffectsWriter<'_> {
     pub fn write<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
         let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
         *self.alerts += effects.alerts.len() as u64;
-        *self.events += effects.events.len() as u64;
+        let reported = effects.events.iter().filter(|event| event.kind != FRAME_EVENT);
+        *self.events += reported.count() as u64;
         let mut alerts_written = 0;
         for event in effects.events.iter() {
             let before = effects.alerts.get(alerts_written..event.alerts_before).unwrap_or_default();
             before.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
             alerts_written = alerts_written.max(event.alerts_before);
+            if event.kind == FRAME_EVENT {
+                write_frame(name(event.stage), event, output);
+                continue;
+            }
             output.event(name(event.stage), event)?;
         }
         let rest = effects.alerts.get(alerts_written..).unwrap_or_default();
@@ -44,5 +54,14 @@ impl EffectsWriter<'_> {
         effects.alerts.clear();
         effects.events.clear();
         effects.reports.drain(..).try_for_each(|report| output.flow(&report, self.now_ns))
+    }
+}
+
+/// Passes the frame of an event to the output.
+fn write_frame<O: Output>(node: &str, event: Event<'_>, output: &mut O) {
+    for (_, value) in event.fields() {
+        if let EventValue::Text(frame) = value {
+            output.stream_frame(node, frame);
+        }
     }
 }
