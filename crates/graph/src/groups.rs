@@ -108,7 +108,7 @@ impl Groups {
         if mixed {
             self.sides.clear();
         }
-        let (mut flows_seen, once_per_flow) = (0_u64, BRANCHES && self.once_per_flow);
+        let (mut flows_seen, once_per_flow) = (FlowSet::default(), BRANCHES && self.once_per_flow);
         let (by_listener, mut listener) = (BRANCHES && self.by_listener, None);
         let mut now_ns = flows.now_ns;
         let begin_ns =
@@ -168,11 +168,10 @@ impl Groups {
                     listener = its.or(listener);
                 }
                 if once_per_flow {
-                    let bit = 1 << (meta.transit.flow % 64);
-                    if flows_seen & bit != 0 {
+                    if flows_seen.may_have(meta.transit.flow) {
                         break;
                     }
-                    flows_seen |= bit;
+                    flows_seen.add(meta.transit.flow);
                 }
                 meta.transit.side = side;
             }
@@ -327,21 +326,44 @@ impl AnsweredPackets {
 /// both sides do not meet in a group, nor do any from both sides that come to functions that share
 /// sets or meters.
 pub(crate) struct FlowSides {
-    /// For each side, one bit for each of the flows that have a packet in the group, by the low
-    /// bits of their number.
-    flows: [[u64; WORDS]; 2],
+    /// For each side, the flows that have a packet in the group.
+    flows: [FlowSet; 2],
     /// True if there is a packet of this side that comes to all functions.
     sides: [bool; 2],
     /// True if what a packet from one side does may matter to another flow's packet from the other.
     sides_apart: bool,
 }
 
-/// Bits for flows, in words: enough for few to share one among [`GROUP_MAX`].
-const WORDS: usize = 16;
+/// A set of flows, by the low bits of their records' numbers: some share a bit.
+#[derive(Clone, Copy, Default)]
+struct FlowSet([u64; FlowSet::WORDS]);
+
+impl FlowSet {
+    /// Enough for few of [`GROUP_MAX`] flows to share a bit.
+    const WORDS: usize = 16;
+
+    #[inline(always)]
+    fn place(record: u32) -> (usize, u64) {
+        (record as usize / 64 % FlowSet::WORDS, 1 << (record % 64))
+    }
+
+    /// Returns true if the flow is in the set, or one that shares its bit.
+    #[inline(always)]
+    fn may_have(&self, record: u32) -> bool {
+        let (word, bit) = FlowSet::place(record);
+        self.0[word] & bit != 0
+    }
+
+    #[inline(always)]
+    fn add(&mut self, record: u32) {
+        let (word, bit) = FlowSet::place(record);
+        self.0[word] |= bit;
+    }
+}
 
 impl FlowSides {
     pub fn new(sides_apart: bool) -> FlowSides {
-        FlowSides { flows: [[0; WORDS]; 2], sides: [false; 2], sides_apart }
+        FlowSides { flows: [FlowSet::default(); 2], sides: [false; 2], sides_apart }
     }
 
     /// A packet of this flow joins the group; false if the group must be processed before.
@@ -349,11 +371,10 @@ impl FlowSides {
     #[inline(always)]
     pub fn add(&mut self, record: u32, side: Side, to_all: bool) -> bool {
         let (side, other) = (side as usize, side.other() as usize);
-        let (word, bit) = (record as usize / 64 % WORDS, 1 << (record % 64));
-        if self.flows[other][word] & bit != 0 || self.sides[other] && self.sides_apart && to_all {
+        if self.flows[other].may_have(record) || self.sides[other] && self.sides_apart && to_all {
             return false;
         }
-        self.flows[side][word] |= bit;
+        self.flows[side].add(record);
         self.sides[side] |= to_all;
         true
     }
@@ -361,7 +382,7 @@ impl FlowSides {
     /// The next group begins.
     #[inline]
     pub fn clear(&mut self) {
-        self.flows = [[0; WORDS]; 2];
+        self.flows = [FlowSet::default(); 2];
         self.sides = [false; 2];
     }
 }

@@ -225,6 +225,8 @@ struct Branch {
     /// The filters, compiled; none if the first edge takes all packets.
     table: Option<FilterTable>,
     reads: FilterReads,
+    /// True if filters read attributes and nothing else.
+    is_by_attributes: bool,
     /// Counts packets that no edge takes.
     unmatched: EdgeId,
 }
@@ -467,6 +469,13 @@ impl Topology {
         self.branches[stage][side as usize].reads
     }
 
+    /// Returns true if filters behind a function read attributes and nothing else: packets with the
+    /// same ones take the same edge.
+    #[inline]
+    pub fn is_by_attributes(&self, stage: usize, side: Side) -> bool {
+        self.branches[stage][side as usize].is_by_attributes
+    }
+
     /// Returns the first edge from a function to this stop.
     pub fn edge_to(&self, stage: usize, side: Side, hop: Hop) -> Option<EdgeId> {
         self.branches[stage][side as usize].edge_to(hop)
@@ -609,8 +618,9 @@ impl Compiler<'_> {
         if takes_all {
             reads = FilterReads::default();
         }
+        let is_by_attributes = !takes_all && filters.clone().all(reads_attributes_only);
         let table = (!takes_all).then(|| FilterTable::new(filters));
-        Branch { targets, stops, table, reads, unmatched: 0 }
+        Branch { targets, stops, table, reads, is_by_attributes, unmatched: 0 }
     }
 
     fn hop(&self, node: Node) -> Hop {
@@ -630,6 +640,15 @@ impl Compiler<'_> {
             Node::Port(port) => self.policy.ports[port].name.clone(),
             Node::Drop => "Drop".to_owned(),
         }
+    }
+}
+
+fn reads_attributes_only(filter: &Filter) -> bool {
+    match filter {
+        Filter::Always(_) | Filter::Attribute { .. } => true,
+        Filter::Not(inner) => reads_attributes_only(inner),
+        Filter::All(parts) | Filter::Any(parts) => parts.iter().all(reads_attributes_only),
+        Filter::Address { .. } | Filter::Number { .. } | Filter::TcpFlags { .. } => false,
     }
 }
 

@@ -21,8 +21,10 @@ const ELSEWHERE: Verdict = Verdict::Drop(DropReason::Internal);
 pub(crate) struct KnownGroup {
     path: PathId,
     nfs: NfSet,
-    /// Those not dropped or turned back so far.
+    /// Those not dropped or turned back so far, nor sent elsewhere.
     packets: u64,
+    /// Those whose filters are asked.
+    asking: u64,
     load: PacketTotals,
     /// The number of functions that they have visited.
     visited: usize,
@@ -35,7 +37,12 @@ impl KnownGroup {
 
     /// A function dropped or turned back some, or changed their lengths.
     fn leave_behind(&mut self, packets: &[Packet], verdicts: &[Verdict]) {
-        self.packets = forwarded(self.packets, verdicts);
+        self.keep_only(forwarded(self.packets, verdicts), packets);
+    }
+
+    /// All but these packets left the group, or lengths changed.
+    fn keep_only(&mut self, kept: u64, packets: &[Packet]) {
+        self.packets = kept;
         self.load = PacketTotals::default();
         bits(self.packets).for_each(|at| self.load.add(packets[at].len()));
     }
@@ -179,7 +186,7 @@ impl Pipeline {
                     left.for_each(|group| group.leave_behind(packets, verdicts));
                 }
             }
-            self.leave_known(stage, &mut known);
+            self.leave_known(stage, &mut known, packets, verdicts, &mut stops);
             if walking != 0 {
                 self.leave(stage, walking, packets, verdicts, &mut stops, run);
             }
@@ -212,15 +219,16 @@ impl Pipeline {
             }
             let Some(routing) = &mut self.flows.routing else { break };
             let records = &self.flows.table.records;
-            if may_know && let Some(path) = routing.foresee(at, &mut packets[at], records) {
+            if may_know && let Some((path, asks)) = routing.foresee(at, &mut packets[at], records) {
                 let group = match known.iter_mut().rev().find(|group| group.path == path) {
                     Some(group) => group,
                     None => {
                         let (nfs, load) = (routing.known_path(path).0, PacketTotals::default());
-                        known.push_mut(KnownGroup { path, nfs, packets: 0, load, visited: 0 })
+                        known.push_mut(KnownGroup { path, nfs, packets: 0, asking: 0, load, visited: 0 })
                     }
                 };
                 group.packets |= 1 << at;
+                group.asking |= u64::from(asks) << at;
                 group.load.add(packets[at].len());
                 continue;
             }
@@ -236,14 +244,56 @@ impl Pipeline {
         known
     }
 
-    /// Packets of known paths leave a function.
-    fn leave_known(&mut self, stage: usize, known: &mut [KnownGroup]) {
-        let Some(routing) = &mut self.flows.routing else { return };
+    /// Packets of known paths leave a function. Those that filters send elsewhere leave their
+    /// groups.
+    fn leave_known(
+        &mut self,
+        stage: usize,
+        known: &mut [KnownGroup],
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        stops: &mut NextStops,
+    ) {
         for group in known.iter_mut().filter(|group| group.visits(stage)) {
+            let asking = group.packets & group.asking;
+            if asking != 0 {
+                self.ask_known(stage, group, asking, packets, verdicts, stops);
+            }
+            let Some(routing) = &mut self.flows.routing else { return };
             if let Some(edge) = routing.known_edge(group.path, group.visited) {
                 routing.count_all(edge, group.load);
             }
             group.visited += 1;
+        }
+    }
+
+    /// Asks the filters behind a function about these packets of a group.
+    fn ask_known(
+        &mut self,
+        stage: usize,
+        group: &mut KnownGroup,
+        asking: u64,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        stops: &mut NextStops,
+    ) {
+        let Some(routing) = &self.flows.routing else { return };
+        if !routing.asks_behind(group.path, stage) {
+            return;
+        }
+        let (known, mut last, mut left) = (routing.known_edge(group.path, group.visited), None, 0);
+        for at in bits(asking) {
+            let Some(routing) = &mut self.flows.routing else { return };
+            let records = &self.flows.table.records;
+            let (hop, edge) = routing.ask(stage, &packets[at], records, &self.stages.all, &mut last);
+            if Some(edge) != known {
+                routing.leave_path(at, &packets[at], stage, edge);
+                self.head_for(hop, at, &mut packets[at], &mut verdicts[at], stops);
+                left |= 1 << at;
+            }
+        }
+        if left != 0 {
+            group.keep_only(group.packets & !left, packets);
         }
     }
 

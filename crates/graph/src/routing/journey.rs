@@ -36,6 +36,12 @@ impl Journey {
         Journey { visited: nfs, tags: header.tags, is_known: true, is_new: false, asks: false }
     }
 
+    /// A packet of a known path goes elsewhere behind `stage`, as its filters say.
+    pub(super) fn leave_path(&mut self, stage: usize, side: Side) {
+        let (visited, tags) = (self.visited_at(stage, side), self.tags);
+        *self = Journey { visited, tags, is_known: false, is_new: true, asks: true };
+    }
+
     /// Returns the functions that a packet of this side has visited when it leaves `stage`.
     pub fn visited_at(&self, stage: usize, side: Side) -> NfSet {
         if self.is_known { self.visited.up_to(stage, side) } else { self.visited }

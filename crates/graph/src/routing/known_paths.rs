@@ -4,8 +4,10 @@
 use std::ops::Range;
 
 use nf::record::{FlowRecords, RecordHeader};
-use packet::{Direction, Packet, PacketClass, Side};
+use nf::stage::Stage;
+use packet::{Direction, Packet, PacketClass, Side, Transit};
 
+use super::fields::PacketFields;
 use super::{Journey, Routing};
 use crate::queue::GROUP_MAX;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
@@ -40,10 +42,20 @@ struct KnownPath {
     entry: EdgeId,
     /// The place of the edges behind its functions, in the order of visits.
     edges: Range<usize>,
-    /// True if a filter on it may decide differently about packets of one flow.
-    asks: bool,
+    /// True if filters at its port may decide differently about packets of one flow.
+    asks_at_port: bool,
+    /// Its functions behind which filters may.
+    asking: NfSet,
     /// True if none of its functions says how long flows are kept, but others do.
     is_kept_by_timeouts: bool,
+}
+
+/// The answer of filters that read attributes and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilterAnswer {
+    tags: u64,
+    started: NfSet,
+    next: (Hop, EdgeId),
 }
 
 /// Known paths, and an index of them.
@@ -101,10 +113,17 @@ impl Routing {
     }
 
     /// Packet `at` of a group is about to set out: returns the path that it will take unless a
-    /// function drops it or turns it back, if its flow has one, no filter is asked on it, and all
-    /// its functions have state of the flow. The packet's port is set.
+    /// function drops it or turns it back, or a filter behind one sends it elsewhere. There is one
+    /// if its flow has a path, no filter is asked at its port, and all functions of the path have
+    /// state of the flow. The packet's port is set. Also returns true if filters on the path are
+    /// asked: [`Routing::ask`].
     #[inline]
-    pub fn foresee(&mut self, at: usize, packet: &mut Packet, records: &FlowRecords) -> Option<PathId> {
+    pub fn foresee(
+        &mut self,
+        at: usize,
+        packet: &mut Packet,
+        records: &FlowRecords,
+    ) -> Option<(PathId, bool)> {
         let (meta, transit) = (packet.meta(), packet.meta().transit);
         let header = records.header(transit.flow);
         let route = records.state(transit.flow, self.part)?;
@@ -126,12 +145,55 @@ impl Routing {
             Ok(id) => id,
             Err(place) => self.get_to_know(key, place)?,
         };
-        if may_ask && self.known_paths.all[usize::from(id)].asks {
-            return None;
+        let mut asks = false;
+        if may_ask {
+            let known = &self.known_paths.all[usize::from(id)];
+            if known.asks_at_port {
+                return None;
+            }
+            asks = known.asking != NfSet::default();
         }
         packet.meta_mut().transit.egress = egress;
         self.journeys[at] = Journey::known(nfs, header);
-        Some(id)
+        Some((id, asks))
+    }
+
+    /// Returns true if filters behind this function of a known path may decide differently about
+    /// packets of one flow.
+    #[inline]
+    pub fn asks_behind(&self, id: PathId, stage: usize) -> bool {
+        self.known_paths.all[usize::from(id)].asking.has(stage)
+    }
+
+    /// A packet of a known path leaves the function at `stage`, and its filters are asked: returns
+    /// its next stop, and the edge to it. `last`: the last answer about a packet of the group.
+    #[inline]
+    pub fn ask(
+        &self,
+        stage: usize,
+        packet: &Packet,
+        records: &FlowRecords,
+        stages: &[Box<dyn Stage>],
+        last: &mut Option<FilterAnswer>,
+    ) -> (Hop, EdgeId) {
+        let Transit { flow, side, tags, .. } = packet.meta().transit;
+        let started = self.started(flow, records);
+        if let Some(last) = last
+            && (last.tags, last.started) == (tags, started)
+        {
+            return last.next;
+        }
+        let fields = PacketFields { packet, routing: self, stages, started };
+        let next = self.topology.next(stage, side, &fields);
+        *last = self.topology.is_by_attributes(stage, side).then_some(FilterAnswer { tags, started, next });
+        next
+    }
+
+    /// Packet `at` of a known path took an edge behind `stage` that leads off the path.
+    #[cold]
+    pub fn leave_path(&mut self, at: usize, packet: &Packet, stage: usize, edge: EdgeId) {
+        self.journeys[at].leave_path(stage, packet.meta().transit.side);
+        self.count(Some(edge), packet.len());
     }
 
     #[cold]
@@ -151,10 +213,12 @@ impl Routing {
         }
         let edges = start..self.known_paths.edges.len();
         let is_kept_by_timeouts = self.is_kept_by_timeouts(nfs);
-        let asks = self.topology.entry_reads(ingress).is_any()
-            || nfs.iter().any(|stage| self.topology.branch_reads(stage, side).is_any());
+        let asks_at_port = self.topology.entry_reads(ingress).is_any();
+        let mut asking = NfSet::default();
+        let asks = |stage: &usize| self.topology.branch_reads(*stage, side).is_any();
+        nfs.iter().filter(asks).for_each(|stage| asking.add(stage));
         let id = PathId::try_from(self.known_paths.all.len()).ok().filter(|id| *id != NONE)?;
-        self.known_paths.all.push(KnownPath { key, entry, edges, asks, is_kept_by_timeouts });
+        self.known_paths.all.push(KnownPath { key, entry, edges, asks_at_port, asking, is_kept_by_timeouts });
         self.known_paths.index[place] = id;
         Some(id)
     }
