@@ -337,7 +337,7 @@ impl Classifier {
     }
 
     /// Sets the packet's flow key; returns its hash.
-    fn set_key(&self, packet: &mut Packet, (key, reversed): (FlowKey, bool)) -> u64 {
+    pub(crate) fn set_key(&self, packet: &mut Packet, (key, reversed): (FlowKey, bool)) -> u64 {
         let (meta, hash) = (packet.meta_mut(), self.parser.hasher.hash(&key));
         (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
         hash

@@ -74,6 +74,12 @@ events! {
     INFO "rivulet::policy" policy_ended(policy: text, packets_in: u64, packets_out: u64) = "policy ended";
     /// Functions see only the outer packets of these tunnels; `advice` names the setting.
     WARN "rivulet::policy" tunnels_unparsed(advice: text) = "tunnels not inspected";
+    /// A node of the cluster is connected.
+    INFO "rivulet::cluster" peer_connected(node: text, address: text) = "node connected";
+    /// A node is not reachable any more.
+    WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
+    /// A node that connected was refused, or a node could not be reached.
+    WARN "rivulet::cluster" peer_refused(reason: text) = "node refused";
     /// A command of `--control` was executed.
     INFO "rivulet::policy" command_executed(place: text, command: text) = "command executed";
     /// A function refused a command of `--control` at its time.

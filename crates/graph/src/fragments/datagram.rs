@@ -13,6 +13,17 @@ pub struct Datagram {
 }
 
 impl Datagram {
+    /// Returns its parts, for a message: the key of its fragments, true if they go from the key's
+    /// second end to its first, and the identification.
+    pub fn parts(&self) -> (FlowKey, bool, u32) {
+        (self.key, self.reversed, self.id)
+    }
+
+    /// Creates one of its parts.
+    pub fn from_parts(key: FlowKey, reversed: bool, id: u32) -> Datagram {
+        Datagram { key, reversed, id }
+    }
+
     /// The datagram that this fragment is of.
     pub(crate) fn of(packet: &Packet) -> Datagram {
         let (mut key, reversed) = parse::portless_key(packet);

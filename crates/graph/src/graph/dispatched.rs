@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use nf::EndReason;
-use packet::{Packet, PacketClass, PacketPool};
+use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
 use super::Graph;
 use crate::classifier::{Classifier, FlowLookup};
@@ -31,6 +31,24 @@ impl Graph {
     pub fn classify(&mut self, batch: &mut [Packet], prefetch: impl Fn(u64)) {
         self.follow_commands();
         self.classifier.classify(batch, prefetch);
+    }
+
+    /// Parses a packet that a dispatcher on another machine classified. `key`: the key of its flow,
+    /// and true if the packet goes from its second end to its first, if the packet does not show
+    /// them.
+    ///
+    /// # Errors
+    /// If it cannot be parsed: it is not what the dispatcher sent.
+    pub fn parse_dispatched(
+        &self,
+        packet: &mut Packet,
+        key: Option<(FlowKey, bool)>,
+    ) -> Result<(), DropReason> {
+        self.classifier.parser().parse(packet)?;
+        if let Some(key) = key {
+            self.classifier.set_key(packet, key);
+        }
+        Ok(())
     }
 
     /// Finds the flow of a classified packet. A later fragment gets its flow's key.

@@ -106,6 +106,17 @@ impl StateDelta {
         Ok(new)
     }
 
+    /// Returns a delta of what [`bytes`](StateDelta::bytes) returned. If they are damaged,
+    /// [`base`](StateDelta::base) or [`apply`](StateDelta::apply) says so.
+    pub fn from_bytes(bytes: Vec<u8>) -> StateDelta {
+        StateDelta { bytes }
+    }
+
+    /// Returns its bytes on links.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Returns its length on links.
     #[allow(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {

@@ -1,9 +1,12 @@
 //! Counters of a unit.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use crate::unit::DropCause;
 
 /// Counters of a unit, since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct Counters {
     /// Packets processed, as far as it has been [notified](crate::unit::Unit::catch_up).
     pub processed: u64,
@@ -77,7 +80,21 @@ pub struct Counters {
     pub dropped_refused: u64,
 }
 
+/// Number of the counters.
+const COUNT: usize = size_of::<Counters>() / size_of::<u64>();
+
 impl Counters {
+    /// Returns all counters in the order of their declaration, for a message. New ones are added at
+    /// the end.
+    pub fn numbers(&self) -> [u64; COUNT] {
+        zerocopy::transmute!(*self)
+    }
+
+    /// Returns the counters with these [numbers](Counters::numbers).
+    pub fn of_numbers(numbers: [u64; COUNT]) -> Counters {
+        zerocopy::transmute!(numbers)
+    }
+
     /// Returns the packets dropped for this reason.
     pub fn dropped(&self, reason: DropCause) -> u64 {
         match reason {

@@ -1,0 +1,186 @@
+//! The handshake of two nodes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustls::client::verify_server_name;
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, StreamOwned};
+use rustls_pki_types::{CertificateDer, ServerName};
+
+use super::Identity;
+use crate::wire::{ArrivedFrame, Hello, VERSION, VERSION_MIN, WireError, read_frame, write_hello};
+
+/// Limit on the time of each read and write of a handshake.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit on the bytes of a [`Hello`].
+pub const HELLO_LEN_MAX: usize = 4096;
+
+/// Label of the exported keys (RFC 5705, 4).
+const LABEL: &[u8] = b"EXPORTER-rivulet-link";
+/// Two keys, and the link's number.
+const EXPORTED_LEN: usize = 32 + 32 + 8;
+
+/// The keys of a link.
+#[derive(Clone)]
+pub struct LinkSecrets {
+    /// Protects what this end sends.
+    pub send: [u8; 32],
+    /// Protects what it receives.
+    pub receive: [u8; 32],
+    /// The link's number, the same at both ends.
+    pub id: u64,
+}
+
+/// The outcome of a handshake.
+pub struct Session {
+    /// What the peer said of itself; its name is proven.
+    pub peer: Hello,
+    /// Address of the peer, with the port of its links.
+    pub address: SocketAddr,
+    /// The keys of the link.
+    pub secrets: LinkSecrets,
+    /// True at the end that connected.
+    pub is_client: bool,
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The connection failed, or the peer showed no certificate of the authority.
+    #[error("{0}")]
+    Connection(#[from] std::io::Error),
+    /// TLS failed.
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    /// The name cannot be that of a node.
+    #[error("`{0}` is not a valid name of a node")]
+    Name(String),
+    /// The peer's certificate is for another name.
+    #[error("the peer says that it is `{said}`, but its certificate is for another node")]
+    OtherName {
+        /// The name that it said.
+        said: String,
+    },
+    /// The first frame is not a hello.
+    #[error("the peer did not begin with a hello: {0}")]
+    Hello(WireError),
+    /// There is no common version of the wire format.
+    #[error(
+        "the peer speaks versions {oldest} to {newest} of the wire format, this node {VERSION_MIN} to {VERSION}"
+    )]
+    Versions {
+        /// Oldest version of the peer.
+        oldest: u16,
+        /// Newest version of the peer.
+        newest: u16,
+    },
+    /// The peer runs another policy.
+    #[error("the peer `{0}` runs another policy")]
+    Policy(String),
+}
+
+/// Checks that a certificate is for this name.
+pub(super) fn check_name(certificate: &CertificateDer<'_>, name: &str) -> Result<(), HandshakeError> {
+    let server = ServerName::try_from(name).map_err(|_| HandshakeError::Name(name.to_owned()))?;
+    Ok(verify_server_name(&ParsedCertificate::try_from(certificate)?, &server)?)
+}
+
+/// Connects to a node of this name.
+///
+/// # Errors
+/// If it cannot be reached, is another one, or does not fit.
+pub fn connect(
+    identity: &Identity,
+    address: SocketAddr,
+    name: &str,
+    hello: &Hello,
+) -> Result<Session, HandshakeError> {
+    let server = ServerName::try_from(name.to_owned()).map_err(|_| HandshakeError::Name(name.to_owned()))?;
+    let connection = ClientConnection::new(std::sync::Arc::clone(&identity.client), server)?;
+    let tcp = TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT)?;
+    limit(&tcp)?;
+    let mut stream = StreamOwned::new(connection, tcp);
+    send_hello(&mut stream, hello)?;
+    let peer = receive_hello(&mut stream)?;
+    if peer.name != name {
+        return Err(HandshakeError::OtherName { said: peer.name });
+    }
+    let exported = export(&stream.conn)?;
+    finish(peer, hello, address, exported, true)
+}
+
+/// Takes a connection of another node.
+///
+/// # Errors
+/// If it is not of this cluster, or does not fit.
+pub(super) fn accept(identity: &Identity, tcp: TcpStream, hello: &Hello) -> Result<Session, HandshakeError> {
+    let from = tcp.peer_addr()?;
+    limit(&tcp)?;
+    let connection = ServerConnection::new(std::sync::Arc::clone(&identity.server))?;
+    let mut stream = StreamOwned::new(connection, tcp);
+    let peer = receive_hello(&mut stream)?;
+    let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
+    let certificate = certificate.ok_or(rustls::Error::NoCertificatesPresented)?;
+    check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
+    send_hello(&mut stream, hello)?;
+    let exported = export(&stream.conn)?;
+    finish(peer, hello, from, exported, false)
+}
+
+fn limit(tcp: &TcpStream) -> std::io::Result<()> {
+    tcp.set_nodelay(true)?;
+    tcp.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    tcp.set_write_timeout(Some(HANDSHAKE_TIMEOUT))
+}
+
+fn finish(
+    peer: Hello,
+    own: &Hello,
+    mut address: SocketAddr,
+    exported: [u8; EXPORTED_LEN],
+    is_client: bool,
+) -> Result<Session, HandshakeError> {
+    let (newest, oldest) = peer.versions;
+    peer.common_version().ok_or(HandshakeError::Versions { oldest, newest })?;
+    if peer.policy != own.policy {
+        return Err(HandshakeError::Policy(peer.name));
+    }
+    address.set_port(peer.port);
+    let mut parts = exported.chunks_exact(32);
+    let mut key = || parts.next().and_then(|part| part.try_into().ok()).unwrap_or([0; 32]);
+    let (of_client, of_server) = (key(), key());
+    let (send, receive) = if is_client { (of_client, of_server) } else { (of_server, of_client) };
+    let id = exported.last_chunk().map_or(0, |number| u64::from_be_bytes(*number));
+    Ok(Session { peer, address, secrets: LinkSecrets { send, receive, id }, is_client })
+}
+
+fn export<S: SideData>(connection: &ConnectionCommon<S>) -> Result<[u8; EXPORTED_LEN], rustls::Error> {
+    connection.export_keying_material([0; EXPORTED_LEN], LABEL, None)
+}
+
+fn send_hello(stream: &mut impl Write, hello: &Hello) -> std::io::Result<()> {
+    let mut frame = Vec::new();
+    write_hello(&mut frame, hello);
+    // A hello is shorter than `HELLO_LEN_MAX`.
+    stream.write_all(&(frame.len() as u32).to_be_bytes())?;
+    stream.write_all(&frame)?;
+    stream.flush()
+}
+
+fn receive_hello(stream: &mut impl Read) -> Result<Hello, HandshakeError> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_be_bytes(len) as usize;
+    if len > HELLO_LEN_MAX {
+        return Err(HandshakeError::Hello(WireError::Invalid("length")));
+    }
+    let mut frame = vec![0; len];
+    stream.read_exact(&mut frame)?;
+    match read_frame(&frame, 0, |_| 0) {
+        Ok(ArrivedFrame::Hello(hello)) => Ok(hello),
+        Ok(_) => Err(HandshakeError::Hello(WireError::Invalid("kind"))),
+        Err(error) => Err(HandshakeError::Hello(error)),
+    }
+}

@@ -1,0 +1,41 @@
+//! The wire format: frames that dispatchers and units send to each other (S13, S19).
+//!
+//! A frame is a message of a reliable link, so it arrives whole or not at all. It begins with its
+//! kind; numbers are big-endian. A receiver reads the fields that it knows and skips the rest of a
+//! frame: a later version may add fields at the end, and kinds. Both ends of a link say which
+//! [`VERSION`] they speak when they meet.
+//!
+//! | kind | frame | sender |
+//! |---|---|---|
+//! | 0x01 | [`Hello`] | both, first |
+//! | 0x10 to 0x19 | [`ToUnit`](runtime::transport::ToUnit) | dispatcher |
+//! | 0x1a | the addresses of all units | dispatcher |
+//! | 0x20 | a report of a unit, with `n` packets behind it | unit |
+//! | 0x21 | one of these packets | unit |
+//! | 0x22 | counters of a unit | unit |
+//! | 0x30 | a message of the ownership protocol | unit, to a unit |
+//! | 0x31 | a late packet, forwarded | unit, to a unit |
+//!
+//! A packet travels as in Geneve (RFC 8926): its header, one option with the stamp, and the frame
+//! from the link layer on; see [`packets`].
+
+mod control;
+mod frames;
+mod messages;
+pub mod packets;
+mod reader;
+mod reports;
+mod stamps;
+
+pub use control::Hello;
+pub use frames::{
+    ArrivedFrame, UnitAddress, begin_output, read_frame, write_counters, write_hello, write_input,
+    write_mail, write_report_frame, write_units,
+};
+pub use reader::{Reader, WireError};
+pub use reports::{read_output, write_output};
+
+/// The version of the format. A receiver accepts this one and the one before.
+pub const VERSION: u16 = 1;
+/// The oldest version that is understood.
+pub const VERSION_MIN: u16 = 1;

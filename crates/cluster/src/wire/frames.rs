@@ -1,0 +1,210 @@
+//! Frames: everything that a link carries, with its kind before it.
+
+use packet::FlowKey;
+use protocol::message::{FromDispatcher, FromPeer, UnitId};
+use protocol::unit::Counters;
+use runtime::transport::{Mail, Return, ToUnit};
+
+use super::control::Hello;
+use super::messages::{read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer};
+use super::packets::{ArrivedPacket, read_packet, write_packet};
+use super::reader::{Reader, WireError, put, put_sized};
+use super::reports::{read_report, write_report};
+
+/// Kinds of frames.
+mod kind {
+    pub const HELLO: u8 = 0x01;
+    pub const TIME: u8 = 0x10;
+    pub const STEP: u8 = 0x11;
+    pub const ANSWER: u8 = 0x12;
+    pub const PACKET: u8 = 0x13;
+    pub const MESSAGE: u8 = 0x14;
+    pub const CONTROL: u8 = 0x15;
+    pub const FIGURES: u8 = 0x16;
+    pub const RESET: u8 = 0x17;
+    pub const RESUME: u8 = 0x18;
+    pub const FINISH: u8 = 0x19;
+    pub const UNITS: u8 = 0x1a;
+    pub const REPORT: u8 = 0x20;
+    pub const OUTPUT: u8 = 0x21;
+    pub const COUNTERS: u8 = 0x22;
+    pub const PEER: u8 = 0x30;
+    pub const FORWARDED: u8 = 0x31;
+}
+
+/// A frame as it arrived.
+pub enum ArrivedFrame<'a> {
+    /// The first frame of each end.
+    Hello(Hello),
+    /// Something for a unit, other than a packet.
+    Input(ToUnit),
+    /// A packet for a unit.
+    Packet(ArrivedPacket<'a>),
+    /// The addresses of all units, by their numbers.
+    Units(Vec<UnitAddress>),
+    /// A report of a unit; this many packets follow.
+    Report(Box<Return>, usize),
+    /// One of these packets: [`read_output`](super::read_output) reads the rest.
+    Output(Reader<'a>),
+    /// Counters of a unit.
+    Counters(Box<Counters>),
+    /// A message of the ownership protocol from a unit.
+    Peer(UnitId, FromPeer),
+    /// A late packet, forwarded by a unit.
+    Forwarded(ArrivedPacket<'a>),
+}
+
+/// The address of a unit, for other units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitAddress {
+    /// The unit.
+    pub unit: UnitId,
+    /// Name of its node.
+    pub name: String,
+    /// Address and port.
+    pub address: String,
+}
+
+/// Appends the first frame of a link.
+pub fn write_hello(out: &mut Vec<u8>, hello: &Hello) {
+    out.push(kind::HELLO);
+    hello.write(out);
+}
+
+/// Appends something for a unit.
+pub fn write_input(out: &mut Vec<u8>, input: &ToUnit) {
+    match input {
+        ToUnit::Time(now_ns) => {
+            out.push(kind::TIME);
+            put!(out, now_ns);
+        }
+        ToUnit::Step(now_ns) => {
+            out.push(kind::STEP);
+            put!(out, now_ns);
+        }
+        ToUnit::Answer => out.push(kind::ANSWER),
+        ToUnit::Packet(_, stamp, packet) => {
+            out.push(kind::PACKET);
+            write_packet(out, stamp, packet);
+        }
+        ToUnit::Message(now_ns, message) => write_message(out, *now_ns, message),
+        ToUnit::Control(stage, command) => {
+            out.push(kind::CONTROL);
+            put!(out, *stage as u32);
+            put_sized(out, command.as_bytes());
+        }
+        ToUnit::Figures => out.push(kind::FIGURES),
+        ToUnit::Reset => out.push(kind::RESET),
+        ToUnit::Resume => out.push(kind::RESUME),
+        ToUnit::Finish => out.push(kind::FINISH),
+    }
+}
+
+/// Appends a message of the dispatcher at a time of its clock.
+fn write_message(out: &mut Vec<u8>, now_ns: u64, message: &FromDispatcher) {
+    out.push(kind::MESSAGE);
+    put!(out, now_ns);
+    write_from_dispatcher(out, message);
+}
+
+/// Appends the addresses of all units.
+pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
+    out.push(kind::UNITS);
+    put!(out, units.len() as u32);
+    for UnitAddress { unit, name, address } in units {
+        put!(out, unit.0);
+        put_sized(out, name.as_bytes());
+        put_sized(out, address.as_bytes());
+    }
+}
+
+/// Appends a report of a unit without its packets.
+pub fn write_report_frame(out: &mut Vec<u8>, report: &Return) {
+    out.push(kind::REPORT);
+    write_report(out, report);
+}
+
+/// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the rest.
+pub fn begin_output(out: &mut Vec<u8>) {
+    out.push(kind::OUTPUT);
+}
+
+/// Appends counters of a unit.
+pub fn write_counters(out: &mut Vec<u8>, counters: &Counters) {
+    out.push(kind::COUNTERS);
+    counters.numbers().iter().for_each(|number| put!(out, number));
+}
+
+/// Appends something from a unit for another one.
+pub fn write_mail(out: &mut Vec<u8>, mail: &Mail) {
+    match mail {
+        Mail::Message(from, message) => {
+            out.push(kind::PEER);
+            put!(out, from.0);
+            write_from_peer(out, message);
+        }
+        Mail::Packet(stamp, packet) => {
+            out.push(kind::FORWARDED);
+            write_packet(out, stamp, packet);
+        }
+    }
+}
+
+/// Reads a frame. `now_ns`: the receiver's clock, as the dispatcher set it; `hash` returns the
+/// hash of a flow's key.
+///
+/// # Errors
+/// If it is not one. [`WireError::UnknownKind`] is no fault: a later version may have it.
+pub fn read_frame(
+    frame: &[u8],
+    now_ns: u64,
+    hash: impl Fn(&FlowKey) -> u64,
+) -> Result<ArrivedFrame<'_>, WireError> {
+    let mut from = Reader::new(frame);
+    let input = match from.u8()? {
+        kind::HELLO => return Hello::read(&mut from).map(ArrivedFrame::Hello),
+        kind::PACKET => return read_packet(&mut from, now_ns).map(ArrivedFrame::Packet),
+        kind::UNITS => return read_units(&mut from).map(ArrivedFrame::Units),
+        kind::REPORT => {
+            let (report, packets) = read_report(&mut from, hash)?;
+            return Ok(ArrivedFrame::Report(Box::new(report), packets));
+        }
+        kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
+        kind::COUNTERS => return read_counters(&mut from),
+        kind::PEER => {
+            return Ok(ArrivedFrame::Peer(UnitId(from.u16()?), read_from_peer(&mut from)?));
+        }
+        kind::FORWARDED => return read_packet(&mut from, now_ns).map(ArrivedFrame::Forwarded),
+        kind::TIME => ToUnit::Time(from.u64()?),
+        kind::STEP => ToUnit::Step(from.u64()?),
+        kind::ANSWER => ToUnit::Answer,
+        kind::MESSAGE => ToUnit::Message(from.u64()?, read_from_dispatcher(&mut from)?),
+        kind::CONTROL => ToUnit::Control(from.u32()? as usize, from.text()?.into()),
+        kind::FIGURES => ToUnit::Figures,
+        kind::RESET => ToUnit::Reset,
+        kind::RESUME => ToUnit::Resume,
+        kind::FINISH => ToUnit::Finish,
+        unknown => return Err(WireError::UnknownKind(unknown)),
+    };
+    Ok(ArrivedFrame::Input(input))
+}
+
+fn read_units<'a>(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, WireError> {
+    (0..from.count(10)?)
+        .map(|_| {
+            Ok(UnitAddress {
+                unit: UnitId(from.u16()?),
+                name: from.text()?.to_owned(),
+                address: from.text()?.to_owned(),
+            })
+        })
+        .collect()
+}
+
+fn read_counters<'a>(from: &mut Reader<'_>) -> Result<ArrivedFrame<'a>, WireError> {
+    let mut numbers = Counters::default().numbers();
+    for number in &mut numbers {
+        *number = if from.is_empty() { 0 } else { from.u64()? };
+    }
+    Ok(ArrivedFrame::Counters(Box::new(Counters::of_numbers(numbers))))
+}

@@ -1,0 +1,132 @@
+//! Bounds-checked reading, and writing.
+
+/// A frame is not what its sender should have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The frame ends before its fields do.
+    #[error("the frame is truncated")]
+    Truncated,
+    /// A field has a value that it must not have.
+    #[error("the frame has an invalid {0}")]
+    Invalid(&'static str),
+    /// The kind is not known: a later version may have it.
+    #[error("frames of kind {0:#04x} are not known")]
+    UnknownKind(u8),
+}
+
+/// Reads the fields of a frame in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Reads these bytes.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    /// Returns the next `len` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(WireError::Truncated)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// Returns all bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Returns true if all bytes were read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the next `N` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(WireError::Truncated)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    /// Reads a number of one byte.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]
+    pub fn u8(&mut self) -> Result<u8, WireError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    /// Reads a number of two bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]
+    pub fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Reads a number of four bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]
+    pub fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// Reads a number of eight bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]
+    pub fn u64(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// Reads bytes with their length before them.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]
+    pub fn sized(&mut self) -> Result<&'a [u8], WireError> {
+        let len = self.u32()?;
+        self.bytes(len as usize)
+    }
+
+    /// Reads a text with its length before it.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], or [`WireError::Invalid`] if it is not UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, WireError> {
+        std::str::from_utf8(self.sized()?).map_err(|_| WireError::Invalid("text"))
+    }
+
+    /// Reads the number of elements that follow, of at least `each_len` bytes each.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there cannot be so many.
+    pub fn count(&mut self, each_len: usize) -> Result<usize, WireError> {
+        let count = self.u32()? as usize;
+        if count.checked_mul(each_len).is_none_or(|len| len > self.0.len()) {
+            return Err(WireError::Truncated);
+        }
+        Ok(count)
+    }
+}
+
+/// Appends bytes with their length before them.
+pub(super) fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) {
+    // Frames are shorter than 4 GiB: links take up to 16 MiB.
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends numbers, big-endian.
+macro_rules! put {
+    ($out:expr, $($number:expr),+ $(,)?) => {
+        { $($out.extend_from_slice(&$number.to_be_bytes());)+ }
+    };
+}
+pub(super) use put;

@@ -1,0 +1,126 @@
+//! Reports of units to their dispatchers.
+//!
+//! A report is a frame with the number of packets that leave, and a frame for each of these behind
+//! it: so none is longer than a link takes.
+
+use graph::Datagram;
+use packet::{FlowKey, LinkType, Packet, Side};
+use protocol::message::UnitId;
+use runtime::transport::Return;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::messages::{put_flow, read_flag, read_flow, read_from_unit, write_from_unit};
+use super::reader::{Reader, WireError, put};
+
+/// Bits of the first byte.
+const READY: u8 = 1;
+const FAILED: u8 = 2;
+const ANSWERED: u8 = 4;
+const LEFT: u8 = 8;
+
+const KEY_LEN: usize = size_of::<FlowKey>();
+const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
+
+/// Appends a report without its packets, whose number it says. Buffers and effects stay at the unit.
+pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
+    let flags = [
+        (report.is_ready, READY),
+        (report.has_failed, FAILED),
+        (report.has_answered, ANSWERED),
+        (report.has_left, LEFT),
+    ];
+    out.push(flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
+    put!(out, report.unit.0, report.lost, report.through, report.due_ns, report.out.len() as u32);
+    put!(out, report.aliases.len() as u32);
+    for (flow, key, _) in &report.aliases {
+        put_flow(out, *flow);
+        out.extend_from_slice(key.as_bytes());
+    }
+    put!(out, report.fragments.len() as u32);
+    for (datagram, passed, at_ns) in &report.fragments {
+        let (key, reversed, id) = datagram.parts();
+        out.extend_from_slice(key.as_bytes());
+        out.push(reversed.into());
+        put!(out, id, at_ns);
+        let (key, reversed) = passed.unwrap_or_default();
+        out.extend_from_slice(&[passed.is_some().into(), reversed.into()]);
+        out.extend_from_slice(key.as_bytes());
+    }
+    put!(out, report.messages.len() as u32);
+    report.messages.iter().for_each(|message| write_from_unit(out, message));
+}
+
+/// Reads a report, and the number of packets behind it. `hash` returns the hash of a key.
+pub(super) fn read_report(
+    from: &mut Reader<'_>,
+    hash: impl Fn(&FlowKey) -> u64,
+) -> Result<(Return, usize), WireError> {
+    let flags = from.u8()?;
+    let mut report = Return {
+        is_ready: flags & READY != 0,
+        has_failed: flags & FAILED != 0,
+        has_answered: flags & ANSWERED != 0,
+        has_left: flags & LEFT != 0,
+        unit: UnitId(from.u16()?),
+        lost: from.u64()?,
+        through: from.u64()?,
+        due_ns: from.u64()?,
+        ..Return::default()
+    };
+    let packets = from.u32()? as usize;
+    for _ in 0..from.count(8 + KEY_LEN)? {
+        let (flow, key) = (read_flow(from)?, read_key(from)?);
+        report.aliases.push((flow, key, hash(&key)));
+    }
+    for _ in 0..from.count(2 * KEY_LEN)? {
+        let (key, reversed, id, at_ns) = (read_key(from)?, read_flag(from)?, from.u32()?, from.u64()?);
+        let (has_passed, is_reversed) = (read_flag(from)?, read_flag(from)?);
+        let passed = (read_key(from)?, is_reversed);
+        let datagram = Datagram::from_parts(key, reversed, id);
+        report.fragments.push((datagram, has_passed.then_some(passed), at_ns));
+    }
+    for _ in 0..from.count(1)? {
+        report.messages.push(read_from_unit(from)?);
+    }
+    Ok((report, packets))
+}
+
+fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, WireError> {
+    FlowKey::read_from_bytes(from.bytes(KEY_LEN)?).map_err(|_| WireError::Invalid("key"))
+}
+
+/// Appends a packet that leaves.
+pub fn write_output(out: &mut Vec<u8>, packet: &Packet) {
+    let meta = packet.meta();
+    let transit = meta.transit;
+    put!(out, transit.timestamp_ns, transit.ingress, transit.egress, meta.link.number(), meta.wire_len);
+    put!(out, meta.outer_l3, meta.l3, meta.l4);
+    out.push(transit.side as u8);
+    out.extend_from_slice(packet.data());
+}
+
+/// Reads a packet that leaves. `buffer` makes one of a frame.
+///
+/// # Errors
+/// If it is not one, or there is no buffer.
+pub fn read_output(
+    from: &mut Reader<'_>,
+    buffer: impl FnOnce(&[u8]) -> Option<Packet>,
+) -> Result<Packet, WireError> {
+    let (timestamp_ns, ingress, egress) = (from.u64()?, from.u16()?, from.u16()?);
+    let (link, wire_len) = (LinkType::from_number(from.u16()?), from.u32()?);
+    let offsets = [from.u16()?, from.u16()?, from.u16()?];
+    let side = *SIDES.get(usize::from(from.u8()?)).ok_or(WireError::Invalid("side"))?;
+    let frame = from.rest();
+    if offsets.iter().any(|&offset| usize::from(offset) > frame.len()) {
+        return Err(WireError::Invalid("offset"));
+    }
+    let mut packet = buffer(frame).ok_or(WireError::Invalid("length"))?;
+    let meta = packet.meta_mut();
+    let transit = &mut meta.transit;
+    (transit.timestamp_ns, transit.ingress, transit.egress, transit.side) =
+        (timestamp_ns, ingress, egress, side);
+    (meta.link, meta.wire_len) = (link, wire_len.max(frame.len() as u32));
+    [meta.outer_l3, meta.l3, meta.l4] = offsets;
+    Ok(packet)
+}

@@ -1,0 +1,94 @@
+//! Stamps of packets: the data of a Geneve option.
+//!
+//! | form | bytes | fields |
+//! |---|---|---|
+//! | short, type 1 | 16 | flow: index (4), generation (2); epoch (2); seq (4); arrival (4) |
+//! | long, type 2 | 32 to 68 | flow: index (4), generation (4); epoch (4), seq (8), arrival (8); handover and targets |
+//!
+//! Most packets have the short form, 28 bytes with the headers of Geneve and the option: those of
+//! flows that have not moved, within a flowlet. Its arrival is the lowest 32 bits of the time in
+//! nanoseconds; the receiver knows the rest from its clock, which the sender sets.
+
+use protocol::message::{Handover, ReplicaTargets, Stamp, UnitId};
+
+use super::messages::{put_handover, read_flag, read_flow, read_handover};
+use super::reader::{Reader, WireError, put};
+
+/// The form of a stamp, as the type of its option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StampForm {
+    Short = 1,
+    Long = 2,
+}
+
+impl StampForm {
+    pub fn of_type(number: u8) -> Option<StampForm> {
+        [StampForm::Short, StampForm::Long].into_iter().find(|form| *form as u8 == number)
+    }
+}
+
+/// Values of the byte that counts targets.
+const NO_TARGETS: u8 = 0xff;
+const ALL_TARGETS: u8 = 0xfe;
+
+/// Appends a stamp, and returns its form.
+pub(super) fn put_stamp(out: &mut Vec<u8>, stamp: &Stamp, arrival_ns: u64) -> StampForm {
+    let is_plain = stamp.handover == Handover::None && stamp.targets.is_none();
+    let (generation, epoch) = (u16::try_from(stamp.flow.generation), u16::try_from(stamp.epoch));
+    if let (true, Ok(generation), Ok(epoch), Ok(seq)) =
+        (is_plain, generation, epoch, u32::try_from(stamp.seq))
+    {
+        put!(out, stamp.flow.index, generation, epoch, seq, arrival_ns as u32);
+        return StampForm::Short;
+    }
+    put!(out, stamp.flow.index, stamp.flow.generation, stamp.epoch, stamp.seq, arrival_ns);
+    put_handover(out, stamp.handover);
+    match &stamp.targets {
+        None => out.push(NO_TARGETS),
+        Some(targets) => {
+            let units = targets.units();
+            // Up to `TARGETS_MAX` units.
+            out.push(if targets.is_all() { ALL_TARGETS } else { units.len() as u8 });
+            out.push(u8::from(targets.are_at_once()));
+            units.iter().for_each(|unit| put!(out, unit.0));
+        }
+    }
+    StampForm::Long
+}
+
+/// Reads a stamp, and the packet's arrival. `now_ns`: the receiver's clock, as the sender set it.
+pub(super) fn read_stamp(
+    from: &mut Reader<'_>,
+    form: StampForm,
+    now_ns: u64,
+) -> Result<(Stamp, u64), WireError> {
+    if form == StampForm::Short {
+        let index = from.u32()?;
+        let flow = protocol::message::FlowId { index, generation: from.u16()?.into() };
+        let (epoch, seq) = (from.u16()?.into(), from.u32()?.into());
+        let arrival_ns = nearest(now_ns, from.u32()?);
+        return Ok((Stamp { flow, seq, epoch, handover: Handover::None, targets: None }, arrival_ns));
+    }
+    let (flow, epoch, seq, arrival_ns) = (read_flow(from)?, from.u32()?, from.u64()?, from.u64()?);
+    let handover = read_handover(from)?;
+    let targets = match from.u8()? {
+        NO_TARGETS => None,
+        count => {
+            let is_at_once = read_flag(from)?;
+            let mut targets = if count == ALL_TARGETS { ReplicaTargets::ALL } else { ReplicaTargets::NONE };
+            for _ in 0..if count == ALL_TARGETS { 0 } else { count } {
+                if !targets.add(UnitId(from.u16()?)) {
+                    return Err(WireError::Invalid("target"));
+                }
+            }
+            Some(if is_at_once { targets.at_once() } else { targets })
+        }
+    };
+    Ok((Stamp { flow, seq, epoch, handover, targets }, arrival_ns))
+}
+
+/// Returns the time nearest to `now_ns` with these lowest bits.
+fn nearest(now_ns: u64, low: u32) -> u64 {
+    let ahead = low.wrapping_sub(now_ns as u32) as i32;
+    now_ns.saturating_add_signed(ahead.into())
+}

@@ -1,0 +1,279 @@
+//! The wire format: what is written is read, later versions may add fields, and no bytes are too
+//! strange.
+
+use cluster::wire::{
+    ArrivedFrame, Hello, Reader, VERSION, WireError, read_frame, write_hello, write_input, write_mail,
+};
+use graph::{Graph, Options};
+use packet::wire::geneve;
+use packet::{FlowKey, Packet, Side};
+use proptest::prelude::*;
+use protocol::message::{
+    FlowId, FlowRecord, FromDispatcher, FromPeer, Handover, RefuseReason, ReplicaTargets, Stamp, StateDelta,
+    UnitId, Version, Watermark,
+};
+use runtime::transport::{Mail, ToUnit};
+
+fn no_hash(_: &FlowKey) -> u64 {
+    7
+}
+
+fn flows() -> impl Strategy<Value = FlowId> {
+    (any::<u32>(), prop_oneof![0u32..70_000, any::<u32>()])
+        .prop_map(|(index, generation)| FlowId { index, generation })
+}
+
+fn units() -> impl Strategy<Value = UnitId> {
+    any::<u16>().prop_map(UnitId)
+}
+
+fn handovers() -> impl Strategy<Value = Handover> {
+    prop_oneof![
+        Just(Handover::None),
+        (units(), any::<u64>()).prop_map(|(previous, last)| Handover::From { previous, last }),
+    ]
+}
+
+fn from_dispatchers() -> impl Strategy<Value = FromDispatcher> {
+    prop_oneof![
+        (flows(), any::<u32>(), units(), any::<u64>(), handovers()).prop_map(
+            |(flow, epoch, owner, last, start)| FromDispatcher::Release { flow, epoch, owner, last, start }
+        ),
+        (flows(), any::<u32>(), units(), any::<u64>())
+            .prop_map(|(flow, epoch, previous, last)| FromDispatcher::Adopt { flow, epoch, previous, last }),
+        flows().prop_map(|flow| FromDispatcher::End { flow }),
+        Just(FromDispatcher::Drain),
+    ]
+}
+
+fn records() -> impl Strategy<Value = FlowRecord> {
+    (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..300)).prop_map(
+        |(contiguous, ahead, bytes)| FlowRecord { watermark: Watermark { contiguous, ahead }, bytes },
+    )
+}
+
+fn reasons() -> impl Strategy<Value = RefuseReason> {
+    prop_oneof![
+        Just(RefuseReason::Unreadable),
+        Just(RefuseReason::Incompatible),
+        Just(RefuseReason::Conflict),
+        Just(RefuseReason::NoRoom),
+    ]
+}
+
+fn from_peers() -> impl Strategy<Value = FromPeer> {
+    (flows(), any::<u32>(), units(), any::<u64>(), any::<bool>(), records(), reasons(), 0..8).prop_map(
+        |(flow, epoch, owner, last, again, record, reason, kind)| match kind {
+            0 => FromPeer::Pull { flow, epoch, owner, last, again },
+            1 => FromPeer::State { flow, epoch, record },
+            2 => FromPeer::StateAck { flow, epoch },
+            3 => FromPeer::Replicate { flow, epoch, record },
+            4 => {
+                let FlowRecord { watermark, bytes } = record;
+                FromPeer::Delta { flow, epoch, watermark, delta: StateDelta::from_bytes(bytes) }
+            }
+            5 => FromPeer::NeedFull { flow, version: Version { epoch, seq: last } },
+            6 => FromPeer::End { flow, epoch },
+            _ => FromPeer::Refuse { flow, epoch, reason, record },
+        },
+    )
+}
+
+fn targets() -> impl Strategy<Value = Option<ReplicaTargets>> {
+    let some =
+        (prop::collection::btree_set(any::<u16>(), 0..15), any::<bool>()).prop_map(|(units, at_once)| {
+            let targets = ReplicaTargets::of_distinct(units.into_iter().map(UnitId));
+            Some(if at_once { targets.at_once() } else { targets })
+        });
+    prop_oneof![3 => Just(None), 1 => Just(Some(ReplicaTargets::ALL)), 2 => some]
+}
+
+fn stamps() -> impl Strategy<Value = Stamp> {
+    let epochs = prop_oneof![1u32..70_000, any::<u32>()];
+    let seqs = prop_oneof![1u64..6_000_000_000, any::<u64>()];
+    (flows(), seqs, epochs, handovers(), targets()).prop_map(|(flow, seq, epoch, handover, targets)| Stamp {
+        flow,
+        seq,
+        epoch,
+        handover,
+        targets,
+    })
+}
+
+/// A UDP packet from 10.0.0.1:1000 to 10.0.0.2:53 with this payload.
+fn udp(payload: &[u8]) -> Packet {
+    let len = (28 + payload.len()) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    frame.extend_from_slice(&len.to_be_bytes());
+    frame.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 232, 0, 53]);
+    frame.extend_from_slice(&(len - 20).to_be_bytes());
+    frame.extend_from_slice(&[0, 0]);
+    frame.extend_from_slice(payload);
+    Packet::from_bytes(&frame)
+}
+
+fn graph() -> Graph {
+    let options = Options { flows_max: 16, verify_ipv4_checksum: false, ..Options::default() };
+    Graph::new(Vec::new(), options).unwrap()
+}
+
+/// Writes a packet with its stamp.
+fn packet_frame(stamp: Stamp, packet: Packet) -> Vec<u8> {
+    let mut frame = Vec::new();
+    write_input(&mut frame, &ToUnit::Packet(0, stamp, packet));
+    frame
+}
+
+proptest! {
+    #[test]
+    fn messages_of_dispatchers_arrive(
+        message in from_dispatchers(),
+        now_ns in any::<u64>(),
+        more in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let mut frame = Vec::new();
+        write_input(&mut frame, &ToUnit::Message(now_ns, message.clone()));
+        frame.extend_from_slice(&more); // Fields of a later version.
+        match read_frame(&frame, 0, no_hash) {
+            Ok(ArrivedFrame::Input(ToUnit::Message(at_ns, found))) => prop_assert_eq!((at_ns, found), (now_ns, message)),
+            _ => prop_assert!(false),
+        }
+    }
+
+    #[test]
+    fn messages_between_units_arrive(
+        message in from_peers(),
+        from in units(),
+        more in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let mut frame = Vec::new();
+        write_mail(&mut frame, &Mail::Message(from, message.clone()));
+        let len = frame.len();
+        frame.extend_from_slice(&more);
+        match read_frame(&frame, 0, no_hash) {
+            Ok(ArrivedFrame::Peer(of, found)) => prop_assert_eq!((of, found), (from, message)),
+            _ => prop_assert!(false),
+        }
+        for cut in 0..len {
+            prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(WireError::Truncated)));
+        }
+    }
+
+    #[test]
+    fn packets_arrive_with_their_stamps(
+        stamp in stamps(),
+        arrival_ns in 0u64..u64::MAX / 2,
+        ahead_ns in -2_000_000_000i64..2_000_000_000,
+        ingress in any::<u16>(),
+        outside in any::<bool>(),
+        payload in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let (graph, side) = (graph(), if outside { Side::Outside } else { Side::Inside });
+        let mut packet = udp(&payload);
+        let transit = &mut packet.meta_mut().transit;
+        (transit.timestamp_ns, transit.ingress, transit.side) = (arrival_ns, ingress, side);
+        graph.parse_dispatched(&mut packet, None).unwrap();
+        let (key, data) = (packet.meta().key, packet.data().to_vec());
+        let frame = packet_frame(stamp, packet);
+        let headers = frame.len() - data.len() - 1;
+        prop_assert!(headers <= 8 + 4 + 72);
+        let has_short = stamp.handover == Handover::None
+            && stamp.targets.is_none()
+            && stamp.flow.generation <= 0xffff
+            && stamp.epoch <= 0xffff
+            && stamp.seq <= 0xffff_ffff;
+        prop_assert_eq!(headers == 28, has_short);
+        // It is Geneve, as others read it.
+        let geneve = geneve::Packet::new_checked(&frame[1..]).unwrap();
+        prop_assert_eq!(geneve.payload(), &data[..]);
+        let now_ns = arrival_ns.saturating_add_signed(ahead_ns);
+        let Ok(ArrivedFrame::Packet(arrived)) = read_frame(&frame, now_ns, no_hash) else { panic!("no packet") };
+        prop_assert_eq!(arrived.stamp, stamp);
+        let packet = arrived.into_packet(9, &graph).unwrap();
+        let meta = packet.meta();
+        prop_assert_eq!((meta.transit.timestamp_ns, meta.transit.sequence), (arrival_ns, 9));
+        prop_assert_eq!((meta.transit.ingress, meta.transit.side, meta.key), (ingress, side, key));
+        prop_assert_eq!(packet.data(), &data[..]);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+        kind in prop_oneof![0u8..0x40, any::<u8>()],
+    ) {
+        if let Some(first) = bytes.first_mut() {
+            *first = kind;
+        }
+        let graph = graph();
+        match read_frame(&bytes, 0, no_hash) {
+            Ok(ArrivedFrame::Packet(packet) | ArrivedFrame::Forwarded(packet)) => {
+                let _ = packet.into_packet(0, &graph);
+            }
+            Ok(ArrivedFrame::Output(mut rest)) => {
+                let _ = cluster::wire::read_output(&mut rest, |frame| Some(Packet::from_bytes(frame)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        versions: (VERSION, 1),
+        name: "unit-1".to_owned(),
+        incarnation: 3,
+        policy: [9; 32],
+        unit: Hello::NO_UNIT,
+        seed: 4,
+        port: 7001,
+    }
+}
+
+#[test]
+fn ends_agree_on_a_version() {
+    let mut frame = Vec::new();
+    write_hello(&mut frame, &hello());
+    frame.extend_from_slice(b"a field of a later version");
+    let Ok(ArrivedFrame::Hello(found)) = read_frame(&frame, 0, no_hash) else { panic!("no hello") };
+    assert_eq!(found, hello());
+    let common = |newest, oldest| Hello { versions: (newest, oldest), ..hello() }.common_version();
+    assert_eq!(common(VERSION, VERSION), Some(VERSION));
+    assert_eq!(common(VERSION + 5, VERSION), Some(VERSION));
+    assert_eq!(common(VERSION + 5, VERSION + 1), None);
+    assert_eq!(common(0, 0), None);
+}
+
+#[test]
+fn frames_of_version_1_stay_readable() {
+    // As written by version 1: a release, a pull, and a packet in short form.
+    let release = "1400000000000003e8000000000700000001000000020005000000000000002a01000100000000000000 28";
+    let pull = "3000030000000007000000010000000200030000000000 00002a01";
+    let bytes = |text: &str| -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    };
+    let flow = FlowId { index: 7, generation: 1 };
+    match read_frame(&bytes(release), 0, no_hash) {
+        Ok(ArrivedFrame::Input(ToUnit::Message(1000, message))) => {
+            let start = Handover::From { previous: UnitId(1), last: 40 };
+            let expected = FromDispatcher::Release { flow, epoch: 2, owner: UnitId(5), last: 42, start };
+            assert_eq!(message, expected);
+        }
+        _ => panic!("no release"),
+    }
+    match read_frame(&bytes(pull), 0, no_hash) {
+        Ok(ArrivedFrame::Peer(UnitId(3), message)) => {
+            assert_eq!(message, FromPeer::Pull { flow, epoch: 2, owner: UnitId(3), last: 42, again: true });
+        }
+        _ => panic!("no pull"),
+    }
+}
+
+#[test]
+fn unknown_kinds_are_told_apart_from_damage() {
+    assert!(matches!(read_frame(&[0x7f, 1, 2], 0, no_hash), Err(WireError::UnknownKind(0x7f))));
+    assert!(matches!(read_frame(&[], 0, no_hash), Err(WireError::Truncated)));
+    let mut count = Reader::new(&[0xff; 4]);
+    assert_eq!(count.count(1), Err(WireError::Truncated));
+}
