@@ -10,9 +10,10 @@
 //! | 0x01 | [`Hello`] | both, first |
 //! | 0x10 to 0x19 | [`ToUnit`](runtime::transport::ToUnit) | dispatcher |
 //! | 0x1a | the addresses of all units | dispatcher |
+//! | 0x1b | [`Assignment`]: the receiver becomes a unit | dispatcher |
 //! | 0x20 | a report of a unit, with `n` packets behind it | unit |
 //! | 0x21 | one of these packets | unit |
-//! | 0x22 | counters of a unit | unit |
+//! | 0x22 | [`UnitFigures`] | unit |
 //! | 0x30 | a message of the ownership protocol | unit, to a unit |
 //! | 0x31 | a late packet, forwarded | unit, to a unit |
 //!
@@ -20,6 +21,7 @@
 //! from the link layer on; see [`packets`].
 
 mod control;
+mod figures;
 mod frames;
 mod messages;
 pub mod packets;
@@ -27,10 +29,11 @@ mod reader;
 mod reports;
 mod stamps;
 
-pub use control::Hello;
+pub use control::{Assignment, Hello, Role};
+pub use figures::UnitFigures;
 pub use frames::{
-    ArrivedFrame, UnitAddress, begin_output, read_frame, write_counters, write_hello, write_input,
-    write_mail, write_report_frame, write_units,
+    ArrivedFrame, UnitAddress, begin_output, read_frame, write_assignment, write_figures, write_hello,
+    write_input, write_mail, write_report_frame, write_units,
 };
 pub use reader::{Reader, WireError};
 pub use reports::{read_output, write_output};

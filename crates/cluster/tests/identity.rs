@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, HandshakeError, Identity, IdentityError, Listener, Session, connect};
-use cluster::wire::{Hello, VERSION};
+use cluster::wire::{Hello, Role, VERSION};
 use tempfile::TempDir;
 
 fn hello(name: &str) -> Hello {
@@ -15,8 +15,7 @@ fn hello(name: &str) -> Hello {
         name: name.to_owned(),
         incarnation: 1,
         policy: [7; 32],
-        unit: Hello::NO_UNIT,
-        seed: 0,
+        role: Role::Unit,
         port: 9,
     }
 }

@@ -2,7 +2,7 @@
 //! strange.
 
 use cluster::wire::{
-    ArrivedFrame, Hello, Reader, VERSION, WireError, read_frame, write_hello, write_input, write_mail,
+    ArrivedFrame, Hello, Reader, Role, VERSION, WireError, read_frame, write_hello, write_input, write_mail,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -223,8 +223,7 @@ fn hello() -> Hello {
         name: "unit-1".to_owned(),
         incarnation: 3,
         policy: [9; 32],
-        unit: Hello::NO_UNIT,
-        seed: 4,
+        role: Role::Unit,
         port: 7001,
     }
 }

@@ -1,5 +1,8 @@
 //! The first frames of a link: who is there, and whether both fit together.
 
+use protocol::message::UnitId;
+
+use super::messages::read_flag;
 use super::reader::{Reader, WireError, put, put_sized};
 use super::{VERSION, VERSION_MIN};
 
@@ -15,18 +18,50 @@ pub struct Hello {
     /// Digest of the policy and of the formats of the states of its functions. Records make sense
     /// only between nodes with the same.
     pub policy: [u8; 32],
-    /// The unit's number, from the dispatcher to it; [`Hello::NO_UNIT`] from a unit.
-    pub unit: u16,
-    /// Seed of the graphs' hash tables, from the dispatcher; 0 from a unit.
-    pub seed: u64,
-    /// UDP port of the sender's links to other units.
+    /// The sender's role on this link.
+    pub role: Role,
+    /// UDP port of the sender's links.
     pub port: u16,
 }
 
-impl Hello {
-    /// No unit has this number.
-    pub const NO_UNIT: u16 = u16::MAX;
+/// The role of a node on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Numbers packets, and assigns them to units.
+    Dispatcher = 0,
+    /// Processes packets.
+    Unit = 1,
+}
 
+/// What a dispatcher tells a node that becomes one of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The unit's number. A node that was lost and comes back gets another one.
+    pub unit: UnitId,
+    /// Seed of the graphs of all units.
+    pub seed: u64,
+    /// Gap between two flowlets, in nanoseconds.
+    pub gap_ns: u64,
+    /// Units that get a copy of a flow's state once it pauses.
+    pub copies: u8,
+    /// Copies are sent as deltas.
+    pub deltas: bool,
+}
+
+impl Assignment {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put!(out, self.unit.0, self.seed, self.gap_ns);
+        out.extend_from_slice(&[self.copies, self.deltas.into()]);
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Assignment, WireError> {
+        let (unit, seed, gap_ns) = (UnitId(from.u16()?), from.u64()?, from.u64()?);
+        Ok(Assignment { unit, seed, gap_ns, copies: from.u8()?, deltas: read_flag(from)? })
+    }
+}
+
+impl Hello {
     /// Returns the newest version that both speak.
     pub fn common_version(&self) -> Option<u16> {
         let (newest, oldest) = self.versions;
@@ -34,27 +69,26 @@ impl Hello {
         (common >= oldest.max(VERSION_MIN)).then_some(common)
     }
 
-    /// Appends it.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
         put!(out, self.versions.0, self.versions.1);
         put_sized(out, self.name.as_bytes());
         put!(out, self.incarnation);
         out.extend_from_slice(&self.policy);
-        put!(out, self.unit, self.seed, self.port);
+        out.push(self.role as u8);
+        put!(out, self.port);
     }
 
-    /// Reads one.
-    ///
-    /// # Errors
-    /// If it is not one.
-    pub fn read(from: &mut Reader<'_>) -> Result<Hello, WireError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Hello, WireError> {
         Ok(Hello {
             versions: (from.u16()?, from.u16()?),
             name: from.text()?.to_owned(),
             incarnation: from.u64()?,
             policy: from.array()?,
-            unit: from.u16()?,
-            seed: from.u64()?,
+            role: match from.u8()? {
+                0 => Role::Dispatcher,
+                1 => Role::Unit,
+                _ => return Err(WireError::Invalid("role")),
+            },
             port: from.u16()?,
         })
     }

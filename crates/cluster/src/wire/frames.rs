@@ -2,10 +2,10 @@
 
 use packet::FlowKey;
 use protocol::message::{FromDispatcher, FromPeer, UnitId};
-use protocol::unit::Counters;
 use runtime::transport::{Mail, Return, ToUnit};
 
-use super::control::Hello;
+use super::control::{Assignment, Hello};
+use super::figures::UnitFigures;
 use super::messages::{read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer};
 use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::reader::{Reader, WireError, put, put_sized};
@@ -25,9 +25,10 @@ mod kind {
     pub const RESUME: u8 = 0x18;
     pub const FINISH: u8 = 0x19;
     pub const UNITS: u8 = 0x1a;
+    pub const ASSIGN: u8 = 0x1b;
     pub const REPORT: u8 = 0x20;
     pub const OUTPUT: u8 = 0x21;
-    pub const COUNTERS: u8 = 0x22;
+    pub const FIGURES_OF_UNIT: u8 = 0x22;
     pub const PEER: u8 = 0x30;
     pub const FORWARDED: u8 = 0x31;
 }
@@ -40,14 +41,16 @@ pub enum ArrivedFrame<'a> {
     Input(ToUnit),
     /// A packet for a unit.
     Packet(ArrivedPacket<'a>),
-    /// The addresses of all units, by their numbers.
+    /// The receiver becomes a unit.
+    Assign(Assignment),
+    /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
     /// A report of a unit; this many packets follow.
     Report(Box<Return>, usize),
     /// One of these packets: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
-    /// Counters of a unit.
-    Counters(Box<Counters>),
+    /// What a unit has counted.
+    Figures(Box<UnitFigures>),
     /// A message of the ownership protocol from a unit.
     Peer(UnitId, FromPeer),
     /// A late packet, forwarded by a unit.
@@ -107,6 +110,12 @@ fn write_message(out: &mut Vec<u8>, now_ns: u64, message: &FromDispatcher) {
     write_from_dispatcher(out, message);
 }
 
+/// Appends the assignment of a node.
+pub fn write_assignment(out: &mut Vec<u8>, assignment: &Assignment) {
+    out.push(kind::ASSIGN);
+    assignment.write(out);
+}
+
 /// Appends the addresses of all units.
 pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
     out.push(kind::UNITS);
@@ -129,10 +138,10 @@ pub fn begin_output(out: &mut Vec<u8>) {
     out.push(kind::OUTPUT);
 }
 
-/// Appends counters of a unit.
-pub fn write_counters(out: &mut Vec<u8>, counters: &Counters) {
-    out.push(kind::COUNTERS);
-    counters.numbers().iter().for_each(|number| put!(out, number));
+/// Appends what a unit has counted.
+pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
+    out.push(kind::FIGURES_OF_UNIT);
+    figures.write(out);
 }
 
 /// Appends something from a unit for another one.
@@ -170,7 +179,10 @@ pub fn read_frame(
             return Ok(ArrivedFrame::Report(Box::new(report), packets));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
-        kind::COUNTERS => return read_counters(&mut from),
+        kind::ASSIGN => return Assignment::read(&mut from).map(ArrivedFrame::Assign),
+        kind::FIGURES_OF_UNIT => {
+            return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
+        }
         kind::PEER => {
             return Ok(ArrivedFrame::Peer(UnitId(from.u16()?), read_from_peer(&mut from)?));
         }
@@ -189,7 +201,7 @@ pub fn read_frame(
     Ok(ArrivedFrame::Input(input))
 }
 
-fn read_units<'a>(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, WireError> {
+fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, WireError> {
     (0..from.count(10)?)
         .map(|_| {
             Ok(UnitAddress {
@@ -199,12 +211,4 @@ fn read_units<'a>(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, WireError> 
             })
         })
         .collect()
-}
-
-fn read_counters<'a>(from: &mut Reader<'_>) -> Result<ArrivedFrame<'a>, WireError> {
-    let mut numbers = Counters::default().numbers();
-    for number in &mut numbers {
-        *number = if from.is_empty() { 0 } else { from.u64()? };
-    }
-    Ok(ArrivedFrame::Counters(Box::new(Counters::of_numbers(numbers))))
 }
