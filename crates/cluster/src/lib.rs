@@ -2,6 +2,18 @@
 //!
 //! A dispatcher and its units are processes, and flows move between them. The ownership protocol
 //! and its state machines are those of [`protocol`]; this crate carries their messages.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`wire`] | frames of dispatchers and units; no socket, no clock |
+//! | [`identity`] | certificates, and the handshake of two nodes |
+//! | [`remote`] | the dispatcher's end: units at other nodes as a transport of [`runtime`] |
+//! | [`unit`] | a unit as a process |
 
+mod connector;
 pub mod identity;
+mod peers;
+pub mod remote;
+mod socket;
+pub mod unit;
 pub mod wire;

@@ -32,7 +32,7 @@ mod stamps;
 pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
-    ArrivedFrame, UnitAddress, begin_output, read_frame, write_assignment, write_figures, write_hello,
+    ArrivedFrame, Cause, UnitAddress, begin_output, read_frame, write_assignment, write_figures, write_hello,
     write_input, write_mail, write_report_frame, write_units,
 };
 pub use reader::{Reader, WireError};

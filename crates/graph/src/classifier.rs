@@ -237,6 +237,11 @@ impl Classifier {
         Datagram::of(packet).mixed(&self.parser.hasher)
     }
 
+    /// Returns the hash of a flow's key, as that of packets.
+    pub fn hash_of(&self, key: &FlowKey) -> u64 {
+        self.parser.hasher.hash(key)
+    }
+
     /// Advances the time to `now_ns`: fragments whose first one has not arrived in time are
     /// dropped.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {

@@ -256,6 +256,8 @@ reasons! {
     StreamMemory = "stream-memory",
     /// Intrusion detection: no memory is left for inspection, and the policy drops the flow.
     IdsMemory = "ids-memory",
+    /// The packet was at a unit that was lost, or on its way there.
+    UnitLost = "unit-lost",
     /// The decision of an NF outside this list.
     Function = "function",
     /// An internal invariant is violated: a bug.

@@ -379,6 +379,10 @@ impl<T: Transport> Elastic<T> {
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
     /// owner, and nowhere else.
     fn handle_unit_timeouts(&mut self) {
+        if T::UNITS_HAVE_CLOCKS {
+            self.transport.handle_timeout(self.now_ns);
+            return self.take_returns();
+        }
         self.settle_units();
         self.transport.drain_messages();
         self.await_answers();
@@ -475,6 +479,7 @@ impl<T: Transport> Elastic<T> {
                 self.intervals.set_on(since_ns, unit, false);
                 self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
             }
+            UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
         }
         self.execute_outputs();
     }

@@ -41,6 +41,9 @@ pub trait Transport {
     /// it returns, and answers are there at once.
     const IS_LOCAL: bool;
 
+    /// Units handle their deadlines by clocks of their own, and nobody waits for them to.
+    const UNITS_HAVE_CLOCKS: bool = false;
+
     /// Access to the graph and the buffers of the calling thread.
     type Access<'a>: DerefMut<Target = LocalGraph>
     where
@@ -193,6 +196,8 @@ pub enum UnitChange {
     Leave(UnitId),
     /// The unit has crashed, with its flows.
     Crash(UnitId),
+    /// The unit was drained, and never runs again.
+    Retire(UnitId),
 }
 
 /// Outcome of starting a unit.

@@ -110,10 +110,10 @@ impl UnitsConfig {
         }
     }
 
-    /// Returns the configuration of a unit on a thread of its own. Rings lose nothing, but threads
-    /// may be slow compared with the time of a capture: so nothing times out, and nothing is
-    /// retransmitted. Up to `in_flight_max` packets are at units.
-    pub(crate) fn unit_on_thread(&self, id: UnitId, in_flight_max: usize) -> protocol::unit::Config {
+    /// Returns the configuration of a unit on a transport that loses nothing, such as a thread or a
+    /// process of its own. It may be slow compared with the time of a capture: so nothing times
+    /// out, and nothing is retransmitted. Up to `in_flight_max` packets are at units.
+    pub fn unit_on_reliable_transport(&self, id: UnitId, in_flight_max: usize) -> protocol::unit::Config {
         let pending_max = 2 * in_flight_max;
         let unit = self.unit(id);
         protocol::unit::Config {

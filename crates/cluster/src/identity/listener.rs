@@ -2,15 +2,21 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Identity;
 use super::handshake::{Session, accept};
 use crate::wire::Hello;
 
 /// Limit on handshakes at a time. Further connections are closed, and counted.
-pub const HANDSHAKES_MAX: usize = 64;
+pub const HANDSHAKES_MAX: u64 = 64;
+
+/// Period in which the listener looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Counts of connections.
 #[derive(Debug, Default)]
@@ -21,6 +27,8 @@ pub struct ListenerCounters {
     pub refused: AtomicU64,
     /// Connections that were closed because there were too many at a time.
     pub too_many: AtomicU64,
+    /// Handshakes under way.
+    pub under_way: AtomicU64,
 }
 
 /// A listening node.
@@ -28,6 +36,7 @@ pub struct Listener {
     sessions: Receiver<Session>,
     counters: Arc<ListenerCounters>,
     address: SocketAddr,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Listener {
@@ -37,13 +46,21 @@ impl Listener {
     /// If the address cannot be used.
     pub fn start(identity: Identity, address: SocketAddr, hello: Hello) -> std::io::Result<Listener> {
         let tcp = TcpListener::bind(address)?;
-        let address = tcp.local_addr()?;
-        let (sender, sessions) = sync_channel(HANDSHAKES_MAX);
+        tcp.set_nonblocking(true)?;
+        let (address, is_over) = (tcp.local_addr()?, Arc::new(AtomicBool::new(false)));
+        let (sender, sessions) = sync_channel(HANDSHAKES_MAX as usize);
         let counters = Arc::new(ListenerCounters::default());
-        let counted = Arc::clone(&counters);
-        let serve = move || serve(&tcp, &identity, &hello, &sender, &counted);
+        let (counted, ended) = (Arc::clone(&counters), Arc::clone(&is_over));
+        let serve = move || {
+            while !ended.load(Ordering::Relaxed) {
+                wait(&tcp);
+                while let Ok((connection, _)) = tcp.accept() {
+                    begin(connection, &identity, &hello, &sender, &counted);
+                }
+            }
+        };
         std::thread::Builder::new().name("listener".to_owned()).spawn(serve)?;
-        Ok(Listener { sessions, counters, address })
+        Ok(Listener { sessions, counters, address, is_over })
     }
 
     /// Returns the address.
@@ -62,32 +79,40 @@ impl Listener {
     }
 }
 
-/// Accepts connections until nobody takes sessions.
-fn serve(
-    tcp: &TcpListener,
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits a little for a connection.
+fn wait(tcp: &TcpListener) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+    // An interrupted wait is a short one.
+    let _ = rustix::event::poll(&mut [PollFd::new(tcp, PollFlags::IN)], Some(&timeout));
+}
+
+/// Begins a handshake on a thread of its own.
+fn begin(
+    connection: TcpStream,
     identity: &Identity,
     hello: &Hello,
     sessions: &SyncSender<Session>,
     counters: &Arc<ListenerCounters>,
 ) {
-    let under_way = Arc::new(AtomicUsize::new(0));
-    for connection in tcp.incoming() {
-        let Ok(connection) = connection else { continue };
-        if under_way.load(Ordering::Relaxed) >= HANDSHAKES_MAX {
-            counters.too_many.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        let (identity, hello, sessions) = (identity.clone(), hello.clone(), sessions.clone());
-        let (counters, number) = (Arc::clone(counters), Arc::clone(&under_way));
-        number.fetch_add(1, Ordering::Relaxed);
-        let ended = Arc::clone(&under_way);
-        let work = move || {
-            greet(&identity, connection, &hello, &sessions, &counters);
-            number.fetch_sub(1, Ordering::Relaxed);
-        };
-        if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
-            ended.fetch_sub(1, Ordering::Relaxed);
-        }
+    let (identity, hello, sessions) = (identity.clone(), hello.clone(), sessions.clone());
+    let (counted, counters) = (Arc::clone(counters), counters);
+    if counters.under_way.fetch_add(1, Ordering::Relaxed) >= HANDSHAKES_MAX {
+        counters.under_way.fetch_sub(1, Ordering::Relaxed);
+        counters.too_many.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let work = move || {
+        greet(&identity, connection, &hello, &sessions, &counted);
+        counted.under_way.fetch_sub(1, Ordering::Relaxed);
+    };
+    if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
+        counters.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -98,7 +123,9 @@ fn greet(
     sessions: &SyncSender<Session>,
     counters: &ListenerCounters,
 ) {
-    let counter = match accept(identity, connection, hello) {
+    let connection = connection.set_nonblocking(false).map(|()| connection);
+    let session = connection.map_err(Into::into).and_then(|tcp| accept(identity, tcp, hello));
+    let counter = match session {
         Ok(session) => match sessions.send(session) {
             Ok(()) => &counters.accepted,
             Err(_) => return, // The node has ended.

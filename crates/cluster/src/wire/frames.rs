@@ -45,17 +45,22 @@ pub enum ArrivedFrame<'a> {
     Assign(Assignment),
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
-    /// A report of a unit; this many packets follow.
-    Report(Box<Return>, usize),
+    /// A report of a unit, what must take effect before it, and the number of packets that follow.
+    Report(Box<Return>, Vec<Cause>, usize),
     /// One of these packets: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
     /// What a unit has counted.
     Figures(Box<UnitFigures>),
-    /// A message of the ownership protocol from a unit.
-    Peer(UnitId, FromPeer),
+    /// A message of the ownership protocol from a unit, and the packets that this unit had reported
+    /// before.
+    Peer(UnitId, FromPeer, u64),
     /// A late packet, forwarded by a unit.
     Forwarded(ArrivedPacket<'a>),
 }
+
+/// A report that must take effect before another one: that of a unit, up to this many packets. A
+/// flow's packets leave in order although two units have processed them.
+pub type Cause = (UnitId, u64);
 
 /// The address of a unit, for other units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,9 +133,11 @@ pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
 }
 
 /// Appends a report of a unit without its packets.
-pub fn write_report_frame(out: &mut Vec<u8>, report: &Return) {
+pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, causes: &[Cause]) {
     out.push(kind::REPORT);
     write_report(out, report);
+    put!(out, causes.len() as u32);
+    causes.iter().for_each(|(unit, through)| put!(out, unit.0, through));
 }
 
 /// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the rest.
@@ -144,12 +151,12 @@ pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
     figures.write(out);
 }
 
-/// Appends something from a unit for another one.
-pub fn write_mail(out: &mut Vec<u8>, mail: &Mail) {
+/// Appends something from a unit for another one. `through`: the packets that it has reported.
+pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
     match mail {
         Mail::Message(from, message) => {
             out.push(kind::PEER);
-            put!(out, from.0);
+            put!(out, from.0, through);
             write_from_peer(out, message);
         }
         Mail::Packet(stamp, packet) => {
@@ -176,7 +183,9 @@ pub fn read_frame(
         kind::UNITS => return read_units(&mut from).map(ArrivedFrame::Units),
         kind::REPORT => {
             let (report, packets) = read_report(&mut from, hash)?;
-            return Ok(ArrivedFrame::Report(Box::new(report), packets));
+            let causes = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
+            let causes = causes.collect::<Result<_, WireError>>()?;
+            return Ok(ArrivedFrame::Report(Box::new(report), causes, packets));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
         kind::ASSIGN => return Assignment::read(&mut from).map(ArrivedFrame::Assign),
@@ -184,7 +193,8 @@ pub fn read_frame(
             return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
         }
         kind::PEER => {
-            return Ok(ArrivedFrame::Peer(UnitId(from.u16()?), read_from_peer(&mut from)?));
+            let (unit, through) = (UnitId(from.u16()?), from.u64()?);
+            return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));
         }
         kind::FORWARDED => return read_packet(&mut from, now_ns).map(ArrivedFrame::Forwarded),
         kind::TIME => ToUnit::Time(from.u64()?),

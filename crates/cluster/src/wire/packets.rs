@@ -16,7 +16,7 @@
 
 use graph::Graph;
 use packet::wire::geneve;
-use packet::{FlowKey, LinkType, Packet, PacketClass, Side};
+use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -153,19 +153,19 @@ fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)
 }
 
 impl ArrivedPacket<'_> {
-    /// Makes a packet for a graph, which parses it. `None` if it is longer than any buffer, or the
-    /// graph cannot read it: its dispatcher could.
-    pub fn into_packet(self, sequence: u64, graph: &Graph) -> Option<Packet> {
-        if self.frame.len() + packet::HEADROOM > packet::LARGE_ROOM {
-            return None;
-        }
-        let mut packet = Packet::from_bytes(self.frame);
+    /// Makes a packet for a graph, which parses it. `None` if there is no buffer, or the graph cannot
+    /// read it: its dispatcher could.
+    pub fn into_packet(self, sequence: u64, graph: &Graph, pool: &mut PacketPool) -> Option<Packet> {
+        let mut packet = pool.take(self.frame)?;
         let meta = packet.meta_mut();
         let transit = &mut meta.transit;
         (transit.timestamp_ns, transit.sequence) = (self.timestamp_ns, sequence);
         (transit.ingress, transit.side) = (self.ingress, self.side);
         (meta.link, meta.wire_len) = (self.link, self.wire_len);
-        graph.parse_dispatched(&mut packet, self.key).ok()?;
+        if graph.parse_dispatched(&mut packet, self.key).is_err() {
+            pool.give(packet);
+            return None;
+        }
         Some(packet)
     }
 }

@@ -54,6 +54,14 @@ impl Dispatcher {
         self.wake(now_ns);
     }
 
+    /// A unit that was drained never runs again; a replacement has another number. Does nothing if
+    /// it still runs.
+    pub fn retire_unit(&mut self, unit: UnitId) {
+        if self.units.state(unit) == UnitState::Off {
+            self.units.set_state(unit, UnitState::Lost);
+        }
+    }
+
     /// Ends a flow whose owner knows that its state is lost.
     pub(crate) fn lost(
         &mut self,

@@ -160,7 +160,7 @@ impl Rings {
             };
             commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
             let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
-            let unit = config.unit_on_thread(id, IN_FLIGHT_MAX as usize);
+            let unit = config.unit_on_reliable_transport(id, IN_FLIGHT_MAX as usize);
             let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
             Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
         };

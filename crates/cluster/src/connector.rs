@@ -1,0 +1,80 @@
+//! Connects to nodes, on threads: handshakes may take long, and nodes may not be there yet.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use telemetry::event;
+
+use crate::identity::{Identity, Session, connect};
+use crate::wire::Hello;
+
+/// Delay before another attempt.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Connects to nodes until they are there.
+pub(crate) struct Connector {
+    identity: Identity,
+    hello: Hello,
+    sender: Sender<Session>,
+    sessions: Receiver<Session>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Connector {
+    pub fn new(identity: Identity, hello: Hello) -> Connector {
+        let (sender, sessions) = channel();
+        Connector { identity, hello, sender, sessions, is_over: Arc::default() }
+    }
+
+    /// Connects to a node, and tries again until it is there.
+    pub fn connect(&self, name: &str, address: &str) {
+        let (identity, hello, sender) = (self.identity.clone(), self.hello.clone(), self.sender.clone());
+        let (name, address, is_over) = (name.to_owned(), address.to_owned(), Arc::clone(&self.is_over));
+        let work = move || {
+            let mut has_failed = false;
+            while !is_over.load(Ordering::Relaxed) {
+                match attempt(&identity, &name, &address, &hello) {
+                    Ok(session) => {
+                        // Nobody waits for it any more if this fails.
+                        let _ = sender.send(session);
+                        return;
+                    }
+                    Err(reason) if !has_failed => {
+                        event::peer_refused(&format!("{name} at {address}: {reason}"))
+                    }
+                    Err(_) => {}
+                }
+                has_failed = true;
+                std::thread::sleep(RETRY);
+            }
+        };
+        // Without a thread, the node stays out.
+        let _ = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
+    }
+
+    /// Returns the next node that is there.
+    pub fn poll(&self) -> Option<Session> {
+        self.sessions.try_recv().ok()
+    }
+}
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn attempt(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+    let mut reason = "the name has no address".to_owned();
+    for address in addresses {
+        match connect(identity, address, name, hello) {
+            Ok(session) => return Ok(session),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    Err(reason)
+}

@@ -1,0 +1,207 @@
+//! The nodes that a node has links with, over one socket.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use link::{Config, LinkEvent, LinkKeys, PeerLink, SendError, connection_of};
+
+use crate::identity::Session;
+use crate::socket::DatagramSocket;
+
+/// The time without any datagram after which a node counts as dead is at least this.
+pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
+/// A node sends something at least this often.
+const HEARTBEAT: Duration = Duration::from_millis(25);
+
+/// A node with a link, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PeerId(usize);
+
+/// A change of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerEvent {
+    /// Nothing more is heard from it.
+    Dead(PeerId),
+}
+
+/// Nodes, and the links to them.
+pub(crate) struct Peers {
+    socket: DatagramSocket,
+    config: Config,
+    peers: Vec<Option<Peer>>,
+    /// By the number that datagrams from them carry.
+    connections: HashMap<u64, PeerId>,
+    /// The peer whose messages are taken next.
+    next: usize,
+    /// A message.
+    frame: Vec<u8>,
+    /// Datagrams to be sent.
+    datagrams: Vec<u8>,
+    dead: VecDeque<PeerId>,
+    /// Datagrams of no link.
+    strange: u64,
+}
+
+struct Peer {
+    link: PeerLink,
+    address: SocketAddr,
+    name: String,
+    /// Messages for which the link had no room.
+    waiting: VecDeque<(u16, Vec<u8>)>,
+}
+
+impl Peers {
+    /// Opens a socket.
+    pub fn bind(address: SocketAddr) -> io::Result<Peers> {
+        let heartbeat_ns = HEARTBEAT.as_nanos() as u64;
+        let config = Config {
+            heartbeat_ns,
+            heartbeats_missed: (DEAD_AFTER.as_nanos() / HEARTBEAT.as_nanos()) as u32,
+            silence_max_ns: 4 * DEAD_AFTER.as_nanos() as u64,
+            ..Config::default()
+        };
+        Ok(Peers {
+            socket: DatagramSocket::bind(address)?,
+            config,
+            peers: Vec::new(),
+            connections: HashMap::new(),
+            next: 0,
+            frame: Vec::new(),
+            datagrams: Vec::new(),
+            dead: VecDeque::new(),
+            strange: 0,
+        })
+    }
+
+    /// Returns the socket's address.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.address()
+    }
+
+    /// Begins a link.
+    pub fn add(&mut self, session: Session, now_ns: u64) -> PeerId {
+        let Session { peer, address, secrets, .. } = session;
+        let keys = LinkKeys { send: secrets.send, receive: secrets.receive };
+        let place = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        let id = PeerId(place);
+        if place == self.peers.len() {
+            self.peers.push(None);
+        }
+        match PeerLink::new(self.config.clone(), &keys, now_ns) {
+            Ok(link) => {
+                self.connections.insert(link.receive_id(), id);
+                self.peers[place] = Some(Peer { link, address, name: peer.name, waiting: VecDeque::new() });
+            }
+            // The settings are constant, and TLS exports no equal keys.
+            Err(_) => self.dead.push_back(id),
+        }
+        id
+    }
+
+    /// Ends a link.
+    pub fn remove(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers[peer.0].take() {
+            self.connections.remove(&peer.link.receive_id());
+        }
+    }
+
+    /// Returns the name of a node.
+    pub fn name(&self, peer: PeerId) -> String {
+        self.peers[peer.0].as_ref().map_or_else(String::new, |peer| peer.name.clone())
+    }
+
+    /// Sends a message, which `write` appends. It waits here as long as the link has no room.
+    pub fn send(&mut self, peer: PeerId, stream: u16, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(peer) = &mut self.peers[peer.0] else { return };
+        self.frame.clear();
+        write(&mut self.frame);
+        if !peer.waiting.is_empty() || peer.link.send_message(stream, &self.frame) == Err(SendError::Full) {
+            peer.waiting.push_back((stream, self.frame.clone()));
+        }
+    }
+
+    /// Returns the next message that has arrived, and its sender.
+    pub fn poll(&mut self, now_ns: u64) -> Option<(PeerId, &[u8])> {
+        loop {
+            let count = self.peers.len();
+            for at in (self.next..count).chain(0..self.next.min(count)) {
+                let Some(peer) = &mut self.peers[at] else { continue };
+                if let Some(message) = peer.link.poll_message() {
+                    self.next = at;
+                    self.frame.clear();
+                    self.frame.extend_from_slice(message.bytes);
+                    return Some((PeerId(at), &self.frame));
+                }
+            }
+            if !self.receive(now_ns) {
+                return None;
+            }
+        }
+    }
+
+    /// Takes datagrams from the socket. Returns false if there are none.
+    fn receive(&mut self, now_ns: u64) -> bool {
+        let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.strange);
+        self.socket.receive(|from, datagram| {
+            let peer = connection_of(datagram).and_then(|connection| connections.get(&connection));
+            let Some(peer) = peer.and_then(|peer| peers[peer.0].as_mut()) else {
+                *strange += 1;
+                return;
+            };
+            if peer.link.handle_datagram(now_ns, datagram).is_ok() {
+                peer.address = from; // It may have moved: the datagram is authentic.
+            }
+        })
+    }
+
+    /// Returns the next node that has died.
+    pub fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.dead.pop_front().map(PeerEvent::Dead)
+    }
+
+    /// Handles deadlines, and sends everything that may be sent now.
+    pub fn flush(&mut self, now_ns: u64) {
+        for at in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[at] else { continue };
+            if peer.link.next_timeout_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+                peer.link.handle_timeout(now_ns);
+            }
+            while let Some((stream, frame)) = peer.waiting.front() {
+                if peer.link.send_message(*stream, frame) == Err(SendError::Full) {
+                    break;
+                }
+                peer.waiting.pop_front();
+            }
+            loop {
+                self.datagrams.clear();
+                let Some(transmit) = peer.link.poll_transmit(now_ns, &mut self.datagrams) else { break };
+                if !self.socket.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
+                    break; // The link takes the datagrams for lost, and sends them again.
+                }
+            }
+            while let Some(event) = peer.link.poll_event() {
+                if let LinkEvent::Dead(_) = event {
+                    self.dead.push_back(PeerId(at));
+                }
+            }
+        }
+    }
+
+    /// Returns true if a node has acknowledged everything.
+    pub fn is_flushed(&self, peer: PeerId) -> bool {
+        self.peers[peer.0].as_ref().is_none_or(|peer| peer.waiting.is_empty() && peer.link.is_flushed())
+    }
+
+    /// Returns the time until a link has something to do.
+    pub fn sleep_ns(&self, now_ns: u64) -> u64 {
+        let due = self.peers.iter().flatten().filter_map(|peer| peer.link.next_timeout_ns());
+        due.min().unwrap_or(u64::MAX).saturating_sub(now_ns)
+    }
+
+    /// Waits until a datagram arrives.
+    pub fn wait(&self, timeout: Duration) {
+        self.socket.wait(timeout);
+    }
+}

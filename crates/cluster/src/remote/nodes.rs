@@ -1,0 +1,137 @@
+//! The nodes of a cluster, as its dispatcher sees them.
+
+use std::net::SocketAddr;
+
+use protocol::message::UnitId;
+
+use crate::peers::PeerId;
+use crate::wire::UnitAddress;
+
+/// A node, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its name.
+    pub name: String,
+    /// The address of its handshakes.
+    pub address: String,
+    /// Its state.
+    pub status: NodeStatus,
+    /// Its unit.
+    pub unit: Option<UnitId>,
+    /// Packets that were sent to that unit.
+    pub packets: u64,
+}
+
+/// The state of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStatus {
+    /// It is not there yet.
+    Connecting,
+    /// It is there, and no unit is needed.
+    Spare,
+    /// It is a unit.
+    Active,
+    /// It gives its flows away.
+    Draining,
+    /// It has given all flows away, and gets no more.
+    Drained,
+}
+
+impl NodeStatus {
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeStatus::Connecting => "connecting",
+            NodeStatus::Spare => "spare",
+            NodeStatus::Active => "active",
+            NodeStatus::Draining => "draining",
+            NodeStatus::Drained => "drained",
+        }
+    }
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct Nodes(Vec<Node>);
+
+pub(super) struct Node {
+    info: NodeInfo,
+    peer: Option<PeerId>,
+}
+
+impl Nodes {
+    pub fn add(&mut self, name: String, address: String) {
+        let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
+        self.0.push(Node { info, peer: None });
+    }
+
+    /// A node is there. Returns its place; none if nobody waits for it.
+    pub fn connected(&mut self, name: &str, peer: PeerId, _address: SocketAddr) -> Option<usize> {
+        let is_it = |node: &Node| node.info.name == name && node.info.status == NodeStatus::Connecting;
+        let place = self.0.iter().position(is_it)?;
+        let node = &mut self.0[place];
+        (node.peer, node.info.status) = (Some(peer), NodeStatus::Spare);
+        Some(place)
+    }
+
+    /// A spare node becomes a unit.
+    pub fn assign(&mut self, unit: UnitId) -> Option<(usize, PeerId)> {
+        let place = self.0.iter().position(|node| node.info.status == NodeStatus::Spare)?;
+        let node = &mut self.0[place];
+        (node.info.status, node.info.unit) = (NodeStatus::Active, Some(unit));
+        node.peer.map(|peer| (place, peer))
+    }
+
+    /// A node is to give its flows away. Returns its unit, if it has one.
+    pub fn drain(&mut self, name: &str) -> Option<UnitId> {
+        let node = self.0.iter_mut().find(|node| node.info.name == name)?;
+        match node.info.status {
+            NodeStatus::Active => node.info.status = NodeStatus::Draining,
+            NodeStatus::Spare => node.info.status = NodeStatus::Drained,
+            NodeStatus::Connecting | NodeStatus::Draining | NodeStatus::Drained => return None,
+        }
+        node.info.unit
+    }
+
+    /// A unit has given all flows away. Returns true if its node was to.
+    pub fn has_drained(&mut self, place: usize) -> bool {
+        let status = &mut self.0[place].info.status;
+        let was_asked = *status == NodeStatus::Draining;
+        if was_asked {
+            *status = NodeStatus::Drained;
+        }
+        was_asked
+    }
+
+    /// A node is lost. Returns its address, if it may come back, and its unit.
+    pub fn lost(&mut self, peer: PeerId) -> (Option<String>, Option<UnitId>) {
+        let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
+        let was_drained = node.info.status == NodeStatus::Drained;
+        node.peer = None;
+        let unit = node.info.unit.take().filter(|_| !was_drained);
+        if was_drained {
+            return (None, None);
+        }
+        node.info.status = NodeStatus::Connecting;
+        (Some(node.info.address.clone()), unit)
+    }
+
+    /// Returns where units are, as each other.
+    pub fn addresses(&self) -> Vec<UnitAddress> {
+        let units = self.0.iter().filter(|node| node.peer.is_some());
+        units
+            .filter_map(|Node { info, .. }| {
+                let (name, address) = (info.name.clone(), info.address.clone());
+                Some(UnitAddress { unit: info.unit?, name, address })
+            })
+            .collect()
+    }
+
+    pub fn infos(&self, packets: impl Fn(UnitId) -> Option<u64>) -> Vec<NodeInfo> {
+        let info = |node: &Node| {
+            let packets = node.info.unit.and_then(&packets).unwrap_or(node.info.packets);
+            NodeInfo { packets, ..node.info.clone() }
+        };
+        self.0.iter().map(info).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! A UDP socket that sends and receives many datagrams at once (GSO and GRO, where the kernel has
+//! them).
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// Buffers of one call to receive.
+const BUFFERS: usize = 8;
+/// Bytes of each: one datagram, or many that the kernel has joined.
+const BUFFER_LEN: usize = 65_536;
+/// Bytes that the kernel may hold in each direction; fewer if its own limit is lower.
+const KERNEL_BUFFER_LEN: usize = 4 << 20;
+
+/// A UDP socket.
+pub(crate) struct DatagramSocket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    buffers: Vec<u8>,
+    metas: [RecvMeta; BUFFERS],
+}
+
+impl DatagramSocket {
+    pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
+        let socket = UdpSocket::bind(address)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // Without the permission for more, the kernel's limit holds.
+        let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
+        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
+        let metas = [RecvMeta::default(); BUFFERS];
+        Ok(DatagramSocket { socket, state, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Receives datagrams that have arrived. Returns false if there is none.
+    pub fn receive(&mut self, mut take: impl FnMut(SocketAddr, &mut [u8])) -> bool {
+        let mut slices = self.buffers.chunks_mut(BUFFER_LEN);
+        let mut slices: [IoSliceMut<'_>; BUFFERS] =
+            std::array::from_fn(|_| IoSliceMut::new(slices.next().unwrap_or_default()));
+        let received = self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut self.metas);
+        let Ok(count) = received else { return false }; // Nothing is there, or an ICMP error of a send.
+        for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks_mut(BUFFER_LEN)).take(count) {
+            let stride = meta.stride.max(1);
+            for datagram in buffer[..meta.len].chunks_mut(stride) {
+                take(meta.addr, datagram);
+            }
+        }
+        count > 0
+    }
+
+    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if the kernel
+    /// takes no more now.
+    pub fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
+        let segment_size = (segment < contents.len()).then_some(segment);
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
+        match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            // Lost on the way, or an earlier one was refused: the link sends it again.
+            Ok(()) | Err(_) => true,
+        }
+    }
+
+    /// Waits until something arrives.
+    pub fn wait(&self, timeout: Duration) {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        // An interrupted wait is a short one.
+        let _ = rustix::event::poll(&mut polled, Some(&timeout));
+    }
+}

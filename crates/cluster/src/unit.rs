@@ -1,0 +1,434 @@
+//! A unit as a process: it waits for a dispatcher, processes its packets, and hands flows over to
+//! other units directly (S11, S14; A4-A7).
+
+mod others;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use graph::Graph;
+use nf::Effects;
+use packet::PacketPool;
+use protocol::message::UnitId;
+use runtime::elastic::UnitsConfig;
+use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
+use telemetry::event;
+
+use self::others::Others;
+use crate::connector::Connector;
+use crate::identity::{Identity, Listener};
+use crate::peers::{PeerEvent, PeerId, Peers};
+use crate::wire::{
+    ArrivedFrame, Assignment, Hello, Role, UnitFigures, VERSION, VERSION_MIN, WireError, begin_output,
+    read_frame, write_figures, write_output, write_report_frame,
+};
+
+/// The longest sleep.
+const SLEEP: Duration = Duration::from_millis(20);
+/// Buffers of a unit, for packets that wait or are processed.
+const BUFFERS: usize = 4096;
+/// Limit on the time for which a unit waits at its end for flows that are on their way.
+const SETTLE_NS: u64 = 2_000_000_000;
+
+/// Makes a graph of the policy with this seed.
+pub type GraphMaker = Box<dyn FnMut(u64) -> Result<Box<Graph>, String>>;
+
+/// What a unit needs to know.
+pub struct UnitOptions {
+    /// Address of its handshakes, and of its links.
+    pub listen: SocketAddr,
+    /// Certificate and key.
+    pub identity: Identity,
+    /// Digest of the policy.
+    pub policy: [u8; 32],
+    /// Counts restarts of the process.
+    pub incarnation: u64,
+    /// Makes its graph.
+    pub make: GraphMaker,
+    /// Takes alerts, events and flow reports. They stay at the unit.
+    pub effects: Box<dyn FnMut(Effects)>,
+}
+
+/// Counts of a unit process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitProcessCounters {
+    /// Frames that could not be read, or that their sender may not send.
+    pub frames_refused: u64,
+    /// Frames of a kind that is not known.
+    pub frames_unknown: u64,
+    /// Packets for which there was no buffer, or which could not be parsed.
+    pub packets_refused: u64,
+}
+
+/// A unit as a process.
+pub struct UnitProcess {
+    listener: Listener,
+    connector: Connector,
+    peers: Peers,
+    make: GraphMaker,
+    effects: Box<dyn FnMut(Effects)>,
+    dispatcher: Option<PeerId>,
+    unit: Option<Running>,
+    /// Units that have connected, by name.
+    early: Vec<(String, PeerId)>,
+    counters: UnitProcessCounters,
+}
+
+/// A unit at work.
+struct Running {
+    id: UnitId,
+    end: UnitEnd,
+    others: Others,
+    pool: PacketPool,
+    /// Packets so far.
+    sequence: u64,
+    /// The dispatcher's clock when it was heard last, and when that was.
+    told: (u64, Instant),
+    /// The run ends, since this time.
+    finishing_ns: Option<u64>,
+    has_finished: bool,
+}
+
+fn clock_ns() -> u64 {
+    static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+impl UnitProcess {
+    /// Listens for a dispatcher.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
+        let UnitOptions { listen, identity, policy, incarnation, make, effects } = options;
+        let peers = Peers::bind(SocketAddr::new(listen.ip(), 0))?;
+        let hello = Hello {
+            versions: (VERSION, VERSION_MIN),
+            name: identity.name().to_owned(),
+            incarnation,
+            policy,
+            role: Role::Unit,
+            port: peers.address()?.port(),
+        };
+        Ok(UnitProcess {
+            listener: Listener::start(identity.clone(), listen, hello.clone())?,
+            connector: Connector::new(identity, hello),
+            peers,
+            make,
+            effects,
+            dispatcher: None,
+            unit: None,
+            early: Vec::new(),
+            counters: UnitProcessCounters::default(),
+        })
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> UnitProcessCounters {
+        self.counters
+    }
+
+    /// Works until the dispatcher ends the run, or `stop` is set. Returns what it counted.
+    pub fn run(&mut self, stop: &AtomicBool) -> Option<UnitFigures> {
+        while !stop.load(Ordering::Relaxed) {
+            let worked = self.step();
+            let unit = self.unit.as_ref();
+            let is_heard = self.dispatcher.is_none_or(|dispatcher| self.peers.is_flushed(dispatcher));
+            if let Some(unit) = unit.filter(|unit| unit.has_finished && is_heard) {
+                return Some(unit.figures());
+            }
+            if !worked {
+                let due_ns = unit.map_or(u64::MAX, Running::sleep_ns).min(self.peers.sleep_ns(clock_ns()));
+                self.peers.wait(Duration::from_nanos(due_ns).min(SLEEP));
+            }
+        }
+        self.unit.as_ref().map(Running::figures)
+    }
+
+    /// Handles what has arrived. Returns true if there was anything.
+    fn step(&mut self) -> bool {
+        self.greet();
+        let now_ns = clock_ns();
+        let mut worked = false;
+        while let Some((peer, frame)) = self.peers.poll(now_ns) {
+            worked = true;
+            let is_dispatcher = self.dispatcher == Some(peer);
+            match handle(&mut self.unit, is_dispatcher, frame) {
+                Ok(Some(Order::Assign(assignment))) => self.assign(&assignment),
+                Ok(Some(Order::Connect(units))) => {
+                    units.iter().for_each(|(name, address)| self.connector.connect(name, address));
+                    self.seat_early();
+                }
+                Ok(None) => {}
+                Err(Refused::Frame(WireError::UnknownKind(_))) => self.counters.frames_unknown += 1,
+                Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
+                Err(Refused::Packet) => self.counters.packets_refused += 1,
+            }
+        }
+        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
+            self.lose(peer);
+        }
+        if let Some(unit) = &mut self.unit {
+            worked |= unit.handle_timeouts();
+            unit.end.report();
+            unit.send(self.dispatcher, &mut self.peers, &mut self.effects);
+        }
+        self.peers.flush(clock_ns());
+        worked
+    }
+
+    /// Takes nodes that have connected, or to which this one has.
+    fn greet(&mut self) {
+        while let Some(session) = self.listener.poll().or_else(|| self.connector.poll()) {
+            let (role, name) = (session.peer.role, session.peer.name.clone());
+            event::peer_connected(&name, &session.address);
+            let peer = self.peers.add(session, clock_ns());
+            match role {
+                Role::Dispatcher if self.dispatcher.is_some() => self.peers.remove(peer),
+                Role::Dispatcher => self.dispatcher = Some(peer),
+                Role::Unit => {
+                    self.early.push((name, peer));
+                    self.seat_early();
+                }
+            }
+        }
+    }
+
+    /// Gives units that have connected their numbers, once these are known.
+    fn seat_early(&mut self) {
+        if let Some(unit) = &mut self.unit {
+            let peers = &mut self.peers;
+            self.early.retain(|(name, peer)| !unit.others.connected(name, *peer, peers));
+        }
+    }
+
+    fn assign(&mut self, assignment: &Assignment) {
+        match Running::new(assignment, &mut self.make) {
+            Ok(unit) => self.unit = Some(unit),
+            Err(reason) => event::peer_refused(&format!("cannot make the unit's graph: {reason}")),
+        }
+    }
+
+    fn lose(&mut self, peer: PeerId) {
+        event::peer_lost(&self.peers.name(peer));
+        self.peers.remove(peer);
+        if self.dispatcher == Some(peer) {
+            // Its successor does not know this unit's flows.
+            self.dispatcher = None;
+            if let Some(mut unit) = self.unit.take_if(|unit| !unit.has_finished) {
+                while !unit.end.end_flows() {}
+                unit.send(None, &mut self.peers, &mut self.effects);
+            }
+            return;
+        }
+        self.early.retain(|(_, early)| *early != peer);
+        if let Some(unit) = &mut self.unit {
+            for mail in unit.others.lose(peer) {
+                unit.end.handle_mail(mail);
+            }
+        }
+    }
+}
+
+/// What the process must do for a frame.
+enum Order {
+    Assign(Assignment),
+    Connect(Vec<(String, String)>),
+}
+
+/// A frame that was not executed.
+enum Refused {
+    Frame(WireError),
+    Packet,
+}
+
+impl From<WireError> for Refused {
+    fn from(error: WireError) -> Refused {
+        Refused::Frame(error)
+    }
+}
+
+/// Handles a frame.
+fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Result<Option<Order>, Refused> {
+    const WRONG_SENDER: Refused = Refused::Frame(WireError::Invalid("sender"));
+    let now_ns = unit.as_ref().map_or(0, Running::now_ns);
+    let arrived = read_frame(frame, now_ns, |_| 0)?;
+    let of_dispatcher = matches!(
+        arrived,
+        ArrivedFrame::Assign(_) | ArrivedFrame::Units(_) | ArrivedFrame::Input(_) | ArrivedFrame::Packet(_)
+    );
+    if of_dispatcher != is_dispatcher {
+        return Err(WRONG_SENDER);
+    }
+    if let ArrivedFrame::Assign(assignment) = arrived {
+        return Ok(Some(Order::Assign(assignment)));
+    }
+    let unit = unit.as_mut().ok_or(Refused::Frame(WireError::Invalid("order")))?;
+    match arrived {
+        ArrivedFrame::Units(units) => {
+            let (connect, answers) = unit.others.set(unit.id, units);
+            answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
+            return Ok(Some(Order::Connect(connect)));
+        }
+        ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
+        ArrivedFrame::Input(input) => {
+            if let ToUnit::Time(now_ns) | ToUnit::Step(now_ns) | ToUnit::Message(now_ns, _) = input {
+                unit.hear(now_ns);
+            }
+            if matches!(input, ToUnit::Figures) {
+                unit.others.owes_figures = true;
+            } else {
+                unit.end.handle(input);
+            }
+        }
+        ArrivedFrame::Packet(packet) => {
+            unit.hear(packet.timestamp_ns);
+            let (stamp, now_ns) = (packet.stamp, unit.told.0);
+            let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
+            unit.sequence += 1;
+            let packet = packet.ok_or(Refused::Packet)?;
+            unit.end.handle(ToUnit::Packet(now_ns, stamp, packet));
+        }
+        ArrivedFrame::Peer(from, message, through) => {
+            unit.others.answered(from, &message, through);
+            unit.end.set_time(now_ns);
+            unit.end.handle_mail(Mail::Message(from, message));
+        }
+        ArrivedFrame::Forwarded(packet) => {
+            let stamp = packet.stamp;
+            let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
+            unit.sequence += 1;
+            unit.end.handle_mail(Mail::Packet(stamp, packet.ok_or(Refused::Packet)?));
+        }
+        _ => return Err(WRONG_SENDER),
+    }
+    Ok(None)
+}
+
+impl Running {
+    fn new(assignment: &Assignment, make: &mut GraphMaker) -> Result<Running, String> {
+        let graph = make(assignment.seed)?;
+        let config = UnitsConfig {
+            gap_ns: assignment.gap_ns,
+            copies: assignment.copies,
+            deltas: assignment.deltas,
+            ..UnitsConfig::default()
+        };
+        let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
+        let unit = config.unit_on_reliable_transport(assignment.unit, BUFFERS);
+        Ok(Running {
+            id: assignment.unit,
+            end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, clock_ns),
+            others: Others::default(),
+            pool: PacketPool::new(BUFFERS),
+            sequence: 0,
+            told: (0, Instant::now()),
+            finishing_ns: None,
+            has_finished: false,
+        })
+    }
+
+    /// The dispatcher's clock shows at least this time.
+    fn hear(&mut self, now_ns: u64) {
+        if now_ns >= self.told.0 {
+            self.told = (now_ns, Instant::now());
+        }
+    }
+
+    /// Returns the time of the dispatcher's clock, as far as it is known.
+    fn now_ns(&self) -> u64 {
+        match self.told {
+            (0, _) => 0,
+            (now_ns, at) => now_ns.saturating_add(at.elapsed().as_nanos() as u64),
+        }
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.end.next_timeout_ns().min(self.end.graph().next_timeout_ns())
+    }
+
+    /// Returns the time until a deadline passes.
+    fn sleep_ns(&self) -> u64 {
+        self.due_ns().saturating_sub(self.now_ns())
+    }
+
+    /// Handles deadlines that have passed. Returns true if there were any.
+    fn handle_timeouts(&mut self) -> bool {
+        let now_ns = self.now_ns();
+        if let Some(since_ns) = self.finishing_ns.filter(|_| !self.has_finished) {
+            if self.end.is_settled() || now_ns.saturating_sub(since_ns) >= SETTLE_NS {
+                while !self.end.end_flows() {}
+                self.has_finished = true;
+                self.others.owes_figures = true;
+            }
+            return true;
+        }
+        let is_due = now_ns > 0 && self.due_ns() <= now_ns;
+        if is_due {
+            self.end.handle_timeout(now_ns);
+        }
+        is_due
+    }
+
+    fn figures(&self) -> UnitFigures {
+        UnitFigures::of(self.end.counters(), self.end.graph())
+    }
+
+    /// Sends what the unit sends.
+    fn send(&mut self, dispatcher: Option<PeerId>, peers: &mut Peers, effects: &mut Box<dyn FnMut(Effects)>) {
+        while let Some(sending) = self.end.poll() {
+            match sending {
+                Sending::Return(report) => self.send_report(*report, dispatcher, peers, effects),
+                Sending::Mail(to, mail) => {
+                    if let Some(answer) = self.others.send(to, &mail, peers) {
+                        self.end.handle_mail(answer);
+                    }
+                    if let Mail::Packet(_, packet) = mail {
+                        self.pool.give(packet);
+                    }
+                }
+            }
+        }
+        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
+            return;
+        };
+        let figures = self.figures();
+        peers.send(dispatcher, 0, |out| write_figures(out, &figures));
+        if self.has_finished {
+            let last = Return { unit: self.id, has_answered: true, ..Return::default() };
+            let last = Return { through: self.others.through, due_ns: u64::MAX, ..last };
+            peers.send(dispatcher, 0, |out| write_report_frame(out, &last, &[]));
+        }
+    }
+
+    fn send_report(
+        &mut self,
+        mut report: Return,
+        dispatcher: Option<PeerId>,
+        peers: &mut Peers,
+        effects: &mut Box<dyn FnMut(Effects)>,
+    ) {
+        self.others.through = report.through;
+        report.effects.drain(..).for_each(&mut *effects);
+        report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
+        if let Some(dispatcher) = dispatcher {
+            let causes = self.others.take_causes();
+            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &causes));
+            for packet in &report.out {
+                peers.send(dispatcher, 0, |out| {
+                    begin_output(out);
+                    write_output(out, packet);
+                });
+            }
+        }
+        report.out.drain(..).for_each(|packet| self.pool.give(packet));
+        self.pool.trim(BUFFERS);
+        self.pool.fill(BUFFERS / 2);
+    }
+}
