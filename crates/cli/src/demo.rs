@@ -1,5 +1,6 @@
 //! `rivulet demo`: synthetic traffic through a graph of several functions, shown live.
 
+mod cluster;
 mod sample;
 mod view;
 mod world;
@@ -85,6 +86,9 @@ pub struct Args {
     /// Send only the changes of a replica, where the other unit has the previous one
     #[arg(long, requires = "copies")]
     pub deltas: bool,
+    /// Run a dispatcher and three units as processes: one more joins, and one is drained
+    #[arg(long, conflicts_with_all = ["units_max", "follow_at", "stay_below", "copies", "write"])]
+    pub cluster: bool,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -104,10 +108,14 @@ Examples:
   rivulet demo
   rivulet demo --seconds 30 --rate 300kpps --flows 20k
   rivulet demo --seconds 2 -o json | jq .report.drops
-  rivulet demo --seconds 1 --write demo.pcapng";
+  rivulet demo --seconds 1 --write demo.pcapng
+  rivulet demo --cluster";
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.cluster {
+        return cluster::run(args);
+    }
     let profile = profile(args);
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;
     files::keep_apart([], args.write.iter().map(|path| &**path))?;

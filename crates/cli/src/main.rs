@@ -3,6 +3,7 @@
 mod bench;
 mod capture;
 mod catalogue;
+mod cluster;
 mod control;
 mod demo;
 mod doctor;
@@ -73,6 +74,10 @@ enum Task {
     Run(run::Args),
     /// Run a policy on network interfaces
     Up(up::Args),
+    /// Run a node of a cluster
+    Node(cluster::NodeArgs),
+    /// Issue the certificates of a cluster's nodes
+    Cluster(cluster::ClusterArgs),
     /// Show a live view of a running `rivulet up`
     Top(top::Args),
     /// Check whether this machine is ready for `rivulet up`
@@ -118,6 +123,8 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Up(args) => up::run(&args),
+        Task::Node(args) => cluster::run_node(&args),
+        Task::Cluster(args) => cluster::issue(&args),
         Task::Top(args) => top::run(&args),
         Task::Doctor(args) => doctor::run(&args),
         Task::Explain(args) => explain::run(&args),

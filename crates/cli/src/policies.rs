@@ -81,6 +81,23 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     Ok((assembly, Arc::new(make)))
 }
 
+/// The digest of a policy.
+pub type PolicyDigest = [u8; 32];
+
+/// An assembly, or why there is none.
+pub type AssemblyResult = Result<Assembly, String>;
+
+/// Reads a policy for a node of a cluster: returns its digest, and what assembles it with a seed.
+pub fn load_for_node(path: &Path) -> anyhow::Result<(PolicyDigest, impl Fn(u64) -> AssemblyResult + use<>)> {
+    let policy = Arc::new(read(&path.display().to_string(), &text(path)?, folder(path))?);
+    let digest = cluster::policy_digest(policy.report.sources.texts());
+    let make = move |seed| {
+        runtime::assemble(&policy, &functions::registry(), seed, io::cycles::counter())
+            .map_err(|_| "not enough memory for the graph".to_owned())
+    };
+    Ok((digest, make))
+}
+
 /// Does the same as [`load`], and returns a function that makes the same assembly again.
 pub fn load_for_trial(
     path: &Path,

@@ -1,7 +1,7 @@
 //! Options of elastic units, and their summary.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use values::BitRate;
 use values::{Nanos, PositiveBitRate};
 
 use crate::output::{duration, rate, thousands};
-use crate::{picture, policies};
+use crate::{cluster, picture, policies};
 
 /// Options of the commands that run a policy on units.
 #[derive(Debug, clap::Args)]
@@ -45,6 +45,9 @@ pub struct Options {
     /// Run each unit on its own thread; packets of different flows may be reordered
     #[arg(long)]
     pub threads: bool,
+    /// Run the units on other nodes, as this file says; see `rivulet node`
+    #[arg(long, value_name = "FILE", conflicts_with = "threads")]
+    pub cluster: Option<PathBuf>,
 }
 
 impl Options {
@@ -62,6 +65,7 @@ impl Options {
     pub fn runner(&self, policy: &Path, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
+            && self.cluster.is_none()
             && self.mode.is_none()
             && self.units_max.is_none()
             && self.unit_capacity.is_none()
@@ -84,6 +88,9 @@ impl Options {
             deltas: self.deltas,
             ..defaults
         };
+        if let Some(file) = &self.cluster {
+            return cluster::dispatcher(file, policy, assembly, config).map(|(runner, _)| runner);
+        }
         match maker {
             Some(make) => Runner::on_threads(assembly, &name, config, make).context("cannot set up units"),
             None => Runner::on_units(assembly, &name, config).context("cannot set up units"),

@@ -11,9 +11,12 @@
 //! | [`unit`] | a unit as a process |
 
 mod connector;
+mod digest;
 pub mod identity;
 mod peers;
 pub mod remote;
 mod socket;
 pub mod unit;
 pub mod wire;
+
+pub use digest::policy_digest;

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nf::stage::Stage;
 use packet::{DropReason, FlowKey, Packet};
 use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FromDispatcher, FromUnit, Stamp, UnitId};
@@ -157,6 +158,9 @@ pub enum RemoteError {
     /// The configuration of units is invalid, or memory for tables is missing.
     #[error(transparent)]
     Units(#[from] ElasticError),
+    /// Functions share state between flows, which units cannot have in common yet.
+    #[error("{0}: flows share state (pools, sets, meters or contents), which nodes cannot share yet")]
+    Shared(String),
     /// Too few nodes are there.
     #[error("{there} of {wanted} units are there after {} s", START_TIMEOUT.as_secs())]
     Missing {
@@ -172,12 +176,22 @@ pub enum RemoteError {
 /// # Errors
 /// If the configuration is invalid, or the first units do not come.
 pub fn remote_runner(
-    mut assembly: Assembly,
+    assembly: Assembly,
     name: &str,
     config: UnitsConfig,
     options: RemoteOptions,
 ) -> Result<(Runner, RemoteHandle), RemoteError> {
     let RemoteOptions { identity, policy, incarnation, nodes } = options;
+    let shares = |stage: &dyn Stage| {
+        let shared = stage.shared();
+        (!shared.pools.is_empty() || shared.is_order_sensitive()) && !stage.descriptor().is_shared_per_node
+    };
+    let named = assembly.names.iter().zip(assembly.graph.stages());
+    let sharing: Vec<&str> =
+        named.filter(|(_, stage)| shares(&***stage)).map(|(name, _)| name.as_str()).collect();
+    if !sharing.is_empty() {
+        return Err(RemoteError::Shared(sharing.join(", ")));
+    }
     let peers = Peers::bind(([0, 0, 0, 0], 0).into())?;
     let hello = Hello {
         versions: (VERSION, VERSION_MIN),
@@ -190,8 +204,6 @@ pub fn remote_runner(
     let (sender, commands) = channel();
     let status = Arc::new(Mutex::new(Vec::new()));
     let handle = RemoteHandle { commands: sender, status: Arc::clone(&status) };
-    // The functions' common state stays in the dispatcher's graph; units have their own.
-    drop(assembly.graph.share());
     let mut remote = RemoteUnits {
         config,
         seed: assembly.seed,
@@ -255,9 +267,7 @@ impl RemoteUnits {
         self.greet();
         let now_ns = self.clock_ns();
         self.peers.flush(now_ns);
-        loop {
-            // The frame is in the peers' buffer; what it says concerns everything else.
-            let Some((peer, frame)) = self.peers.poll(now_ns) else { break };
+        while let Some((peer, frame)) = self.peers.poll(now_ns) {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {

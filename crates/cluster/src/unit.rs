@@ -12,6 +12,7 @@ use nf::Effects;
 use packet::PacketPool;
 use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
+use runtime::report::Report;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 use telemetry::event;
 
@@ -132,6 +133,17 @@ impl UnitProcess {
     /// Returns the counters.
     pub fn counters(&self) -> UnitProcessCounters {
         self.counters
+    }
+
+    /// Returns the report of the unit's graph, whose functions have these names; none before it is
+    /// assigned.
+    pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
+        let unit = self.unit.as_ref()?;
+        let mut report = Report::of(policy, None, unit.end.graph(), names);
+        // The dispatcher counts what arrives; here, packets come from it.
+        report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
+        report.packets_in = report.packets_in.saturating_sub(report.packets_generated);
+        Some(report)
     }
 
     /// Works until the dispatcher ends the run, or `stop` is set. Returns what it counted.

@@ -1,5 +1,6 @@
 //! The wire format: what is written is read, later versions may add fields, and no bytes are too
 //! strange.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use cluster::wire::{
     ArrivedFrame, Hello, Reader, Role, VERSION, WireError, read_frame, write_hello, write_input, write_mail,

@@ -159,6 +159,7 @@ impl NetworkFunction for Firewall {
             Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
+        is_shared_per_node: true,
         consolidates: true,
         cycles_per_packet: 20,
         ..Descriptor::DEFAULT

@@ -69,6 +69,11 @@ impl SourceMap {
         self.get(id).map_or("", |s| &s.name)
     }
 
+    /// Returns the texts of all files, in the order in which they were read.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|source| source.text.as_str())
+    }
+
     /// Returns the text of a source; empty if it is not in this map.
     pub fn text(&self, id: SourceId) -> &str {
         self.get(id).map_or("", |s| &s.text)

@@ -64,6 +64,16 @@ impl DemoNetwork {
         config: UnitsConfig,
         sinks: Sinks,
     ) -> anyhow::Result<DemoNetwork> {
+        DemoNetwork::with_runner(profile, tide, Runner::on_units(assembly, "demo.rvl", config)?, sinks)
+    }
+
+    /// Puts a runner between clients and servers; departing packets also go to `sinks`.
+    pub fn with_runner(
+        profile: &TrafficProfile,
+        tide: LoadCurve,
+        runner: Runner,
+        sinks: Sinks,
+    ) -> anyhow::Result<DemoNetwork> {
         let outside = Outside {
             servers: Responder::new(profile.answer),
             pending: VecDeque::new(),
@@ -75,7 +85,7 @@ impl DemoNetwork {
             clients: Generator::new(profile)?,
             tide,
             next: Some(Next { timestamp_ns: 0, data: Vec::new() }),
-            runner: Runner::on_units(assembly, "demo.rvl", config)?,
+            runner,
             outside,
             flushed_ns: START_NS,
         };

@@ -1,0 +1,170 @@
+//! Nodes of a cluster: `rivulet node`, `rivulet cluster`, and `--cluster` of other commands.
+
+mod config;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use cluster::identity::Authority;
+use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
+use cluster::unit::{UnitOptions, UnitProcess};
+use runtime::elastic::UnitsConfig;
+use runtime::{Assembly, Runner};
+
+use self::config::{NodeConfig, NodeRole};
+use crate::messages::say;
+use crate::signals::Signals;
+use crate::{files, output, policies};
+
+/// Run a node of a cluster
+///
+/// A unit waits for a dispatcher, processes its packets, and hands flows over to other units. The
+/// dispatcher is `rivulet up` or `rivulet run` with `--cluster`. All nodes show certificates of
+/// the cluster's authority to each other: see `rivulet cluster`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = NODE_EXAMPLES)]
+pub struct NodeArgs {
+    /// Configuration of the node, in TOML
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Write the report to this file at the end, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+const NODE_EXAMPLES: &str = "\
+Examples:
+  rivulet cluster init certificates dispatcher unit-1 unit-2
+  rivulet node --config unit-1.toml
+  rivulet run site.rvl --read capture.pcap --cluster dispatcher.toml
+
+unit-1.toml:
+  name = \"unit-1\"
+  role = \"unit\"
+  listen = \"0.0.0.0:7400\"
+  policy = \"site.rvl\"
+  certificates = \"certificates\"
+
+dispatcher.toml:
+  name = \"dispatcher\"
+  certificates = \"certificates\"
+  [units]
+  unit-1 = \"10.0.0.2:7400\"
+  unit-2 = \"10.0.0.3:7400\"";
+
+/// Issue the certificates of a cluster's nodes
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    task: ClusterTask,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ClusterTask {
+    /// Create an authority in a folder, if there is none, and issue certificates to nodes
+    ///
+    /// A node needs ca.pem and its own NAME.pem and NAME.key. Keep ca.key apart: who has it can let
+    /// nodes in.
+    Init {
+        /// The folder
+        folder: PathBuf,
+        /// Names of nodes
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+    },
+}
+
+/// Runs `rivulet cluster`.
+pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
+    let ClusterTask::Init { folder, nodes } = &args.task;
+    let authority = Authority::open(folder)?;
+    for node in nodes {
+        authority.issue_to(folder, node)?;
+        output::print(&format!(
+            "{}: certificate and key of {node}\n",
+            folder.join(format!("{node}.pem")).display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `rivulet node`.
+pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
+    let config = NodeConfig::read(&args.config)?;
+    if config.role != Some(NodeRole::Unit) {
+        bail!(
+            "{}: expected `role = \"unit\"`; a dispatcher is `rivulet up` or `rivulet run` with --cluster",
+            args.config.display()
+        );
+    }
+    let listen = config.listen.with_context(|| {
+        format!("{}: expected `listen`, an address such as \"0.0.0.0:7400\"", args.config.display())
+    })?;
+    let policy = config
+        .policy
+        .as_deref()
+        .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
+    let (digest, make) = policies::load_for_node(policy)?;
+    let names = make(0).map_err(anyhow::Error::msg)?.names;
+    let report_file = args.report.as_deref().map(files::create).transpose()?;
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
+    let mut unit = UnitProcess::start(UnitOptions {
+        listen,
+        identity: config.identity()?,
+        policy: digest,
+        incarnation: incarnation(),
+        make: Box::new(move |seed| make(seed).map(|assembly| assembly.graph)),
+        effects: Box::new(drop),
+    })
+    .with_context(|| format!("cannot listen at {listen}"))?;
+    say!("rivulet: {} listens at {}", config.name, unit.address());
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        while signals.stop().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        stopped.store(true, Ordering::Relaxed);
+    });
+    unit.run(&stop);
+    if let (Some((name, file)), Some(report)) =
+        (report_file, unit.report(&policy.display().to_string(), &names))
+    {
+        files::write_json(file, &report).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a number that is higher after each restart.
+fn incarnation() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Creates the dispatcher of a cluster, with units as this file says.
+pub fn dispatcher(
+    file: &Path,
+    policy: &Path,
+    assembly: Assembly,
+    config: UnitsConfig,
+) -> anyhow::Result<(Runner, RemoteHandle)> {
+    let node = NodeConfig::read(file)?;
+    if node.units.is_empty() {
+        bail!("{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each", file.display());
+    }
+    let count = u16::try_from(node.units.len()).unwrap_or(u16::MAX);
+    let config = UnitsConfig { units_min: count.min(config.units_max), ..config };
+    let options = RemoteOptions {
+        identity: node.identity()?,
+        policy: policies::load_for_node(policy)?.0,
+        incarnation: incarnation(),
+        nodes: node.units.into_iter().collect(),
+    };
+    let name = policy.display().to_string();
+    remote_runner(assembly, &name, config, options)
+        .with_context(|| format!("cannot run on the units of {}", file.display()))
+}

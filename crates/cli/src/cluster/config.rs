@@ -1,0 +1,65 @@
+//! The configuration of a node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use cluster::identity::Identity;
+use serde::Deserialize;
+
+use crate::texts;
+
+/// The configuration of a node.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Name of the node, as in its certificate.
+    pub name: String,
+    /// Its role; none: a dispatcher's file.
+    pub role: Option<NodeRole>,
+    /// Address at which a unit listens.
+    pub listen: Option<SocketAddr>,
+    /// The policy of a unit.
+    pub policy: Option<PathBuf>,
+    /// Folder of `ca.pem`, `NAME.pem` and `NAME.key`; that of this file by default.
+    #[serde(default)]
+    pub certificates: PathBuf,
+    /// The units of a dispatcher: name and address.
+    #[serde(default)]
+    pub units: BTreeMap<String, String>,
+}
+
+/// The role of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeRole {
+    /// Processes packets.
+    Unit,
+}
+
+impl NodeConfig {
+    /// Reads a configuration. Paths in it count from its folder.
+    ///
+    /// # Errors
+    /// If it cannot be read, with line and column.
+    pub fn read(path: &Path) -> anyhow::Result<NodeConfig> {
+        let text = texts::read(path)?;
+        let parsed = toml::from_str(&text);
+        let mut config: NodeConfig = parsed.with_context(|| format!("{} is not valid", path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        config.certificates = folder.join(&config.certificates);
+        config.policy = config.policy.map(|policy| folder.join(policy));
+        Ok(config)
+    }
+
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// If one is missing or not valid.
+    pub fn identity(&self) -> anyhow::Result<Identity> {
+        let file = |name: &str| self.certificates.join(name);
+        let own = |end: &str| file(&format!("{}.{end}", self.name));
+        Ok(Identity::read(&self.name, &own("pem"), &own("key"), &file("ca.pem"))?)
+    }
+}
