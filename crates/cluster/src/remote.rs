@@ -27,7 +27,7 @@ use crate::connector::Connector;
 use crate::identity::Identity;
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Cause, Hello, Reader, Role, UnitFigures, VERSION, VERSION_MIN, read_frame,
+    ArrivedFrame, Assignment, PriorReport, Hello, Reader, Role, UnitFigures, VERSION, VERSION_MIN, read_frame,
     read_output, write_assignment, write_input, write_units,
 };
 
@@ -96,7 +96,7 @@ impl RemoteHandle {
 struct PartialReport {
     report: Box<Return>,
     /// Reports of other units that must take effect before.
-    causes: Vec<Cause>,
+    priors: Vec<PriorReport>,
     /// Packets that have not come.
     left: usize,
 }
@@ -271,8 +271,8 @@ impl RemoteUnits {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {
-                Ok(ArrivedFrame::Report(report, causes, left)) => {
-                    self.take_report(peer, PartialReport { report, causes, left });
+                Ok(ArrivedFrame::Report(report, priors, left)) => {
+                    self.take_report(peer, PartialReport { report, priors, left });
                 }
                 Ok(ArrivedFrame::Output(mut rest)) => {
                     let packet = output(&mut rest, &mut self.local);
@@ -435,12 +435,12 @@ impl RemoteUnits {
     fn release_reports(&mut self) -> bool {
         let mut has_released = false;
         for at in 0..self.units.len() {
-            let has_come = |&(unit, through): &Cause| {
+            let has_come = |&(unit, through): &PriorReport| {
                 let cause = self.units.get(unit.index()).and_then(Option::as_ref);
                 cause.is_none_or(|unit| !unit.is_alive || unit.through >= through)
             };
             let next = self.units[at].as_ref().and_then(|unit| unit.waiting.front());
-            if !next.is_some_and(|next| next.causes.iter().all(has_come)) {
+            if !next.is_some_and(|next| next.priors.iter().all(has_come)) {
                 continue;
             }
             let next = self.units[at].as_mut().and_then(|unit| unit.waiting.pop_front());

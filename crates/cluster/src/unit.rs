@@ -21,7 +21,7 @@ use crate::connector::Connector;
 use crate::identity::{Identity, Listener};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Hello, Role, UnitFigures, VERSION, VERSION_MIN, WireError, begin_output,
+    ArrivedFrame, Assignment, Hello, Role, UnitFigures, VERSION, VERSION_MIN, FrameError, begin_output,
     read_frame, write_figures, write_output, write_report_frame,
 };
 
@@ -178,7 +178,7 @@ impl UnitProcess {
                     self.seat_early();
                 }
                 Ok(None) => {}
-                Err(Refused::Frame(WireError::UnknownKind(_))) => self.counters.frames_unknown += 1,
+                Err(Refused::Frame(FrameError::UnknownKind(_))) => self.counters.frames_unknown += 1,
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
@@ -256,19 +256,19 @@ enum Order {
 
 /// A frame that was not executed.
 enum Refused {
-    Frame(WireError),
+    Frame(FrameError),
     Packet,
 }
 
-impl From<WireError> for Refused {
-    fn from(error: WireError) -> Refused {
+impl From<FrameError> for Refused {
+    fn from(error: FrameError) -> Refused {
         Refused::Frame(error)
     }
 }
 
 /// Handles a frame.
 fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Result<Option<Order>, Refused> {
-    const WRONG_SENDER: Refused = Refused::Frame(WireError::Invalid("sender"));
+    const WRONG_SENDER: Refused = Refused::Frame(FrameError::Invalid("sender"));
     let now_ns = unit.as_ref().map_or(0, Running::now_ns);
     let arrived = read_frame(frame, now_ns, |_| 0)?;
     let of_dispatcher = matches!(
@@ -281,7 +281,7 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
     if let ArrivedFrame::Assign(assignment) = arrived {
         return Ok(Some(Order::Assign(assignment)));
     }
-    let unit = unit.as_mut().ok_or(Refused::Frame(WireError::Invalid("order")))?;
+    let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
     match arrived {
         ArrivedFrame::Units(units) => {
             let (connect, answers) = unit.others.set(unit.id, units);

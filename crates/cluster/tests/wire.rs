@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use cluster::wire::{
-    ArrivedFrame, Hello, Reader, Role, VERSION, WireError, read_frame, write_hello, write_input, write_mail,
+    ArrivedFrame, Hello, Reader, Role, VERSION, FrameError, read_frame, write_hello, write_input, write_mail,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -157,7 +157,7 @@ proptest! {
             _ => prop_assert!(false),
         }
         for cut in 0..len {
-            prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(WireError::Truncated)));
+            prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(FrameError::Truncated)));
         }
     }
 
@@ -273,8 +273,8 @@ fn frames_of_version_1_stay_readable() {
 
 #[test]
 fn unknown_kinds_are_told_apart_from_damage() {
-    assert!(matches!(read_frame(&[0x7f, 1, 2], 0, no_hash), Err(WireError::UnknownKind(0x7f))));
-    assert!(matches!(read_frame(&[], 0, no_hash), Err(WireError::Truncated)));
+    assert!(matches!(read_frame(&[0x7f, 1, 2], 0, no_hash), Err(FrameError::UnknownKind(0x7f))));
+    assert!(matches!(read_frame(&[], 0, no_hash), Err(FrameError::Truncated)));
     let mut count = Reader::new(&[0xff; 4]);
-    assert_eq!(count.count(1), Err(WireError::Truncated));
+    assert_eq!(count.count(1), Err(FrameError::Truncated));
 }

@@ -10,7 +10,7 @@ use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, Str
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::Identity;
-use crate::wire::{ArrivedFrame, Hello, VERSION, VERSION_MIN, WireError, read_frame, write_hello};
+use crate::wire::{ArrivedFrame, Hello, VERSION, VERSION_MIN, FrameError, read_frame, write_hello};
 
 /// Limit on the time of each read and write of a handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,7 +65,7 @@ pub enum HandshakeError {
     },
     /// The first frame is not a hello.
     #[error("the peer did not begin with a hello: {0}")]
-    Hello(WireError),
+    Hello(FrameError),
     /// There is no common version of the wire format.
     #[error(
         "the peer speaks versions {oldest} to {newest} of the wire format, this node {VERSION_MIN} to {VERSION}"
@@ -174,13 +174,13 @@ fn receive_hello(stream: &mut impl Read) -> Result<Hello, HandshakeError> {
     stream.read_exact(&mut len)?;
     let len = u32::from_be_bytes(len) as usize;
     if len > HELLO_LEN_MAX {
-        return Err(HandshakeError::Hello(WireError::Invalid("length")));
+        return Err(HandshakeError::Hello(FrameError::Invalid("length")));
     }
     let mut frame = vec![0; len];
     stream.read_exact(&mut frame)?;
     match read_frame(&frame, 0, |_| 0) {
         Ok(ArrivedFrame::Hello(hello)) => Ok(hello),
-        Ok(_) => Err(HandshakeError::Hello(WireError::Invalid("kind"))),
+        Ok(_) => Err(HandshakeError::Hello(FrameError::Invalid("kind"))),
         Err(error) => Err(HandshakeError::Hello(error)),
     }
 }

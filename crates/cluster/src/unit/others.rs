@@ -7,7 +7,7 @@ use protocol::message::{FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
 use crate::peers::{PeerId, Peers};
-use crate::wire::{Cause, UnitAddress, write_mail};
+use crate::wire::{PriorReport, UnitAddress, write_mail};
 
 /// Limit on messages that wait for a unit to be connected.
 const QUEUE_MAX: usize = 65_536;
@@ -25,7 +25,7 @@ pub(super) struct Others {
     /// Packets that the unit has reported as processed.
     pub through: u64,
     /// Reports of other units that must take effect before the next one of this unit.
-    causes: Vec<Cause>,
+    priors: Vec<PriorReport>,
 }
 
 struct Other {
@@ -100,9 +100,9 @@ impl Others {
         let brings_state = matches!(message, FromPeer::State { .. } | FromPeer::Replicate { .. })
             || matches!(message, FromPeer::Delta { .. } | FromPeer::Refuse { .. });
         if brings_state {
-            match self.causes.iter_mut().find(|(unit, _)| *unit == from) {
+            match self.priors.iter_mut().find(|(unit, _)| *unit == from) {
                 Some((_, of_last)) => *of_last = through.max(*of_last),
-                None => self.causes.push((from, through)),
+                None => self.priors.push((from, through)),
             }
         }
         let is_answer = matches!(
@@ -118,8 +118,8 @@ impl Others {
     }
 
     /// Returns the reports that must take effect before the next one of this unit.
-    pub fn take_causes(&mut self) -> Vec<Cause> {
-        std::mem::take(&mut self.causes)
+    pub fn take_priors(&mut self) -> Vec<PriorReport> {
+        std::mem::take(&mut self.priors)
     }
 
     /// A connected unit has died. Returns the answers in its place.

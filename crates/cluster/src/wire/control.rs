@@ -3,7 +3,7 @@
 use protocol::message::UnitId;
 
 use super::messages::read_flag;
-use super::reader::{Reader, WireError, put, put_sized};
+use super::reader::{Reader, FrameError, put, put_sized};
 use super::{VERSION, VERSION_MIN};
 
 /// The first frame of each end of a link.
@@ -55,7 +55,7 @@ impl Assignment {
         out.extend_from_slice(&[self.copies, self.deltas.into()]);
     }
 
-    pub(super) fn read(from: &mut Reader<'_>) -> Result<Assignment, WireError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Assignment, FrameError> {
         let (unit, seed, gap_ns) = (UnitId(from.u16()?), from.u64()?, from.u64()?);
         Ok(Assignment { unit, seed, gap_ns, copies: from.u8()?, deltas: read_flag(from)? })
     }
@@ -78,7 +78,7 @@ impl Hello {
         put!(out, self.port);
     }
 
-    pub(super) fn read(from: &mut Reader<'_>) -> Result<Hello, WireError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Hello, FrameError> {
         Ok(Hello {
             versions: (from.u16()?, from.u16()?),
             name: from.text()?.to_owned(),
@@ -87,7 +87,7 @@ impl Hello {
             role: match from.u8()? {
                 0 => Role::Dispatcher,
                 1 => Role::Unit,
-                _ => return Err(WireError::Invalid("role")),
+                _ => return Err(FrameError::Invalid("role")),
             },
             port: from.u16()?,
         })

@@ -5,7 +5,7 @@ use packet::DropReason;
 use protocol::unit::Counters;
 use runtime::report::Report;
 
-use super::reader::{Reader, WireError, put, put_sized};
+use super::reader::{Reader, FrameError, put, put_sized};
 
 /// What a unit has counted, for its dispatcher's report. The unit's own report has more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl UnitFigures {
     }
 
     /// Drops for reasons that are not known here count as internal ones.
-    pub(super) fn read(from: &mut Reader<'_>) -> Result<UnitFigures, WireError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<UnitFigures, FrameError> {
         let mut numbers = Counters::default().numbers();
         for at in 0..from.count(8)? {
             let number = from.u64()?;

@@ -8,7 +8,7 @@ use super::control::{Assignment, Hello};
 use super::figures::UnitFigures;
 use super::messages::{read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer};
 use super::packets::{ArrivedPacket, read_packet, write_packet};
-use super::reader::{Reader, WireError, put, put_sized};
+use super::reader::{Reader, FrameError, put, put_sized};
 use super::reports::{read_report, write_report};
 
 /// Kinds of frames.
@@ -46,7 +46,7 @@ pub enum ArrivedFrame<'a> {
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
     /// A report of a unit, what must take effect before it, and the number of packets that follow.
-    Report(Box<Return>, Vec<Cause>, usize),
+    Report(Box<Return>, Vec<PriorReport>, usize),
     /// One of these packets: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
     /// What a unit has counted.
@@ -60,7 +60,7 @@ pub enum ArrivedFrame<'a> {
 
 /// A report that must take effect before another one: that of a unit, up to this many packets. A
 /// flow's packets leave in order although two units have processed them.
-pub type Cause = (UnitId, u64);
+pub type PriorReport = (UnitId, u64);
 
 /// The address of a unit, for other units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +133,11 @@ pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
 }
 
 /// Appends a report of a unit without its packets.
-pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, causes: &[Cause]) {
+pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, priors: &[PriorReport]) {
     out.push(kind::REPORT);
     write_report(out, report);
-    put!(out, causes.len() as u32);
-    causes.iter().for_each(|(unit, through)| put!(out, unit.0, through));
+    put!(out, priors.len() as u32);
+    priors.iter().for_each(|(unit, through)| put!(out, unit.0, through));
 }
 
 /// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the rest.
@@ -170,12 +170,12 @@ pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
 /// hash of a flow's key.
 ///
 /// # Errors
-/// If it is not one. [`WireError::UnknownKind`] is no fault: a later version may have it.
+/// If it is not one. [`FrameError::UnknownKind`] is no fault: a later version may have it.
 pub fn read_frame(
     frame: &[u8],
     now_ns: u64,
     hash: impl Fn(&FlowKey) -> u64,
-) -> Result<ArrivedFrame<'_>, WireError> {
+) -> Result<ArrivedFrame<'_>, FrameError> {
     let mut from = Reader::new(frame);
     let input = match from.u8()? {
         kind::HELLO => return Hello::read(&mut from).map(ArrivedFrame::Hello),
@@ -183,9 +183,9 @@ pub fn read_frame(
         kind::UNITS => return read_units(&mut from).map(ArrivedFrame::Units),
         kind::REPORT => {
             let (report, packets) = read_report(&mut from, hash)?;
-            let causes = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
-            let causes = causes.collect::<Result<_, WireError>>()?;
-            return Ok(ArrivedFrame::Report(Box::new(report), causes, packets));
+            let priors = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
+            let priors = priors.collect::<Result<_, FrameError>>()?;
+            return Ok(ArrivedFrame::Report(Box::new(report), priors, packets));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
         kind::ASSIGN => return Assignment::read(&mut from).map(ArrivedFrame::Assign),
@@ -206,12 +206,12 @@ pub fn read_frame(
         kind::RESET => ToUnit::Reset,
         kind::RESUME => ToUnit::Resume,
         kind::FINISH => ToUnit::Finish,
-        unknown => return Err(WireError::UnknownKind(unknown)),
+        unknown => return Err(FrameError::UnknownKind(unknown)),
     };
     Ok(ArrivedFrame::Input(input))
 }
 
-fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, WireError> {
+fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, FrameError> {
     (0..from.count(10)?)
         .map(|_| {
             Ok(UnitAddress {

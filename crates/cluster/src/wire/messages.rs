@@ -5,13 +5,13 @@ use protocol::message::{
     Version, Watermark,
 };
 
-use super::reader::{Reader, WireError, put, put_sized};
+use super::reader::{Reader, FrameError, put, put_sized};
 
 pub(super) fn put_flow(out: &mut Vec<u8>, flow: FlowId) {
     put!(out, flow.index, flow.generation);
 }
 
-pub(super) fn read_flow(from: &mut Reader<'_>) -> Result<FlowId, WireError> {
+pub(super) fn read_flow(from: &mut Reader<'_>) -> Result<FlowId, FrameError> {
     Ok(FlowId { index: from.u32()?, generation: from.u32()? })
 }
 
@@ -25,11 +25,11 @@ pub(super) fn put_handover(out: &mut Vec<u8>, handover: Handover) {
     }
 }
 
-pub(super) fn read_handover(from: &mut Reader<'_>) -> Result<Handover, WireError> {
+pub(super) fn read_handover(from: &mut Reader<'_>) -> Result<Handover, FrameError> {
     match from.u8()? {
         0 => Ok(Handover::None),
         1 => Ok(Handover::From { previous: UnitId(from.u16()?), last: from.u64()? }),
-        _ => Err(WireError::Invalid("handover")),
+        _ => Err(FrameError::Invalid("handover")),
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn write_from_dispatcher(out: &mut Vec<u8>, message: &FromDispatcher)
 }
 
 /// Reads a message of a dispatcher.
-pub(super) fn read_from_dispatcher(from: &mut Reader<'_>) -> Result<FromDispatcher, WireError> {
+pub(super) fn read_from_dispatcher(from: &mut Reader<'_>) -> Result<FromDispatcher, FrameError> {
     Ok(match from.u8()? {
         dispatcher::RELEASE => FromDispatcher::Release {
             flow: read_flow(from)?,
@@ -81,7 +81,7 @@ pub(super) fn read_from_dispatcher(from: &mut Reader<'_>) -> Result<FromDispatch
         },
         dispatcher::END => FromDispatcher::End { flow: read_flow(from)? },
         dispatcher::DRAIN => FromDispatcher::Drain,
-        kind => return Err(WireError::UnknownKind(kind)),
+        kind => return Err(FrameError::UnknownKind(kind)),
     })
 }
 
@@ -116,7 +116,7 @@ pub(super) fn write_from_unit(out: &mut Vec<u8>, message: &FromUnit) {
     }
 }
 
-pub(super) fn read_from_unit(from: &mut Reader<'_>) -> Result<FromUnit, WireError> {
+pub(super) fn read_from_unit(from: &mut Reader<'_>) -> Result<FromUnit, FrameError> {
     Ok(match from.u8()? {
         unit::EXPIRE => FromUnit::Expire { flow: read_flow(from)?, epoch: from.u32()?, seq: from.u64()? },
         unit::DRAINED => FromUnit::Drained,
@@ -125,7 +125,7 @@ pub(super) fn read_from_unit(from: &mut Reader<'_>) -> Result<FromUnit, WireErro
             let (flow, epoch, holder) = (read_flow(from)?, from.u32()?, UnitId(from.u16()?));
             FromUnit::Refuse { flow, epoch, reason: read_reason(from)?, holder }
         }
-        kind => return Err(WireError::UnknownKind(kind)),
+        kind => return Err(FrameError::UnknownKind(kind)),
     })
 }
 
@@ -182,7 +182,7 @@ pub(super) fn write_from_peer(out: &mut Vec<u8>, message: &FromPeer) {
 }
 
 /// Reads a message of another unit.
-pub(super) fn read_from_peer(from: &mut Reader<'_>) -> Result<FromPeer, WireError> {
+pub(super) fn read_from_peer(from: &mut Reader<'_>) -> Result<FromPeer, FrameError> {
     let (kind, flow, epoch) = (from.u8()?, read_flow(from)?, from.u32()?);
     Ok(match kind {
         peer::PULL => FromPeer::Pull {
@@ -206,7 +206,7 @@ pub(super) fn read_from_peer(from: &mut Reader<'_>) -> Result<FromPeer, WireErro
         peer::REFUSE => {
             FromPeer::Refuse { flow, epoch, reason: read_reason(from)?, record: read_record(from)? }
         }
-        kind => return Err(WireError::UnknownKind(kind)),
+        kind => return Err(FrameError::UnknownKind(kind)),
     })
 }
 
@@ -215,19 +215,19 @@ fn put_record(out: &mut Vec<u8>, record: &FlowRecord) {
     put_sized(out, &record.bytes);
 }
 
-fn read_record(from: &mut Reader<'_>) -> Result<FlowRecord, WireError> {
+fn read_record(from: &mut Reader<'_>) -> Result<FlowRecord, FrameError> {
     Ok(FlowRecord { watermark: read_watermark(from)?, bytes: from.sized()?.to_vec() })
 }
 
-fn read_watermark(from: &mut Reader<'_>) -> Result<Watermark, WireError> {
+fn read_watermark(from: &mut Reader<'_>) -> Result<Watermark, FrameError> {
     Ok(Watermark { contiguous: from.u64()?, ahead: from.u64()? })
 }
 
-pub(super) fn read_flag(from: &mut Reader<'_>) -> Result<bool, WireError> {
+pub(super) fn read_flag(from: &mut Reader<'_>) -> Result<bool, FrameError> {
     match from.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(WireError::Invalid("flag")),
+        _ => Err(FrameError::Invalid("flag")),
     }
 }
 
@@ -239,6 +239,6 @@ fn number_of(reason: RefuseReason) -> u8 {
     REASONS.iter().position(|of| *of == reason).unwrap_or_default() as u8
 }
 
-fn read_reason(from: &mut Reader<'_>) -> Result<RefuseReason, WireError> {
-    REASONS.get(usize::from(from.u8()?)).copied().ok_or(WireError::Invalid("reason"))
+fn read_reason(from: &mut Reader<'_>) -> Result<RefuseReason, FrameError> {
+    REASONS.get(usize::from(from.u8()?)).copied().ok_or(FrameError::Invalid("reason"))
 }

@@ -20,7 +20,7 @@ use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::reader::{Reader, WireError, put};
+use super::reader::{Reader, FrameError, put};
 use super::stamps::{StampForm, put_stamp, read_stamp};
 
 /// The class of our options: one of those for experiments (RFC 8926, 7.3).
@@ -106,15 +106,15 @@ pub struct ArrivedPacket<'a> {
 ///
 /// # Errors
 /// If it is not one, or has a critical option that is not known.
-pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPacket<'a>, WireError> {
+pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPacket<'a>, FrameError> {
     let (first, flags, protocol, ingress) = (from.u8()?, from.u8()?, from.u16()?, from.u16()?);
     let (marks, _) = (from.u8()?, from.u8()?);
     if first >> 6 != 0 || flags & 0x80 != 0 {
-        return Err(WireError::Invalid("Geneve header"));
+        return Err(FrameError::Invalid("Geneve header"));
     }
     let link = match marks & OTHER_LINK {
         0 if protocol == ETHERNET => LinkType::Ethernet,
-        0 => return Err(WireError::Invalid("protocol")),
+        0 => return Err(FrameError::Invalid("protocol")),
         _ => LinkType::from_number(protocol),
     };
     let mut options = Reader::new(from.bytes(usize::from(first & 0x3f) * 4)?);
@@ -124,26 +124,26 @@ pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPack
         match (class, kind & !CRITICAL) {
             (OPTION_CLASS, KEY) => {
                 let bytes = data.bytes(KEY_LEN)?;
-                let of = FlowKey::read_from_bytes(bytes).map_err(|_| WireError::Invalid("key"))?;
+                let of = FlowKey::read_from_bytes(bytes).map_err(|_| FrameError::Invalid("key"))?;
                 key = Some((of, data.u8()? & 1 != 0));
             }
             (OPTION_CLASS, WIRE_LEN) => wire_len = Some(data.u32()?),
             (OPTION_CLASS, form) if let Some(form) = StampForm::of_type(form) => {
                 stamp = Some(read_stamp(&mut data, form, now_ns)?);
             }
-            _ if kind & CRITICAL != 0 => return Err(WireError::Invalid("option")),
+            _ if kind & CRITICAL != 0 => return Err(FrameError::Invalid("option")),
             _ => {}
         }
     }
-    let (stamp, timestamp_ns) = stamp.ok_or(WireError::Invalid("stamp"))?;
+    let (stamp, timestamp_ns) = stamp.ok_or(FrameError::Invalid("stamp"))?;
     let frame = from.rest();
-    let len = u32::try_from(frame.len()).map_err(|_| WireError::Invalid("length"))?;
+    let len = u32::try_from(frame.len()).map_err(|_| FrameError::Invalid("length"))?;
     let side = if marks & OUTSIDE != 0 { Side::Outside } else { Side::Inside };
     let wire_len = wire_len.unwrap_or(len).max(len);
     Ok(ArrivedPacket { stamp, timestamp_ns, ingress, side, link, key, wire_len, frame })
 }
 
-fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)>, WireError> {
+fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)>, FrameError> {
     if from.is_empty() {
         return Ok(None);
     }

@@ -2,7 +2,7 @@
 
 /// A frame is not what its sender should have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WireError {
+pub enum FrameError {
     /// The frame ends before its fields do.
     #[error("the frame is truncated")]
     Truncated,
@@ -27,9 +27,9 @@ impl<'a> Reader<'a> {
     /// Returns the next `len` bytes.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] if there are fewer.
-    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], WireError> {
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or(WireError::Truncated)?;
+    /// [`FrameError::Truncated`] if there are fewer.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], FrameError> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(FrameError::Truncated)?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -47,9 +47,9 @@ impl<'a> Reader<'a> {
     /// Returns the next `N` bytes.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] if there are fewer.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or(WireError::Truncated)?;
+    /// [`FrameError::Truncated`] if there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(FrameError::Truncated)?;
         self.0 = rest;
         Ok(*bytes)
     }
@@ -57,40 +57,40 @@ impl<'a> Reader<'a> {
     /// Reads a number of one byte.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]
-    pub fn u8(&mut self) -> Result<u8, WireError> {
+    /// [`FrameError::Truncated`]
+    pub fn u8(&mut self) -> Result<u8, FrameError> {
         self.array().map(|[byte]| byte)
     }
 
     /// Reads a number of two bytes.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]
-    pub fn u16(&mut self) -> Result<u16, WireError> {
+    /// [`FrameError::Truncated`]
+    pub fn u16(&mut self) -> Result<u16, FrameError> {
         self.array().map(u16::from_be_bytes)
     }
 
     /// Reads a number of four bytes.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]
-    pub fn u32(&mut self) -> Result<u32, WireError> {
+    /// [`FrameError::Truncated`]
+    pub fn u32(&mut self) -> Result<u32, FrameError> {
         self.array().map(u32::from_be_bytes)
     }
 
     /// Reads a number of eight bytes.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]
-    pub fn u64(&mut self) -> Result<u64, WireError> {
+    /// [`FrameError::Truncated`]
+    pub fn u64(&mut self) -> Result<u64, FrameError> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// Reads bytes with their length before them.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]
-    pub fn sized(&mut self) -> Result<&'a [u8], WireError> {
+    /// [`FrameError::Truncated`]
+    pub fn sized(&mut self) -> Result<&'a [u8], FrameError> {
         let len = self.u32()?;
         self.bytes(len as usize)
     }
@@ -98,19 +98,19 @@ impl<'a> Reader<'a> {
     /// Reads a text with its length before it.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], or [`WireError::Invalid`] if it is not UTF-8.
-    pub fn text(&mut self) -> Result<&'a str, WireError> {
-        std::str::from_utf8(self.sized()?).map_err(|_| WireError::Invalid("text"))
+    /// [`FrameError::Truncated`], or [`FrameError::Invalid`] if it is not UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, FrameError> {
+        std::str::from_utf8(self.sized()?).map_err(|_| FrameError::Invalid("text"))
     }
 
     /// Reads the number of elements that follow, of at least `each_len` bytes each.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] if there cannot be so many.
-    pub fn count(&mut self, each_len: usize) -> Result<usize, WireError> {
+    /// [`FrameError::Truncated`] if there cannot be so many.
+    pub fn count(&mut self, each_len: usize) -> Result<usize, FrameError> {
         let count = self.u32()? as usize;
         if count.checked_mul(each_len).is_none_or(|len| len > self.0.len()) {
-            return Err(WireError::Truncated);
+            return Err(FrameError::Truncated);
         }
         Ok(count)
     }

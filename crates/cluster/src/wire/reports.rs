@@ -10,7 +10,7 @@ use runtime::transport::Return;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::messages::{put_flow, read_flag, read_flow, read_from_unit, write_from_unit};
-use super::reader::{Reader, WireError, put};
+use super::reader::{Reader, FrameError, put};
 
 /// Bits of the first byte.
 const READY: u8 = 1;
@@ -54,7 +54,7 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
 pub(super) fn read_report(
     from: &mut Reader<'_>,
     hash: impl Fn(&FlowKey) -> u64,
-) -> Result<(Return, usize), WireError> {
+) -> Result<(Return, usize), FrameError> {
     let flags = from.u8()?;
     let mut report = Return {
         is_ready: flags & READY != 0,
@@ -85,8 +85,8 @@ pub(super) fn read_report(
     Ok((report, packets))
 }
 
-fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, WireError> {
-    FlowKey::read_from_bytes(from.bytes(KEY_LEN)?).map_err(|_| WireError::Invalid("key"))
+fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
+    FlowKey::read_from_bytes(from.bytes(KEY_LEN)?).map_err(|_| FrameError::Invalid("key"))
 }
 
 /// Appends a packet that leaves.
@@ -106,16 +106,16 @@ pub fn write_output(out: &mut Vec<u8>, packet: &Packet) {
 pub fn read_output(
     from: &mut Reader<'_>,
     buffer: impl FnOnce(&[u8]) -> Option<Packet>,
-) -> Result<Packet, WireError> {
+) -> Result<Packet, FrameError> {
     let (timestamp_ns, ingress, egress) = (from.u64()?, from.u16()?, from.u16()?);
     let (link, wire_len) = (LinkType::from_number(from.u16()?), from.u32()?);
     let offsets = [from.u16()?, from.u16()?, from.u16()?];
-    let side = *SIDES.get(usize::from(from.u8()?)).ok_or(WireError::Invalid("side"))?;
+    let side = *SIDES.get(usize::from(from.u8()?)).ok_or(FrameError::Invalid("side"))?;
     let frame = from.rest();
     if offsets.iter().any(|&offset| usize::from(offset) > frame.len()) {
-        return Err(WireError::Invalid("offset"));
+        return Err(FrameError::Invalid("offset"));
     }
-    let mut packet = buffer(frame).ok_or(WireError::Invalid("length"))?;
+    let mut packet = buffer(frame).ok_or(FrameError::Invalid("length"))?;
     let meta = packet.meta_mut();
     let transit = &mut meta.transit;
     (transit.timestamp_ns, transit.ingress, transit.egress, transit.side) =

@@ -12,7 +12,7 @@
 use protocol::message::{Handover, ReplicaTargets, Stamp, UnitId};
 
 use super::messages::{put_handover, read_flag, read_flow, read_handover};
-use super::reader::{Reader, WireError, put};
+use super::reader::{Reader, FrameError, put};
 
 /// The form of a stamp, as the type of its option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn read_stamp(
     from: &mut Reader<'_>,
     form: StampForm,
     now_ns: u64,
-) -> Result<(Stamp, u64), WireError> {
+) -> Result<(Stamp, u64), FrameError> {
     if form == StampForm::Short {
         let index = from.u32()?;
         let flow = protocol::message::FlowId { index, generation: from.u16()?.into() };
@@ -78,7 +78,7 @@ pub(super) fn read_stamp(
             let mut targets = if count == ALL_TARGETS { ReplicaTargets::ALL } else { ReplicaTargets::NONE };
             for _ in 0..if count == ALL_TARGETS { 0 } else { count } {
                 if !targets.add(UnitId(from.u16()?)) {
-                    return Err(WireError::Invalid("target"));
+                    return Err(FrameError::Invalid("target"));
                 }
             }
             Some(if is_at_once { targets.at_once() } else { targets })
