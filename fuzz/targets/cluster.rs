@@ -1,5 +1,5 @@
-//! Frames between hosts: any bytes are read or refused, and a packet that is read is one that a graph
-//! can take.
+//! Frames between hosts: any bytes are read or refused, and a packet that is read is one that a
+//! graph can take.
 
 #![no_main]
 

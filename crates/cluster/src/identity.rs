@@ -1,4 +1,4 @@
-//! Who a node is: a certificate of the cluster's authority, and the handshake in which two nodes
+//! Identities: a node has a certificate of the cluster's authority. In a handshake two nodes
 //! show theirs to each other and agree on the keys of a link (TLS 1.3, RFC 8446).
 //!
 //! The handshake goes over TCP, and so does one [`Hello`] from each end. Then the connection ends:

@@ -27,15 +27,15 @@ use crate::connector::Connector;
 use crate::identity::Identity;
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, PriorReport, Hello, Reader, Role, UnitFigures, VERSION, VERSION_MIN, read_frame,
-    read_output, write_assignment, write_input, write_units,
+    ArrivedFrame, Assignment, Hello, PriorReport, Reader, Role, UnitFigures, VERSION, VERSION_MIN,
+    read_frame, read_output, write_assignment, write_input, write_units,
 };
 
 pub use nodes::{NodeInfo, NodeStatus};
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
-/// Period in which units are told the time.
+/// Period in which units are notified of the time.
 const TIME_NS: u64 = 1_000_000;
 /// Sleep while the dispatcher waits for units.
 const WAIT: Duration = Duration::from_micros(200);
@@ -44,7 +44,7 @@ const STATUS: Duration = Duration::from_millis(50);
 /// Limit on the time for the first units to be there.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the dispatcher of a cluster needs to know.
+/// The settings of a cluster's dispatcher.
 pub struct RemoteOptions {
     /// Certificate and key.
     pub identity: Identity,
@@ -366,7 +366,8 @@ impl RemoteUnits {
         true
     }
 
-    /// Tells all units where the others are. Each hears of a unit before it can hear from it.
+    /// Sends all units the addresses of the others. Each hears of a unit before it can hear from
+    /// it.
     fn tell_units(&mut self) {
         let addresses = self.nodes.addresses();
         for unit in self.units.iter().flatten().filter(|unit| unit.is_alive) {

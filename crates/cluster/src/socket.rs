@@ -54,8 +54,8 @@ impl DatagramSocket {
         count > 0
     }
 
-    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if the kernel
-    /// takes no more now.
+    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if the
+    /// kernel takes no more now.
     pub fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
         let segment_size = (segment < contents.len()).then_some(segment);
         let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };

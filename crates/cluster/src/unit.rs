@@ -21,7 +21,7 @@ use crate::connector::Connector;
 use crate::identity::{Identity, Listener};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Hello, Role, UnitFigures, VERSION, VERSION_MIN, FrameError, begin_output,
+    ArrivedFrame, Assignment, FrameError, Hello, Role, UnitFigures, VERSION, VERSION_MIN, begin_output,
     read_frame, write_figures, write_output, write_report_frame,
 };
 
@@ -35,7 +35,7 @@ const SETTLE_NS: u64 = 2_000_000_000;
 /// Makes a graph of the policy with this seed.
 pub type GraphMaker = Box<dyn FnMut(u64) -> Result<Box<Graph>, String>>;
 
-/// What a unit needs to know.
+/// The settings of a unit.
 pub struct UnitOptions {
     /// Address of its handshakes, and of its links.
     pub listen: SocketAddr,
@@ -248,7 +248,7 @@ impl UnitProcess {
     }
 }
 
-/// What the process must do for a frame.
+/// A task of the process that follows from a frame.
 enum Order {
     Assign(Assignment),
     Connect(Vec<(String, String)>),

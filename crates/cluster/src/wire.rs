@@ -32,10 +32,10 @@ mod stamps;
 pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
-    ArrivedFrame, PriorReport, UnitAddress, begin_output, read_frame, write_assignment, write_figures, write_hello,
-    write_input, write_mail, write_report_frame, write_units,
+    ArrivedFrame, PriorReport, UnitAddress, begin_output, read_frame, write_assignment, write_figures,
+    write_hello, write_input, write_mail, write_report_frame, write_units,
 };
-pub use reader::{Reader, FrameError};
+pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};
 
 /// The version of the format. A receiver accepts this one and the one before.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use cluster::wire::{
-    ArrivedFrame, Hello, Reader, Role, VERSION, FrameError, read_frame, write_hello, write_input, write_mail,
+    ArrivedFrame, FrameError, Hello, Reader, Role, VERSION, read_frame, write_hello, write_input, write_mail,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;

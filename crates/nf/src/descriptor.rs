@@ -34,8 +34,8 @@ pub struct Descriptor {
     /// Other state that flows share. There is no other way to share: instances are immutable while
     /// packets flow.
     pub shared: &'static [Shared],
-    /// The shared state only limits what the NF sends by itself: each node of a cluster may have its
-    /// own.
+    /// The shared state only limits what the NF sends by itself: each node of a cluster may have
+    /// its own.
     pub is_shared_per_node: bool,
     /// Size of the per-flow map, if any.
     pub map: Option<MapSpec>,

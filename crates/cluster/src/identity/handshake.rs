@@ -10,7 +10,7 @@ use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, Str
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::Identity;
-use crate::wire::{ArrivedFrame, Hello, VERSION, VERSION_MIN, FrameError, read_frame, write_hello};
+use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_frame, write_hello};
 
 /// Limit on the time of each read and write of a handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub struct LinkSecrets {
 
 /// The outcome of a handshake.
 pub struct Session {
-    /// What the peer said of itself; its name is proven.
+    /// The peer's description of itself; its name is proven.
     pub peer: Hello,
     /// Address of the peer, with the port of its links.
     pub address: SocketAddr,

@@ -3,7 +3,7 @@
 use protocol::message::UnitId;
 
 use super::messages::read_flag;
-use super::reader::{Reader, FrameError, put, put_sized};
+use super::reader::{FrameError, Reader, put, put_sized};
 use super::{VERSION, VERSION_MIN};
 
 /// The first frame of each end of a link.
@@ -34,7 +34,7 @@ pub enum Role {
     Unit = 1,
 }
 
-/// What a dispatcher tells a node that becomes one of its units.
+/// The first message to a node that becomes a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The unit's number. A node that was lost and comes back gets another one.

@@ -1,13 +1,13 @@
-//! What a unit has counted.
+//! Counts of a unit.
 
 use graph::Graph;
 use packet::DropReason;
 use protocol::unit::Counters;
 use runtime::report::Report;
 
-use super::reader::{Reader, FrameError, put, put_sized};
+use super::reader::{FrameError, Reader, put, put_sized};
 
-/// What a unit has counted, for its dispatcher's report. The unit's own report has more.
+/// Counts of a unit for its dispatcher's report. The unit's own report has more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitFigures {
     /// Counters of the protocol.

@@ -8,7 +8,7 @@ use super::control::{Assignment, Hello};
 use super::figures::UnitFigures;
 use super::messages::{read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer};
 use super::packets::{ArrivedPacket, read_packet, write_packet};
-use super::reader::{Reader, FrameError, put, put_sized};
+use super::reader::{FrameError, Reader, put, put_sized};
 use super::reports::{read_report, write_report};
 
 /// Kinds of frames.
@@ -49,7 +49,7 @@ pub enum ArrivedFrame<'a> {
     Report(Box<Return>, Vec<PriorReport>, usize),
     /// One of these packets: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
-    /// What a unit has counted.
+    /// Counts of a unit.
     Figures(Box<UnitFigures>),
     /// A message of the ownership protocol from a unit, and the packets that this unit had reported
     /// before.
@@ -140,7 +140,8 @@ pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, priors: &[PriorRep
     priors.iter().for_each(|(unit, through)| put!(out, unit.0, through));
 }
 
-/// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the rest.
+/// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the
+/// rest.
 pub fn begin_output(out: &mut Vec<u8>) {
     out.push(kind::OUTPUT);
 }

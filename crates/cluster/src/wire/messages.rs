@@ -5,7 +5,7 @@ use protocol::message::{
     Version, Watermark,
 };
 
-use super::reader::{Reader, FrameError, put, put_sized};
+use super::reader::{FrameError, Reader, put, put_sized};
 
 pub(super) fn put_flow(out: &mut Vec<u8>, flow: FlowId) {
     put!(out, flow.index, flow.generation);

@@ -20,7 +20,7 @@ use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::reader::{Reader, FrameError, put};
+use super::reader::{FrameError, Reader, put};
 use super::stamps::{StampForm, put_stamp, read_stamp};
 
 /// The class of our options: one of those for experiments (RFC 8926, 7.3).
@@ -153,8 +153,8 @@ fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)
 }
 
 impl ArrivedPacket<'_> {
-    /// Makes a packet for a graph, which parses it. `None` if there is no buffer, or the graph cannot
-    /// read it: its dispatcher could.
+    /// Makes a packet for a graph, which parses it. `None` if there is no buffer, or the graph
+    /// cannot read it: its dispatcher could.
     pub fn into_packet(self, sequence: u64, graph: &Graph, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(self.frame)?;
         let meta = packet.meta_mut();

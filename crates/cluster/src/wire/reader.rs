@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     /// Reads the number of elements that follow, of at least `each_len` bytes each.
     ///
     /// # Errors
-    /// [`FrameError::Truncated`] if there cannot be so many.
+    /// [`FrameError::Truncated`] if there are not enough bytes for them.
     pub fn count(&mut self, each_len: usize) -> Result<usize, FrameError> {
         let count = self.u32()? as usize;
         if count.checked_mul(each_len).is_none_or(|len| len > self.0.len()) {

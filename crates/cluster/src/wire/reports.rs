@@ -10,7 +10,7 @@ use runtime::transport::Return;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::messages::{put_flow, read_flag, read_flow, read_from_unit, write_from_unit};
-use super::reader::{Reader, FrameError, put};
+use super::reader::{FrameError, Reader, put};
 
 /// Bits of the first byte.
 const READY: u8 = 1;
@@ -21,7 +21,8 @@ const LEFT: u8 = 8;
 const KEY_LEN: usize = size_of::<FlowKey>();
 const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
 
-/// Appends a report without its packets, whose number it says. Buffers and effects stay at the unit.
+/// Appends a report without its packets, but with their number. Buffers and effects stay at the
+/// unit.
 pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     let flags = [
         (report.is_ready, READY),

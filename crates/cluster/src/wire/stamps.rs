@@ -12,7 +12,7 @@
 use protocol::message::{Handover, ReplicaTargets, Stamp, UnitId};
 
 use super::messages::{put_handover, read_flag, read_flow, read_handover};
-use super::reader::{Reader, FrameError, put};
+use super::reader::{FrameError, Reader, put};
 
 /// The form of a stamp, as the type of its option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
