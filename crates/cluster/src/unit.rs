@@ -430,8 +430,8 @@ impl Running {
         report.effects.drain(..).for_each(&mut *effects);
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
-            let causes = self.others.take_causes();
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &causes));
+            let priors = self.others.take_priors();
+            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &priors));
             for packet in &report.out {
                 peers.send(dispatcher, 0, |out| {
                     begin_output(out);

@@ -3,6 +3,7 @@
 
 mod bench;
 mod capture;
+mod cluster;
 mod demo;
 mod explain;
 mod externals;

@@ -1,0 +1,119 @@
+//! `rivulet node`, `rivulet cluster`, and policies on units at other nodes.
+
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
+use super::*;
+
+/// Functions whose flows share no state.
+const POLICY: &str = "settings { seed: 7, flows: 10k }
+Port<0> inside; Port<1> outside;
+Firewall f { rules: \"allow out from any\", default: deny };
+Monitor m { report: [] };
+pipelet { inside <-> f <-> m <-> outside; }
+";
+
+/// A node as a process, which ends with the test.
+struct Node {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn unit(place: &Place, name: &str, policy: &str) -> Node {
+    let config = format!(
+        "name = \"{name}\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"{policy}\"\ncertificates = \"ca\"\n"
+    );
+    place.write(&format!("{name}.toml"), config);
+    let mut child = place
+        .command(&format!("node --config {name}.toml --report {name}.json"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address =
+        line.trim_end().rsplit_once(" listens at ").unwrap_or_else(|| panic!("{line}")).1.to_owned();
+    Node { child, address }
+}
+
+fn dispatcher(place: &Place, units: &[(&str, &Node)]) {
+    let lines: String = units.iter().map(|(name, node)| format!("{name} = \"{}\"\n", node.address)).collect();
+    let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\n[units]\n{lines}");
+    place.write("dispatcher.toml", config);
+}
+
+#[test]
+fn flows_move_between_processes_and_none_is_lost() {
+    let place = Place::new();
+    let outcome = place.json("demo --cluster --seconds 3 --rate 10kpps --unit-capacity 10Mbps -o json");
+    assert_adds_up(&outcome["report"]);
+    assert_eq!(outcome["packets_lost"], 0);
+    assert!(outcome["report"]["units"]["states_moved"].as_u64().unwrap() > 0, "{outcome}");
+    let nodes = outcome["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 4);
+    assert_eq!((&nodes[0]["name"], &nodes[0]["status"]), (&"unit-1".into(), &"drained".into()));
+    assert!(nodes[1..].iter().all(|node| node["status"] == "active"), "{nodes:?}");
+}
+
+#[test]
+fn capture_over_two_processes_is_that_of_one() {
+    let place = Place::new();
+    place.write("site.rvl", POLICY);
+    place.stdout("traffic --packets 3000 --flows 200 --seed 3 --write in.pcap");
+    place.stdout("cluster init ca dispatcher unit-1 unit-2");
+    let units = ["unit-1", "unit-2"].map(|name| unit(&place, name, "site.rvl"));
+    dispatcher(&place, &[("unit-1", &units[0]), ("unit-2", &units[1])]);
+    let one = place.json("run site.rvl --read in.pcap --write one.pcap -o json");
+    let two = place
+        .json("run site.rvl --read in.pcap --write two.pcap --cluster dispatcher.toml --mode packet -o json");
+    for field in ["packets_in", "packets_out", "drops"] {
+        assert_eq!(one[field], two[field], "{field}");
+    }
+    assert_adds_up(&two);
+    assert!(two["units"]["states_moved"].as_u64().unwrap() > 100, "{two}");
+    // Each unit has written a report of its own.
+    for (name, mut node) in ["unit-1", "unit-2"].into_iter().zip(units) {
+        assert!(node.child.wait().unwrap().success());
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(place.path(&format!("{name}.json"))).unwrap()).unwrap();
+        assert!(report["packets_out"].as_u64().unwrap() > 0, "{report}");
+    }
+}
+
+#[test]
+fn nodes_that_do_not_fit_are_refused_with_a_reason() {
+    let place = Place::new();
+    place.write("site.rvl", POLICY);
+    place.write(
+        "nat.rvl",
+        "Port<0> a; Port<1> b; NAT n { external: [203.0.113.1] }; pipelet { a <-> n <-> b; }",
+    );
+    place.stdout("traffic --packets 10 --write in.pcap");
+    place.stdout("cluster init ca dispatcher unit-1");
+    let fails = |line: &str, expected: &str| {
+        let said = place.refused(1, line);
+        assert!(said.contains(expected), "{line}: {said}");
+    };
+    place.write("bad.toml", "name = \"unit-1\"\nrole = \"unit\"\nlissten = \"127.0.0.1:0\"\n");
+    fails("node --config bad.toml", "lissten");
+    place.write("role.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n");
+    fails("node --config role.toml", "role = \"unit\"");
+    place.write(
+        "other.toml",
+        "name = \"unit-9\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"site.rvl\"\n",
+    );
+    fails("node --config other.toml", "unit-9.key");
+    fails("cluster init ca ../unit", "not a valid name");
+    let node = unit(&place, "unit-1", "site.rvl");
+    dispatcher(&place, &[("unit-1", &node)]);
+    fails("run nat.rvl --read in.pcap --cluster dispatcher.toml", "share state");
+    place.write("none.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n");
+    fails("run site.rvl --read in.pcap --cluster none.toml", "[units]");
+}
