@@ -1,9 +1,9 @@
 //! Identities: a node has a certificate of the cluster's authority. In a handshake two nodes
 //! show theirs to each other and agree on the keys of a link (TLS 1.3, RFC 8446).
 //!
-//! The handshake goes over TCP, and so does one [`Hello`] from each end. Then the connection ends:
-//! keys exported from it (RFC 5705) protect the datagrams of the link. Handshakes are made on
-//! threads of their own; packets never wait for one.
+//! The handshake goes over TCP, and so does one [`Hello`](crate::wire::Hello) from each end. Then
+//! the connection ends: keys exported from it (RFC 5705) protect the datagrams of the link.
+//! Handshakes are made on threads of their own; packets never wait for one.
 
 mod authority;
 mod handshake;

@@ -8,7 +8,7 @@
 //! | [`wire`] | frames of dispatchers and units; no socket, no clock |
 //! | [`identity`] | certificates, and the handshake of two nodes |
 //! | [`remote`] | the dispatcher's end: units at other nodes as a transport of [`runtime`] |
-//! | [`unit`] | a unit as a process |
+//! | [`mod@unit`] | a unit as a process |
 
 mod connector;
 mod digest;

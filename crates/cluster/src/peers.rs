@@ -161,13 +161,21 @@ impl Peers {
         self.dead.pop_front().map(PeerEvent::Dead)
     }
 
-    /// Handles deadlines, and sends everything that may be sent now.
+    /// Handles deadlines, and sends everything that may be sent now. All datagrams must have been
+    /// polled before: a process that was suspended would take its peers for dead.
     pub fn flush(&mut self, now_ns: u64) {
-        for at in 0..self.peers.len() {
-            let Some(peer) = &mut self.peers[at] else { continue };
+        for peer in self.peers.iter_mut().flatten() {
             if peer.link.next_timeout_ns().is_some_and(|due_ns| due_ns <= now_ns) {
                 peer.link.handle_timeout(now_ns);
             }
+        }
+        self.transmit(now_ns);
+    }
+
+    /// Sends everything that may be sent now.
+    pub fn transmit(&mut self, now_ns: u64) {
+        for at in 0..self.peers.len() {
+            let Some(peer) = &mut self.peers[at] else { continue };
             while let Some((stream, frame)) = peer.waiting.front() {
                 if peer.link.send_message(*stream, frame) == Err(SendError::Full) {
                     break;

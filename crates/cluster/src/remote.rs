@@ -266,7 +266,7 @@ impl RemoteUnits {
     fn work(&mut self) {
         self.greet();
         let now_ns = self.clock_ns();
-        self.peers.flush(now_ns);
+        self.peers.transmit(now_ns);
         while let Some((peer, frame)) = self.peers.poll(now_ns) {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
@@ -593,7 +593,7 @@ impl Transport for RemoteUnits {
     }
 
     fn wait(&mut self) {
-        self.peers.flush(self.clock_ns());
+        self.peers.transmit(self.clock_ns());
         if self.reports.is_empty() {
             self.peers.wait(WAIT);
         }
