@@ -5,14 +5,14 @@ mod config;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
 use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
-use cluster::unit::{UnitOptions, UnitProcess};
-use runtime::elastic::UnitsConfig;
+use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
+use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
 
 use self::config::{NodeConfig, NodeRole};
@@ -123,15 +123,15 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     })
     .with_context(|| format!("cannot listen at {listen}"))?;
     say!("rivulet: {} listens at {}", config.name, unit.address());
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
+    let order = Arc::new(UnitOrder::default());
+    let ordered = Arc::clone(&order);
     std::thread::spawn(move || {
         while signals.stop().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        stopped.store(true, Ordering::Relaxed);
+        ordered.leaves.store(true, Ordering::Relaxed);
     });
-    unit.run(&stop);
+    unit.run(&order);
     if let (Some((name, file)), Some(report)) =
         (report_file, unit.report(&policy.display().to_string(), &names))
     {
@@ -157,7 +157,8 @@ pub fn dispatcher(
         bail!("{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each", file.display());
     }
     let count = u16::try_from(node.units.len()).unwrap_or(u16::MAX);
-    let config = UnitsConfig { units_min: count.min(config.units_max), ..config };
+    // A node that comes back is another unit.
+    let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
     let options = RemoteOptions {
         identity: node.identity()?,
         policy: policies::load_for_node(policy)?.0,

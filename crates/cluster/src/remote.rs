@@ -211,7 +211,7 @@ pub fn remote_runner(
         peers,
         connector: Connector::new(identity, hello),
         nodes: Nodes::default(),
-        units: (0..config.units_max).map(|_| None).collect(),
+        units: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         reports: VecDeque::new(),
         changes: VecDeque::new(),
@@ -283,6 +283,9 @@ impl RemoteUnits {
                         unit.figures = *figures;
                     }
                 }
+                Ok(ArrivedFrame::Leave) => {
+                    self.changes.extend(self.nodes.leave(peer).map(UnitChange::Leave));
+                }
                 Ok(_) | Err(_) => self.refused += 1,
             }
         }
@@ -335,8 +338,10 @@ impl RemoteUnits {
     /// Gives a spare node a unit's number. Returns false if there is no such node.
     fn assign(&mut self, unit: UnitId) -> bool {
         let Some((node, peer)) = self.nodes.assign(unit) else { return false };
-        let Some(place) = self.units.get_mut(unit.index()) else { return false };
-        *place = Some(RemoteUnit {
+        if self.units.len() <= unit.index() {
+            self.units.resize_with(unit.index() + 1, || None);
+        }
+        self.units[unit.index()] = Some(RemoteUnit {
             peer,
             node,
             is_ready: false,
@@ -381,13 +386,15 @@ impl RemoteUnits {
         event::peer_lost(&name);
         self.peers.remove(peer);
         let (address, unit) = self.nodes.lost(peer);
-        if let Some(unit) = unit.and_then(|unit| self.units.get_mut(unit.index())).and_then(Option::as_mut) {
-            unit.is_alive = false;
-            unit.is_behind = false;
-            unit.partial = None;
-            unit.waiting.clear();
-            unit.through = unit.sent;
-            unit.figures.lose(unit.sent, (unit.packets_out, unit.bytes_out));
+        if let Some(of_node) = unit_at(&mut self.units, peer) {
+            of_node.is_alive = false;
+            of_node.is_behind = false;
+            of_node.partial = None;
+            of_node.waiting.clear();
+            if unit.is_some() {
+                of_node.figures.lose(of_node.sent, (of_node.packets_out, of_node.bytes_out));
+            }
+            of_node.through = of_node.sent;
         }
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
@@ -531,7 +538,7 @@ impl Transport for RemoteUnits {
             return self.local.drop_packet(packet, DropReason::UnitLost);
         }
         self.local.pool.give(packet);
-        if let Some(unit) = self.units[unit.index()].as_mut() {
+        if let Some(Some(unit)) = self.units.get_mut(unit.index()) {
             unit.sent += 1;
         }
     }

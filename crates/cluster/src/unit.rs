@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use graph::Graph;
 use nf::Effects;
 use packet::PacketPool;
-use protocol::message::UnitId;
+use protocol::message::{FromUnit, UnitId};
 use runtime::elastic::UnitsConfig;
 use runtime::report::Report;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
@@ -22,7 +22,7 @@ use crate::identity::{Identity, Listener};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, FrameError, Hello, Role, UnitFigures, VERSION, VERSION_MIN, begin_output,
-    read_frame, write_figures, write_output, write_report_frame,
+    read_frame, write_figures, write_leave, write_output, write_report_frame,
 };
 
 /// The longest sleep.
@@ -31,6 +31,20 @@ const SLEEP: Duration = Duration::from_millis(20);
 const BUFFERS: usize = 4096;
 /// Limit on the time for which a unit waits at its end for flows that are on their way.
 const SETTLE_NS: u64 = 2_000_000_000;
+
+/// Limit on the time that a unit takes to give its flows away before it ends.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
+/// Time for which a unit without flows forwards packets that were on their way to it.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// An order to a unit that works on another thread.
+#[derive(Debug, Default)]
+pub struct UnitOrder {
+    /// It gives its flows away, and ends.
+    pub leaves: AtomicBool,
+    /// It ends at once, as in a crash.
+    pub aborts: AtomicBool,
+}
 
 /// Makes a graph of the policy with this seed.
 pub type GraphMaker = Box<dyn FnMut(u64) -> Result<Box<Graph>, String>>;
@@ -86,6 +100,9 @@ struct Running {
     sequence: u64,
     /// The dispatcher's clock when it was heard last, and when that was.
     told: (u64, Instant),
+    /// It has asked to leave, and has no flows any more, since then.
+    leaving: Option<Instant>,
+    drained: Option<Instant>,
     /// The run ends, since this time.
     finishing_ns: Option<u64>,
     has_finished: bool,
@@ -146,10 +163,14 @@ impl UnitProcess {
         Some(report)
     }
 
-    /// Works until the dispatcher ends the run, or `stop` is set. Returns what it counted.
-    pub fn run(&mut self, stop: &AtomicBool) -> Option<UnitFigures> {
-        while !stop.load(Ordering::Relaxed) {
+    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit gives
+    /// its flows away before it ends. Returns what it counted.
+    pub fn run(&mut self, order: &UnitOrder) -> Option<UnitFigures> {
+        while !order.aborts.load(Ordering::Relaxed) {
             let worked = self.step();
+            if order.leaves.load(Ordering::Relaxed) && self.has_left() {
+                break;
+            }
             let unit = self.unit.as_ref();
             let is_heard = self.dispatcher.is_none_or(|dispatcher| self.peers.is_flushed(dispatcher));
             if let Some(unit) = unit.filter(|unit| unit.has_finished && is_heard) {
@@ -161,6 +182,20 @@ impl UnitProcess {
             }
         }
         self.unit.as_ref().map(Running::figures)
+    }
+
+    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is no
+    /// dispatcher, or if it takes too long.
+    fn has_left(&mut self) -> bool {
+        let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
+        let Some(since) = unit.leaving else {
+            unit.leaving = Some(Instant::now());
+            self.peers.send(dispatcher, 0, write_leave);
+            return false;
+        };
+        // Packets that were on their way are forwarded for a while.
+        let has_drained = unit.drained.is_some_and(|at| at.elapsed() >= LINGER);
+        has_drained && self.peers.is_flushed(dispatcher) || since.elapsed() >= LEAVE_MAX
     }
 
     /// Handles what has arrived. Returns true if there was anything.
@@ -341,6 +376,8 @@ impl Running {
             pool: PacketPool::new(BUFFERS),
             sequence: 0,
             told: (0, Instant::now()),
+            leaving: None,
+            drained: None,
             finishing_ns: None,
             has_finished: false,
         })
@@ -427,6 +464,10 @@ impl Running {
         effects: &mut Box<dyn FnMut(Effects)>,
     ) {
         self.others.through = report.through;
+        if report.messages.contains(&FromUnit::Drained) {
+            self.drained.get_or_insert_with(Instant::now);
+            self.others.owes_figures = true;
+        }
         report.effects.drain(..).for_each(&mut *effects);
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {

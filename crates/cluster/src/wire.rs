@@ -13,6 +13,7 @@
 //! | 0x1b | [`Assignment`]: the receiver becomes a unit | dispatcher |
 //! | 0x20 | a report of a unit, with `n` packets behind it | unit |
 //! | 0x21 | one of these packets | unit |
+//! | 0x23 | a unit is to end, and gives its flows away before | unit |
 //! | 0x22 | [`UnitFigures`] | unit |
 //! | 0x30 | a message of the ownership protocol | unit, to a unit |
 //! | 0x31 | a late packet, forwarded | unit, to a unit |
@@ -33,7 +34,7 @@ pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
     ArrivedFrame, PriorReport, UnitAddress, begin_output, read_frame, write_assignment, write_figures,
-    write_hello, write_input, write_mail, write_report_frame, write_units,
+    write_hello, write_input, write_leave, write_mail, write_report_frame, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

@@ -6,7 +6,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use cluster::identity::{Authority, Identity};
 use cluster::remote::{
     NodeCommand, NodeInfo, NodeStatus, RemoteError, RemoteHandle, RemoteOptions, remote_runner,
 };
-use cluster::unit::{UnitOptions, UnitProcess};
+use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
 use io::traffic::Payload;
 use protocol::dispatcher::Granularity;
@@ -47,7 +47,7 @@ struct Cluster {
 struct Unit {
     name: String,
     address: String,
-    stop: Arc<AtomicBool>,
+    order: Arc<UnitOrder>,
     thread: JoinHandle<Option<UnitFigures>>,
 }
 
@@ -65,9 +65,9 @@ impl Cluster {
     }
 
     fn unit(&self, name: &str) -> Unit {
-        let (identity, stop) = (self.identity(name), Arc::new(AtomicBool::new(false)));
+        let (identity, order) = (self.identity(name), Arc::new(UnitOrder::default()));
         let (sender, address) = channel();
-        let stopped = Arc::clone(&stop);
+        let ordered = Arc::clone(&order);
         let thread = std::thread::spawn(move || {
             let mut unit = UnitProcess::start(UnitOptions {
                 listen: ([127, 0, 0, 1], 0).into(),
@@ -79,9 +79,9 @@ impl Cluster {
             })
             .unwrap();
             sender.send(unit.address().to_string()).unwrap();
-            unit.run(&stopped)
+            unit.run(&ordered)
         });
-        Unit { name: name.to_owned(), address: address.recv().unwrap(), stop, thread }
+        Unit { name: name.to_owned(), address: address.recv().unwrap(), order, thread }
     }
 
     fn units(&self, count: usize) -> Vec<Unit> {
@@ -227,7 +227,7 @@ fn lost_unit_takes_its_flows_and_no_others() {
         receive(&mut runner, &frame, &mut sink);
     }
     runner.settle(&mut sink).unwrap();
-    units[1].stop.store(true, Ordering::Relaxed);
+    units[1].order.aborts.store(true, Ordering::Relaxed);
     play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", |node| node.unit.is_none()));
     for frame in frames {
         receive(&mut runner, &frame, &mut sink);
@@ -238,6 +238,29 @@ fn lost_unit_takes_its_flows_and_no_others() {
     for unit in units {
         unit.thread.join().unwrap();
     }
+}
+
+#[test]
+fn unit_that_ends_gives_its_flows_away_before_and_may_come_back() {
+    let (cluster, frames) = (Cluster::new(), frames(6_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+    let units = cluster.units(2);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 2), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    for frame in frames.by_ref().take(2_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    units[0].order.leaves.store(true, Ordering::Relaxed);
+    // It is gone, and the dispatcher waits for it to come back.
+    let is_awaited = |node: &NodeInfo| node.status == NodeStatus::Connecting;
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-0", is_awaited));
+    for frame in frames {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    let report = runner.finish(&mut sink).unwrap();
+    assert_same(&sink, &expected);
+    assert_same_counts(&report, &single);
+    assert_eq!(end(units)[0].flows[1], 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod balanced;
 mod captured;
+mod clustered;
 mod combined;
 mod delivered;
 #[cfg(feature = "dpdk")]

@@ -57,12 +57,14 @@ pub(super) struct Nodes(Vec<Node>);
 pub(super) struct Node {
     info: NodeInfo,
     peer: Option<PeerId>,
+    /// It said itself that it ends: it may come back.
+    is_leaving: bool,
 }
 
 impl Nodes {
     pub fn add(&mut self, name: String, address: String) {
         let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
-        self.0.push(Node { info, peer: None });
+        self.0.push(Node { info, peer: None, is_leaving: false });
     }
 
     /// A node is there. Returns its place; none if nobody waits for it.
@@ -70,7 +72,7 @@ impl Nodes {
         let is_it = |node: &Node| node.info.name == name && node.info.status == NodeStatus::Connecting;
         let place = self.0.iter().position(is_it)?;
         let node = &mut self.0[place];
-        (node.peer, node.info.status) = (Some(peer), NodeStatus::Spare);
+        (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
         Some(place)
     }
 
@@ -93,6 +95,14 @@ impl Nodes {
         node.info.unit
     }
 
+    /// A node says that it ends. Returns its unit, if it has one.
+    pub fn leave(&mut self, peer: PeerId) -> Option<UnitId> {
+        let node = self.0.iter_mut().find(|node| node.peer == Some(peer))?;
+        node.is_leaving = true;
+        let name = node.info.name.clone();
+        self.drain(&name)
+    }
+
     /// A unit has given all flows away. Returns true if its node was to.
     pub fn has_drained(&mut self, place: usize) -> bool {
         let status = &mut self.0[place].info.status;
@@ -109,7 +119,7 @@ impl Nodes {
         let was_drained = node.info.status == NodeStatus::Drained;
         node.peer = None;
         let unit = node.info.unit.take().filter(|_| !was_drained);
-        if was_drained {
+        if was_drained && !node.is_leaving {
             return (None, None);
         }
         node.info.status = NodeStatus::Connecting;

@@ -29,6 +29,7 @@ mod kind {
     pub const REPORT: u8 = 0x20;
     pub const OUTPUT: u8 = 0x21;
     pub const FIGURES_OF_UNIT: u8 = 0x22;
+    pub const LEAVE: u8 = 0x23;
     pub const PEER: u8 = 0x30;
     pub const FORWARDED: u8 = 0x31;
 }
@@ -51,6 +52,8 @@ pub enum ArrivedFrame<'a> {
     Output(Reader<'a>),
     /// Counts of a unit.
     Figures(Box<UnitFigures>),
+    /// A unit is to end: it gives its flows away before.
+    Leave,
     /// A message of the ownership protocol from a unit, and the packets that this unit had reported
     /// before.
     Peer(UnitId, FromPeer, u64),
@@ -152,6 +155,11 @@ pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
     figures.write(out);
 }
 
+/// Appends the request of a unit that is to end.
+pub fn write_leave(out: &mut Vec<u8>) {
+    out.push(kind::LEAVE);
+}
+
 /// Appends something from a unit for another one. `through`: the packets that it has reported.
 pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
     match mail {
@@ -193,6 +201,7 @@ pub fn read_frame(
         kind::FIGURES_OF_UNIT => {
             return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
         }
+        kind::LEAVE => return Ok(ArrivedFrame::Leave),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
             return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));
