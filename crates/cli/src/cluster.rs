@@ -2,8 +2,10 @@
 
 mod config;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,13 +13,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
 use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
-use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
+use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
 
 use self::config::{NodeConfig, NodeRole};
+use crate::eve::EventKinds;
+use crate::export::Destination;
 use crate::messages::say;
 use crate::signals::Signals;
+use crate::sinks::{Outputs, Sinks};
 use crate::{files, output, policies};
 
 /// Run a node of a cluster
@@ -34,6 +39,16 @@ pub struct NodeArgs {
     /// Write the report to this file at the end, as JSON
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Write alerts and events to a file as EVE JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub alerts: Option<PathBuf>,
+    /// Events to write to the alert file: of functions (http, dns, tls, redundancy, nat), and flow
+    /// records of a Monitor (flow)
+    #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
+    pub events: EventKinds,
+    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`
+    #[arg(long, value_name = "DEST")]
+    pub ipfix: Option<Destination>,
 }
 
 const NODE_EXAMPLES: &str = "\
@@ -110,7 +125,17 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         .as_deref()
         .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
     let (digest, make) = policies::load_for_node(policy)?;
-    let names = make(0).map_err(anyhow::Error::msg)?.names;
+    let assembly = make(0).map_err(anyhow::Error::msg)?;
+    let outputs = Outputs {
+        writes: &[],
+        alerts: args.alerts.as_deref(),
+        events: &args.events,
+        flows: args.ipfix.as_ref(),
+        live: Some(0),
+    };
+    let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
+    let sinks = Rc::new(RefCell::new(sinks));
+    let names = assembly.names;
     let report_file = args.report.as_deref().map(files::create).transpose()?;
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let mut unit = UnitProcess::start(UnitOptions {
@@ -119,7 +144,7 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         policy: digest,
         incarnation: incarnation(),
         make: Box::new(move |seed| make(seed).map(|assembly| assembly.graph)),
-        effects: Box::new(drop),
+        effects: effects_to(Rc::clone(&sinks), names.clone()),
     })
     .with_context(|| format!("cannot listen at {listen}"))?;
     say!("rivulet: {} listens at {}", config.name, unit.address());
@@ -132,12 +157,26 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         ordered.leaves.store(true, Ordering::Relaxed);
     });
     unit.run(&order);
-    if let (Some((name, file)), Some(report)) =
-        (report_file, unit.report(&policy.display().to_string(), &names))
-    {
+    let report = unit.report(&policy.display().to_string(), &names);
+    drop(unit);
+    let mut complaints = Vec::new();
+    if let Some(sinks) = Rc::into_inner(sinks) {
+        let last_ns = report.as_ref().and_then(|report| report.last_packet_ns).unwrap_or_default();
+        complaints = sinks.into_inner().finish(last_ns)?.complaints;
+    }
+    if let (Some((name, file)), Some(report)) = (report_file, report) {
         files::write_json(file, &report).with_context(|| format!("cannot write {name}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    complaints.iter().for_each(|complaint| say!("rivulet: {complaint}"));
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes what functions of these names raise. An output that fails is named once, at the end.
+fn effects_to(sinks: Rc<RefCell<Sinks>>, names: Vec<String>) -> EffectsTaker {
+    Box::new(move |mut effects, now_ns| {
+        // Files that cannot be written are among the complaints at the end.
+        let _ = runtime::write_effects(&mut effects, &names, now_ns, &mut *sinks.borrow_mut());
+    })
 }
 
 /// Returns a number that is higher after each restart.

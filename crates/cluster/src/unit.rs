@@ -46,6 +46,9 @@ pub struct UnitOrder {
     pub aborts: AtomicBool,
 }
 
+/// Takes alerts, events and flow reports, with the time of the run in nanoseconds.
+pub type EffectsTaker = Box<dyn FnMut(Effects, u64)>;
+
 /// Makes a graph of the policy with this seed.
 pub type GraphMaker = Box<dyn FnMut(u64) -> Result<Box<Graph>, String>>;
 
@@ -62,7 +65,7 @@ pub struct UnitOptions {
     /// Makes its graph.
     pub make: GraphMaker,
     /// Takes alerts, events and flow reports. They stay at the unit.
-    pub effects: Box<dyn FnMut(Effects)>,
+    pub effects: EffectsTaker,
 }
 
 /// Counts of a unit process.
@@ -82,7 +85,7 @@ pub struct UnitProcess {
     connector: Connector,
     peers: Peers,
     make: GraphMaker,
-    effects: Box<dyn FnMut(Effects)>,
+    effects: EffectsTaker,
     dispatcher: Option<PeerId>,
     unit: Option<Running>,
     /// Units that have connected, by name.
@@ -430,7 +433,7 @@ impl Running {
     }
 
     /// Sends what the unit sends.
-    fn send(&mut self, dispatcher: Option<PeerId>, peers: &mut Peers, effects: &mut Box<dyn FnMut(Effects)>) {
+    fn send(&mut self, dispatcher: Option<PeerId>, peers: &mut Peers, effects: &mut EffectsTaker) {
         while let Some(sending) = self.end.poll() {
             match sending {
                 Sending::Return(report) => self.send_report(*report, dispatcher, peers, effects),
@@ -461,14 +464,15 @@ impl Running {
         mut report: Return,
         dispatcher: Option<PeerId>,
         peers: &mut Peers,
-        effects: &mut Box<dyn FnMut(Effects)>,
+        effects: &mut EffectsTaker,
     ) {
         self.others.through = report.through;
         if report.messages.contains(&FromUnit::Drained) {
             self.drained.get_or_insert_with(Instant::now);
             self.others.owes_figures = true;
         }
-        report.effects.drain(..).for_each(&mut *effects);
+        let now_ns = self.now_ns();
+        report.effects.drain(..).for_each(|of_report| effects(of_report, now_ns));
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
             let priors = self.others.take_priors();

@@ -75,7 +75,7 @@ impl Cluster {
                 policy: DIGEST,
                 incarnation: 1,
                 make: Box::new(|_| Ok(assembly_of("test.rvl", POLICY).graph)),
-                effects: Box::new(|_| {}),
+                effects: Box::new(|_, _| {}),
             })
             .unwrap();
             sender.send(unit.address().to_string()).unwrap();

@@ -26,5 +26,5 @@ pub use batch::{BATCH, Core};
 pub use live::{Intake, LinkChange, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{PortConfig, PortEntry, Ports};
 pub use report::{Report, TimeJumps};
-pub use runner::{ForwardedPacket, Frame, Ingress, Output, Runner};
+pub use runner::{ForwardedPacket, Frame, Ingress, Output, Runner, write_effects};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

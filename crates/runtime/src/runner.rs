@@ -16,7 +16,7 @@ pub use self::ingress::{Frame, Ingress};
 pub use self::nodes::ForwardedPacket;
 use self::nodes::Nodes;
 use self::output::EffectsWriter;
-pub use self::output::Output;
+pub use self::output::{Output, write_effects};
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Inline};
 use crate::batch::{BATCH, Core};

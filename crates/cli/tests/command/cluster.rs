@@ -9,7 +9,7 @@ use super::*;
 const POLICY: &str = "settings { seed: 7, flows: 10k }
 Port<0> inside; Port<1> outside;
 Firewall f { rules: \"allow out from any\", default: deny };
-Monitor m { report: [] };
+Monitor m { report: [end] };
 pipelet { inside <-> f <-> m <-> outside; }
 ";
 
@@ -32,7 +32,7 @@ fn unit(place: &Place, name: &str, policy: &str) -> Node {
     );
     place.write(&format!("{name}.toml"), config);
     let mut child = place
-        .command(&format!("node --config {name}.toml --report {name}.json"))
+        .command(&format!("node --config {name}.toml --report {name}.json --alerts {name}.eve --events flow"))
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -84,6 +84,8 @@ fn capture_over_two_processes_is_that_of_one() {
         let report: serde_json::Value =
             serde_json::from_slice(&std::fs::read(place.path(&format!("{name}.json"))).unwrap()).unwrap();
         assert!(report["packets_out"].as_u64().unwrap() > 0, "{report}");
+        let events = String::from_utf8(place.read(&format!("{name}.eve"))).unwrap();
+        assert!(events.lines().count() > 10 && events.contains("\"event_type\":\"flow\""), "{events}");
     }
 }
 

@@ -101,7 +101,7 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     std::fs::write(network.path("dispatcher.toml"), config).unwrap();
     let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
 
-    let file: Vec<u8> = (0..FILE_LEN).map(|at| (at * at >> 7) as u8).collect();
+    let file: Vec<u8> = (0..FILE_LEN).map(|at| ((at * at) >> 7) as u8).collect();
     std::fs::create_dir(network.path("www")).unwrap();
     std::fs::write(network.path("www/file"), &file).unwrap();
     let folder = network.path("www").display().to_string();

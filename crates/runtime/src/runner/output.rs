@@ -31,6 +31,23 @@ pub(super) struct EffectsWriter<'a> {
     pub events: &'a mut u64,
 }
 
+/// Passes alerts, events and flow reports of NFs with these names to an output, in the order in
+/// which they were raised. Returns the numbers of alerts and events.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write_effects<O: Output>(
+    effects: &mut Effects,
+    names: &[String],
+    now_ns: u64,
+    output: &mut O,
+) -> Result<(u64, u64), O::Error> {
+    let (mut alerts, mut events) = (0, 0);
+    let mut writer = EffectsWriter { names, now_ns, alerts: &mut alerts, events: &mut events };
+    writer.write(effects, output)?;
+    Ok((alerts, events))
+}
+
 impl EffectsWriter<'_> {
     /// Writes alerts and events in the order in which they were raised, then flow reports.
     pub fn write<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
