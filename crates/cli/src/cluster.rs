@@ -71,9 +71,14 @@ dispatcher.toml:
   unit-1 = \"10.0.0.2:7400\"
   unit-2 = \"10.0.0.3:7400\"";
 
+const CLUSTER_EXAMPLES: &str = "\
+Examples:
+  rivulet cluster init certificates dispatcher unit-1 unit-2
+  rivulet cluster init certificates unit-3";
+
 /// Issue the certificates of a cluster's nodes
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = CLUSTER_EXAMPLES)]
 pub struct ClusterArgs {
     #[command(subcommand)]
     task: ClusterTask,
