@@ -166,8 +166,8 @@ impl UnitProcess {
         Some(report)
     }
 
-    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit gives
-    /// its flows away before it ends. Returns what it counted.
+    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit
+    /// gives its flows away before it ends. Returns what it counted.
     pub fn run(&mut self, order: &UnitOrder) -> Option<UnitFigures> {
         while !order.aborts.load(Ordering::Relaxed) {
             let worked = self.step();
@@ -187,8 +187,8 @@ impl UnitProcess {
         self.unit.as_ref().map(Running::figures)
     }
 
-    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is no
-    /// dispatcher, or if it takes too long.
+    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is
+    /// no dispatcher, or if it takes too long.
     fn has_left(&mut self) -> bool {
         let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
         let Some(since) = unit.leaving else {
