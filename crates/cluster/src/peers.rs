@@ -107,6 +107,17 @@ impl Peers {
         }
     }
 
+    /// Ends the links to a node but this one, of an earlier run or process.
+    pub fn keep_only(&mut self, kept: PeerId) {
+        let name = self.name(kept);
+        for at in 0..self.peers.len() {
+            let is_other = at != kept.0 && self.peers[at].as_ref().is_some_and(|peer| peer.name == name);
+            if is_other {
+                self.remove(PeerId(at));
+            }
+        }
+    }
+
     /// Returns the name of a node.
     pub fn name(&self, peer: PeerId) -> String {
         self.peers[peer.0].as_ref().map_or_else(String::new, |peer| peer.name.clone())

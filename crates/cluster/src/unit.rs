@@ -87,6 +87,8 @@ pub struct UnitProcess {
     make: GraphMaker,
     effects: EffectsTaker,
     dispatcher: Option<PeerId>,
+    /// Name and incarnation of the dispatcher that it had last.
+    last_dispatcher: Option<(String, u64)>,
     unit: Option<Running>,
     /// Units that have connected, by name.
     early: Vec<(String, PeerId)>,
@@ -139,6 +141,7 @@ impl UnitProcess {
             make,
             effects,
             dispatcher: None,
+            last_dispatcher: None,
             unit: None,
             early: Vec::new(),
             counters: UnitProcessCounters::default(),
@@ -236,18 +239,37 @@ impl UnitProcess {
     /// Takes nodes that have connected, or to which this one has.
     fn greet(&mut self) {
         while let Some(session) = self.listener.poll().or_else(|| self.connector.poll()) {
-            let (role, name) = (session.peer.role, session.peer.name.clone());
+            let (role, name, incarnation) =
+                (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
+            if role == Role::Dispatcher && !self.may_follow(&name, incarnation) {
+                event::peer_refused(&format!("{name}: this unit has another dispatcher"));
+                continue;
+            }
             event::peer_connected(&name, &session.address);
             let peer = self.peers.add(session, clock_ns());
             match role {
-                Role::Dispatcher if self.dispatcher.is_some() => self.peers.remove(peer),
-                Role::Dispatcher => self.dispatcher = Some(peer),
+                Role::Dispatcher => {
+                    self.last_dispatcher = Some((name, incarnation));
+                    if let Some(former) = self.dispatcher {
+                        self.lose(former);
+                    }
+                    self.dispatcher = Some(peer);
+                }
                 Role::Unit => {
+                    self.peers.keep_only(peer);
+                    self.early.retain(|(other, _)| *other != name);
                     self.early.push((name, peer));
                     self.seat_early();
                 }
             }
         }
+    }
+
+    /// Returns true if this dispatcher may have the unit: it has none, or this is the same one
+    /// after a restart, whose flows nobody knows any more.
+    fn may_follow(&self, name: &str, incarnation: u64) -> bool {
+        let is_restarted = |(last, before): &(String, u64)| last == name && incarnation > *before;
+        self.dispatcher.is_none() || self.last_dispatcher.as_ref().is_some_and(is_restarted)
     }
 
     /// Gives units that have connected their numbers, once these are known.

@@ -89,10 +89,15 @@ impl Cluster {
     }
 
     fn runner(&self, config: UnitsConfig, units: &[Unit]) -> (Runner, RemoteHandle) {
+        self.runner_after(0, config, units)
+    }
+
+    /// A runner whose process was restarted so often.
+    fn runner_after(&self, restarts: u64, config: UnitsConfig, units: &[Unit]) -> (Runner, RemoteHandle) {
         let options = RemoteOptions {
             identity: self.identity("dispatcher"),
             policy: DIGEST,
-            incarnation: 1,
+            incarnation: 1 + restarts,
             nodes: units.iter().map(|unit| (unit.name.clone(), unit.address.clone())).collect(),
         };
         remote_runner(assembly_of("test.rvl", POLICY), "test", config, options).unwrap()
@@ -261,6 +266,24 @@ fn unit_that_ends_gives_its_flows_away_before_and_may_come_back() {
     assert_same(&sink, &expected);
     assert_same_counts(&report, &single);
     assert_eq!(end(units)[0].flows[1], 0);
+}
+
+#[test]
+fn restarted_dispatcher_gets_its_units_back() {
+    let (cluster, frames) = (Cluster::new(), frames(2_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+    let units = cluster.units(2);
+    let (mut runner, _) = cluster.runner(config(Granularity::Packet, 2), &units);
+    let mut sink = Sink::default();
+    for frame in &frames[..500] {
+        receive(&mut runner, frame, &mut sink);
+    }
+    drop(runner); // As in a crash: nobody says anything to the units.
+    let (runner, _) = cluster.runner_after(1, config(Granularity::Packet, 2), &units);
+    let (got, report) = play(runner, &frames);
+    assert_same(&got, &expected);
+    assert_same_counts(&report, &single);
+    end(units);
 }
 
 #[test]
