@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nf::stage::Stage;
 use packet::{DropReason, FlowKey, Packet};
 use protocol::dispatcher::NumberedPacket;
-use protocol::message::{FromDispatcher, FromUnit, Stamp, UnitId};
+use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
@@ -28,7 +28,7 @@ use crate::identity::Identity;
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, Hello, PriorReport, Reader, Role, UnitFigures, VERSION, VERSION_MIN,
-    read_frame, read_output, write_assignment, write_input, write_units,
+    read_frame, read_output, write_assignment, write_input, write_stopped, write_units,
 };
 
 pub use nodes::{NodeInfo, NodeStatus};
@@ -466,10 +466,6 @@ impl RemoteUnits {
         unit.is_ready |= report.is_ready;
         unit.is_behind &= !report.has_answered;
         self.has_failed |= report.has_failed;
-        let (node, id) = (unit.node, report.unit);
-        if report.messages.contains(&FromUnit::Drained) && self.nodes.has_drained(node) {
-            self.changes.push_back(UnitChange::Retire(id));
-        }
         self.reports.push_back(report);
     }
 
@@ -561,6 +557,14 @@ impl Transport for RemoteUnits {
             self.wanted.push_back(unit);
         }
         Started::Unchanged
+    }
+
+    fn stopped(&mut self, unit: UnitId) {
+        let Some(Some(stopped)) = self.units.get(unit.index()) else { return };
+        if self.nodes.has_drained(stopped.node) {
+            self.peers.send(stopped.peer, 0, write_stopped);
+            self.changes.push_back(UnitChange::Retire(unit));
+        }
     }
 
     fn control(&mut self, stage: usize, command: &str) {

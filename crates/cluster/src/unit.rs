@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use graph::Graph;
 use nf::Effects;
 use packet::PacketPool;
-use protocol::message::{FromUnit, UnitId};
+use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
 use runtime::report::Report;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
@@ -333,7 +333,11 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
     let arrived = read_frame(frame, now_ns, |_| 0)?;
     let of_dispatcher = matches!(
         arrived,
-        ArrivedFrame::Assign(_) | ArrivedFrame::Units(_) | ArrivedFrame::Input(_) | ArrivedFrame::Packet(_)
+        ArrivedFrame::Assign(_)
+            | ArrivedFrame::Stopped
+            | ArrivedFrame::Units(_)
+            | ArrivedFrame::Input(_)
+            | ArrivedFrame::Packet(_)
     );
     if of_dispatcher != is_dispatcher {
         return Err(WRONG_SENDER);
@@ -347,6 +351,10 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
             let (connect, answers) = unit.others.set(unit.id, units);
             answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
             return Ok(Some(Order::Connect(connect)));
+        }
+        ArrivedFrame::Stopped => {
+            unit.drained.get_or_insert_with(Instant::now);
+            unit.others.owes_figures = true;
         }
         ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
         ArrivedFrame::Input(input) => {
@@ -489,10 +497,6 @@ impl Running {
         effects: &mut EffectsTaker,
     ) {
         self.others.through = report.through;
-        if report.messages.contains(&FromUnit::Drained) {
-            self.drained.get_or_insert_with(Instant::now);
-            self.others.owes_figures = true;
-        }
         let now_ns = self.now_ns();
         report.effects.drain(..).for_each(|of_report| effects(of_report, now_ns));
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));

@@ -11,6 +11,7 @@
 //! | 0x10 to 0x19 | [`ToUnit`](runtime::transport::ToUnit) | dispatcher |
 //! | 0x1a | the addresses of all units | dispatcher |
 //! | 0x1b | [`Assignment`]: the receiver becomes a unit | dispatcher |
+//! | 0x1c | the receiver was drained, and is no unit any more | dispatcher |
 //! | 0x20 | a report of a unit, with `n` packets behind it | unit |
 //! | 0x21 | one of these packets | unit |
 //! | 0x23 | a unit is to end, and gives its flows away before | unit |
@@ -34,7 +35,7 @@ pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
     ArrivedFrame, PriorReport, UnitAddress, begin_output, read_frame, write_assignment, write_figures,
-    write_hello, write_input, write_leave, write_mail, write_report_frame, write_units,
+    write_hello, write_input, write_leave, write_mail, write_report_frame, write_stopped, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

@@ -439,6 +439,7 @@ impl<T: Transport> Elastic<T> {
                     DispatcherOutput::Stop(unit) => {
                         self.intervals.set_ready(since_ns, unit, false);
                         self.intervals.set_on(since_ns, unit, false);
+                        self.transport.stopped(unit);
                     }
                 }
             }

@@ -93,6 +93,9 @@ pub trait Transport {
     /// Starts a unit.
     fn start(&mut self, unit: UnitId) -> Started;
 
+    /// Notes that the dispatcher has stopped a unit, which has no flows.
+    fn stopped(&mut self, _unit: UnitId) {}
+
     /// Repeats an operator's command for the units' graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
 

@@ -26,6 +26,7 @@ mod kind {
     pub const FINISH: u8 = 0x19;
     pub const UNITS: u8 = 0x1a;
     pub const ASSIGN: u8 = 0x1b;
+    pub const STOPPED: u8 = 0x1c;
     pub const REPORT: u8 = 0x20;
     pub const OUTPUT: u8 = 0x21;
     pub const FIGURES_OF_UNIT: u8 = 0x22;
@@ -44,6 +45,8 @@ pub enum ArrivedFrame<'a> {
     Packet(ArrivedPacket<'a>),
     /// The receiver becomes a unit.
     Assign(Assignment),
+    /// The receiver was drained, and is no unit any more.
+    Stopped,
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
     /// A report of a unit, what must take effect before it, and the number of packets that follow.
@@ -124,6 +127,11 @@ pub fn write_assignment(out: &mut Vec<u8>, assignment: &Assignment) {
     assignment.write(out);
 }
 
+/// Appends the end of a node's assignment, after it was drained.
+pub fn write_stopped(out: &mut Vec<u8>) {
+    out.push(kind::STOPPED);
+}
+
 /// Appends the addresses of all units.
 pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
     out.push(kind::UNITS);
@@ -202,6 +210,7 @@ pub fn read_frame(
             return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
         }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
+        kind::STOPPED => return Ok(ArrivedFrame::Stopped),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
             return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));
