@@ -166,9 +166,11 @@ pub(crate) fn flowint(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResu
 }
 
 fn flowint_value(piece: Piece<'_>) -> ParseResult<FlowintValue> {
-    match piece.text.starts_with(|c: char| c.is_ascii_digit()) {
-        true => piece.number(0..=u32::MAX).map(FlowintValue::Number),
-        false => name(piece).map(FlowintValue::Name),
+    match piece.text.chars().next() {
+        Some(first) if first.is_ascii_digit() => piece.number(0..=u32::MAX).map(FlowintValue::Number),
+        // As in Suricata, so that no sign is taken for a name.
+        Some(first) if first.is_ascii_alphabetic() => name(piece).map(FlowintValue::Name),
+        _ => Err(piece.wrong("a number, or a name that begins with a letter")),
     }
 }
 

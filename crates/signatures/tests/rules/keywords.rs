@@ -45,6 +45,10 @@ fn of_the_rule() {
         (r#"msg:"a"; msg:"b";"#, "10: keyword `msg` is repeated"),
         (r#"msg:"a;"#, "5: a `\"` without a second one; a `;` within is written `\\;`"),
         ("priority:0;", "10: priority: found `0`, expected a number from 1 to 255"),
+        (
+            "flowint:n,+,-1;",
+            "13: flowint: found `-1`, expected a number, or a name that begins with a letter",
+        ),
         ("classtype:x; gid:5;", "classtype:x; gid:5;"),
         ("reference:URL,a.b/c\\;d;", "reference:url,a.b/c\\;d;"),
         (
