@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
 use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
-use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess};
+use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
 
@@ -163,6 +163,13 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     });
     unit.run(&order);
     let report = unit.report(&policy.display().to_string(), &names);
+    let UnitProcessCounters { frames_refused, frames_unknown, packets_refused } = unit.counters();
+    if frames_refused + frames_unknown + packets_refused > 0 {
+        say!(
+            "rivulet: {frames_refused} frames of other nodes could not be read, {frames_unknown} were of kinds that \
+             are not known, and {packets_refused} packets found no buffer or could not be parsed"
+        );
+    }
     drop(unit);
     let mut complaints = Vec::new();
     if let Some(sinks) = Rc::into_inner(sinks) {

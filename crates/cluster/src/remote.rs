@@ -147,6 +147,8 @@ pub struct RemoteUnits {
     has_failed: bool,
     is_finishing: bool,
     refused: u64,
+    /// Packets that units returned, and for which there was no buffer.
+    outputs_lost: u64,
 }
 
 /// Why the dispatcher of a cluster cannot start.
@@ -225,6 +227,7 @@ pub fn remote_runner(
         has_failed: false,
         is_finishing: false,
         refused: 0,
+        outputs_lost: 0,
     };
     for (name, address) in nodes {
         remote.add_node(name, address);
@@ -420,10 +423,13 @@ impl RemoteUnits {
             self.refused += 1;
             return;
         };
-        if let Some(packet) = packet {
-            unit.packets_out += 1;
-            unit.bytes_out += packet.len() as u64;
-            partial.report.out.push(packet);
+        match packet {
+            Some(packet) => {
+                unit.packets_out += 1;
+                unit.bytes_out += packet.len() as u64;
+                partial.report.out.push(packet);
+            }
+            None => self.outputs_lost += 1,
         }
         partial.left -= 1;
         match partial.left {
@@ -491,7 +497,10 @@ impl RemoteUnits {
     }
 
     fn in_flight(&self) -> u64 {
-        self.units.iter().flatten().map(|unit| unit.sent - unit.through).sum()
+        // A packet that a unit forwarded is finished by another one.
+        let units = || self.units.iter().flatten();
+        let sent: u64 = units().map(|unit| unit.sent).sum();
+        sent.saturating_sub(units().map(|unit| unit.through).sum())
     }
 }
 
@@ -669,5 +678,10 @@ impl Transport for RemoteUnits {
 
     fn add_to_report(&self, report: &mut Report, _names: &[String]) {
         self.units.iter().flatten().for_each(|unit| unit.figures.add_to(report));
+        if self.outputs_lost > 0 {
+            // Their units count them as sent.
+            report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
+            *report.drops.entry(DropReason::NoBuffer.name()).or_default() += self.outputs_lost;
+        }
     }
 }

@@ -467,6 +467,9 @@ impl Running {
         while let Some(sending) = self.end.poll() {
             match sending {
                 Sending::Return(report) => self.send_report(*report, dispatcher, peers, effects),
+                Sending::Mail(to, Mail::Packet(_, packet)) if !self.others.reaches(to) => {
+                    self.end.drop_forwarded(packet);
+                }
                 Sending::Mail(to, mail) => {
                     if let Some(answer) = self.others.send(to, &mail, peers) {
                         self.end.handle_mail(answer);

@@ -71,6 +71,15 @@ impl Others {
         true
     }
 
+    /// Returns true if a packet can be forwarded to a unit.
+    pub fn reaches(&self, to: UnitId) -> bool {
+        match self.units.get(&to).map(|other| &other.state) {
+            None | Some(Reach::Dead) => false,
+            Some(Reach::Pending(queue)) => queue.len() < QUEUE_MAX,
+            Some(Reach::Up(_)) => true,
+        }
+    }
+
     /// Sends something to a unit. Returns the answer in its place if it is dead.
     pub fn send(&mut self, to: UnitId, mail: &Mail, peers: &mut Peers) -> Option<Mail> {
         let (flow, answer) = match mail {

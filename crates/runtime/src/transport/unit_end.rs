@@ -311,6 +311,14 @@ impl UnitEnd {
         self.sending.push_front(sending);
     }
 
+    /// Drops a packet that the unit has forwarded to one that is lost.
+    pub fn drop_forwarded(&mut self, packet: Packet) {
+        self.forwarded -= 1;
+        let OwnEngine { graph, pool, through, .. } = self.unit.engine_mut();
+        *through += 1;
+        graph.classifier_mut().discard(packet, DropReason::UnitLost, pool);
+    }
+
     /// Returns whether there is something to send.
     pub fn is_blocked(&self) -> bool {
         !self.sending.is_empty()
