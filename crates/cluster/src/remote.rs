@@ -4,33 +4,35 @@
 //! spare until the dispatcher starts a unit; then it gets the unit's number. A node that is lost
 //! takes its unit's flows with it; if it comes back, it is another unit.
 
+mod handle;
 mod nodes;
+mod transport;
+mod units;
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nf::stage::Stage;
-use packet::{DropReason, FlowKey, Packet};
-use protocol::dispatcher::NumberedPacket;
-use protocol::message::{FromDispatcher, Stamp, UnitId};
-use protocol::unit::Counters;
+use packet::{FlowKey, Packet};
+use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
-use runtime::report::Report;
-use runtime::transport::{LocalGraph, Return, Started, ToUnit, Transport, UnitChange};
-use runtime::{Assembly, Core, Runner};
+use runtime::transport::{LocalGraph, ToUnit, UnitChange};
+use runtime::{Assembly, Runner};
 use telemetry::event;
 
 use self::nodes::Nodes;
+use self::units::{PartialReport, UnitTable};
 use crate::connector::Connector;
 use crate::identity::Identity;
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Hello, PriorReport, Reader, Role, UnitFigures, VERSION, VERSION_MIN,
-    read_frame, read_output, write_assignment, write_input, write_stopped, write_units,
+    ArrivedFrame, Assignment, Hello, Reader, Role, VERSION, VERSION_MIN, read_frame, read_output,
+    write_assignment, write_input, write_units,
 };
 
+pub use handle::{NodeCommand, RemoteHandle};
 pub use nodes::{NodeInfo, NodeStatus};
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
@@ -56,72 +58,6 @@ pub struct RemoteOptions {
     pub nodes: Vec<(String, String)>,
 }
 
-/// An operator's command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeCommand {
-    /// A node joins: its name and address.
-    Add {
-        /// The name.
-        name: String,
-        /// The address.
-        address: String,
-    },
-    /// The node of this name gives its flows away and gets no more.
-    Drain {
-        /// The name.
-        name: String,
-    },
-}
-
-/// The way to a running dispatcher, for operators.
-#[derive(Clone)]
-pub struct RemoteHandle {
-    commands: Sender<NodeCommand>,
-    status: Arc<Mutex<Vec<NodeInfo>>>,
-}
-
-impl RemoteHandle {
-    /// Sends a command. Nothing happens if the dispatcher has ended.
-    pub fn send(&self, command: NodeCommand) {
-        let _ = self.commands.send(command);
-    }
-
-    /// Returns the nodes, in the order in which they were named.
-    pub fn status(&self) -> Vec<NodeInfo> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// A report on its way.
-struct PartialReport {
-    report: Box<Return>,
-    /// Reports of other units that must take effect before.
-    priors: Vec<PriorReport>,
-    /// Packets that have not come.
-    left: usize,
-}
-
-/// A unit at a node.
-struct RemoteUnit {
-    peer: PeerId,
-    node: usize,
-    is_ready: bool,
-    is_alive: bool,
-    /// Packets sent to it, and those that it has finished.
-    sent: u64,
-    through: u64,
-    /// Packets that it has returned, and their bytes.
-    packets_out: u64,
-    bytes_out: u64,
-    /// A report whose packets have not all come.
-    partial: Option<PartialReport>,
-    /// Reports that wait for those of other units.
-    waiting: VecDeque<PartialReport>,
-    /// It has not answered.
-    is_behind: bool,
-    figures: UnitFigures,
-}
-
 /// The dispatcher's end of units at other nodes.
 pub struct RemoteUnits {
     config: UnitsConfig,
@@ -130,11 +66,9 @@ pub struct RemoteUnits {
     peers: Peers,
     connector: Connector,
     nodes: Nodes,
-    /// By number.
-    units: Vec<Option<RemoteUnit>>,
+    units: UnitTable,
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
-    reports: VecDeque<Box<Return>>,
     changes: VecDeque<UnitChange>,
     commands: Receiver<NodeCommand>,
     status: Arc<Mutex<Vec<NodeInfo>>>,
@@ -144,11 +78,8 @@ pub struct RemoteUnits {
     told_ns: u64,
     /// Commands to functions so far.
     controls: Vec<(usize, String)>,
-    has_failed: bool,
     is_finishing: bool,
     refused: u64,
-    /// Packets that units returned, and for which there was no buffer.
-    outputs_lost: u64,
 }
 
 /// Why the dispatcher of a cluster cannot start.
@@ -213,9 +144,8 @@ pub fn remote_runner(
         peers,
         connector: Connector::new(identity, hello),
         nodes: Nodes::default(),
-        units: Vec::new(),
+        units: UnitTable::default(),
         wanted: (0..config.units_min).map(UnitId).collect(),
-        reports: VecDeque::new(),
         changes: VecDeque::new(),
         commands,
         status,
@@ -224,10 +154,8 @@ pub fn remote_runner(
         now_ns: 0,
         told_ns: 0,
         controls: Vec::new(),
-        has_failed: false,
         is_finishing: false,
         refused: 0,
-        outputs_lost: 0,
     };
     for (name, address) in nodes {
         remote.add_node(name, address);
@@ -248,10 +176,10 @@ impl RemoteUnits {
         let wanted = self.config.units_min;
         loop {
             self.work();
-            let there = self.units.iter().flatten().filter(|unit| unit.is_ready).count();
+            let there = self.units.iter().filter(|unit| unit.is_ready).count();
             if there >= usize::from(wanted) {
                 // The dispatcher takes them for ready already.
-                self.reports.clear();
+                self.units.discard_reports();
                 return Ok(());
             }
             if began.elapsed() >= START_TIMEOUT {
@@ -275,14 +203,16 @@ impl RemoteUnits {
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {
                 Ok(ArrivedFrame::Report(report, priors, left)) => {
-                    self.take_report(peer, PartialReport { report, priors, left });
+                    self.units.take_report(peer, PartialReport { report, priors, left });
                 }
                 Ok(ArrivedFrame::Output(mut rest)) => {
                     let packet = output(&mut rest, &mut self.local);
-                    self.take_output(peer, packet);
+                    if !self.units.take_output(peer, packet) {
+                        self.refused += 1;
+                    }
                 }
                 Ok(ArrivedFrame::Figures(figures)) => {
-                    if let Some(unit) = unit_at(&mut self.units, peer) {
+                    if let Some(unit) = self.units.at_mut(peer) {
                         unit.figures = *figures;
                     }
                 }
@@ -294,7 +224,6 @@ impl RemoteUnits {
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
-            while self.release_reports() {}
         }
         self.peers.flush(self.clock_ns());
     }
@@ -333,7 +262,7 @@ impl RemoteUnits {
 
     fn show_status(&mut self) {
         self.shown = Instant::now();
-        let packets = |unit: UnitId| self.units.get(unit.index())?.as_ref().map(|unit| unit.sent);
+        let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let infos = self.nodes.infos(packets);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = infos;
     }
@@ -341,23 +270,7 @@ impl RemoteUnits {
     /// Gives a spare node a unit's number. Returns false if there is no such node.
     fn assign(&mut self, unit: UnitId) -> bool {
         let Some((node, peer)) = self.nodes.assign(unit) else { return false };
-        if self.units.len() <= unit.index() {
-            self.units.resize_with(unit.index() + 1, || None);
-        }
-        self.units[unit.index()] = Some(RemoteUnit {
-            peer,
-            node,
-            is_ready: false,
-            is_alive: true,
-            sent: 0,
-            through: 0,
-            packets_out: 0,
-            bytes_out: 0,
-            partial: None,
-            waiting: VecDeque::new(),
-            is_behind: false,
-            figures: UnitFigures::default(),
-        });
+        self.units.add(unit, node, peer);
         let assignment = Assignment {
             unit,
             seed: self.seed,
@@ -378,7 +291,7 @@ impl RemoteUnits {
     /// it.
     fn tell_units(&mut self) {
         let addresses = self.nodes.addresses();
-        for unit in self.units.iter().flatten().filter(|unit| unit.is_alive) {
+        for unit in self.units.alive() {
             self.peers.send(unit.peer, 0, |out| write_units(out, &addresses));
         }
     }
@@ -389,16 +302,7 @@ impl RemoteUnits {
         event::peer_lost(&name);
         self.peers.remove(peer);
         let (address, unit) = self.nodes.lost(peer);
-        if let Some(of_node) = unit_at(&mut self.units, peer) {
-            of_node.is_alive = false;
-            of_node.is_behind = false;
-            of_node.partial = None;
-            of_node.waiting.clear();
-            if unit.is_some() {
-                of_node.figures.lose(of_node.sent, (of_node.packets_out, of_node.bytes_out));
-            }
-            of_node.through = of_node.sent;
-        }
+        self.units.lose(peer, unit.is_some());
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
             self.tell_units();
@@ -409,279 +313,29 @@ impl RemoteUnits {
         }
     }
 
-    fn take_report(&mut self, peer: PeerId, partial: PartialReport) {
-        let Some(unit) = unit_at(&mut self.units, peer) else { return };
-        match partial.left {
-            0 => self.finish_report(peer, partial),
-            _ => unit.partial = Some(partial),
-        }
-    }
-
-    fn take_output(&mut self, peer: PeerId, packet: Option<Packet>) {
-        let Some(unit) = unit_at(&mut self.units, peer) else { return };
-        let Some(mut partial) = unit.partial.take() else {
-            self.refused += 1;
-            return;
-        };
-        match packet {
-            Some(packet) => {
-                unit.packets_out += 1;
-                unit.bytes_out += packet.len() as u64;
-                partial.report.out.push(packet);
-            }
-            None => self.outputs_lost += 1,
-        }
-        partial.left -= 1;
-        match partial.left {
-            0 => self.finish_report(peer, partial),
-            _ => unit.partial = Some(partial),
-        }
-    }
-
-    /// All of a report is here. It takes effect once those before it have.
-    fn finish_report(&mut self, peer: PeerId, report: PartialReport) {
-        let Some(unit) = unit_at(&mut self.units, peer) else { return };
-        unit.waiting.push_back(report);
-        while self.release_reports() {}
-    }
-
-    /// Releases reports that wait for no other. Returns true if there were any.
-    fn release_reports(&mut self) -> bool {
-        let mut has_released = false;
-        for at in 0..self.units.len() {
-            let has_come = |&(unit, through): &PriorReport| {
-                let cause = self.units.get(unit.index()).and_then(Option::as_ref);
-                cause.is_none_or(|unit| !unit.is_alive || unit.through >= through)
-            };
-            let next = self.units[at].as_ref().and_then(|unit| unit.waiting.front());
-            if !next.is_some_and(|next| next.priors.iter().all(has_come)) {
-                continue;
-            }
-            let next = self.units[at].as_mut().and_then(|unit| unit.waiting.pop_front());
-            if let Some(PartialReport { report, .. }) = next {
-                has_released = true;
-                self.release_report(at, report);
-            }
-        }
-        has_released
-    }
-
-    fn release_report(&mut self, at: usize, report: Box<Return>) {
-        let Some(unit) = &mut self.units[at] else { return };
-        unit.through = unit.through.max(report.through);
-        unit.is_ready |= report.is_ready;
-        unit.is_behind &= !report.has_answered;
-        self.has_failed |= report.has_failed;
-        self.reports.push_back(report);
-    }
-
     fn send(&mut self, unit: UnitId, input: &ToUnit) -> bool {
-        let unit = self.units.get(unit.index()).and_then(Option::as_ref).filter(|unit| unit.is_alive);
-        let Some(unit) = unit else { return false };
+        let Some(unit) = self.units.alive_mut(unit) else { return false };
         self.peers.send(unit.peer, 0, |out| write_input(out, input));
         true
     }
 
     /// Sends all units something that they answer.
     fn ask(&mut self, question: &ToUnit) {
-        for unit in self.units.iter_mut().flatten().filter(|unit| unit.is_alive && unit.is_ready) {
+        for unit in self.units.alive().filter(|unit| unit.is_ready) {
             unit.is_behind = true;
             self.peers.send(unit.peer, 0, |out| write_input(out, question));
         }
     }
 
     fn tell(&mut self, input: &ToUnit) {
-        for unit in self.units.iter().flatten().filter(|unit| unit.is_alive) {
+        for unit in self.units.alive() {
             self.peers.send(unit.peer, 0, |out| write_input(out, input));
         }
     }
-
-    fn in_flight(&self) -> u64 {
-        // A packet that a unit forwarded is finished by another one.
-        let units = || self.units.iter().flatten();
-        let sent: u64 = units().map(|unit| unit.sent).sum();
-        sent.saturating_sub(units().map(|unit| unit.through).sum())
-    }
-}
-
-fn unit_at(units: &mut [Option<RemoteUnit>], peer: PeerId) -> Option<&mut RemoteUnit> {
-    units.iter_mut().flatten().find(|unit| unit.peer == peer && unit.is_alive)
 }
 
 /// Makes a packet that leaves. `None` if it is damaged, or there is no buffer: it is counted.
 fn output(rest: &mut Reader<'_>, local: &mut LocalGraph) -> Option<Packet> {
     let pool = &mut local.pool;
     read_output(rest, |frame| pool.take(frame)).ok()
-}
-
-impl Transport for RemoteUnits {
-    const IS_LOCAL: bool = false;
-
-    const UNITS_HAVE_CLOCKS: bool = true;
-
-    type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
-
-    fn core(&mut self) -> &mut LocalGraph {
-        &mut self.local
-    }
-
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
-    }
-
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.now_ns = now_ns;
-        let input = ToUnit::Packet(now_ns, stamp, packet);
-        let is_sent = self.send(unit, &input);
-        let ToUnit::Packet(.., packet) = input else { return };
-        if !is_sent {
-            // The dispatcher does not know of its loss yet.
-            return self.local.drop_packet(packet, DropReason::UnitLost);
-        }
-        self.local.pool.give(packet);
-        if let Some(Some(unit)) = self.units.get_mut(unit.index()) {
-            unit.sent += 1;
-        }
-    }
-
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        self.now_ns = now_ns;
-        self.send(unit, &ToUnit::Message(now_ns, message));
-    }
-
-    fn start(&mut self, unit: UnitId) -> Started {
-        match self.units.get(unit.index()).and_then(Option::as_ref) {
-            Some(unit) if unit.is_alive && unit.is_ready => return Started::Ready,
-            Some(_) => return Started::Unchanged,
-            None => {}
-        }
-        if self.assign(unit) {
-            return Started::Pending;
-        }
-        if !self.wanted.contains(&unit) {
-            self.wanted.push_back(unit);
-        }
-        Started::Unchanged
-    }
-
-    fn stopped(&mut self, unit: UnitId) {
-        let Some(Some(stopped)) = self.units.get(unit.index()) else { return };
-        if self.nodes.has_drained(stopped.node) {
-            self.peers.send(stopped.peer, 0, write_stopped);
-            self.changes.push_back(UnitChange::Retire(unit));
-        }
-    }
-
-    fn control(&mut self, stage: usize, command: &str) {
-        self.controls.push((stage, command.to_owned()));
-        self.tell(&ToUnit::Control(stage, command.into()));
-    }
-
-    fn end_batch(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
-            self.told_ns = now_ns;
-            self.tell(&ToUnit::Time(now_ns));
-        }
-        self.work();
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        if self.reports.is_empty() {
-            self.work();
-        }
-        let mut report = self.reports.pop_front()?;
-        self.local.out.append(&mut report.out);
-        Some(report)
-    }
-
-    fn poll_change(&mut self) -> Option<UnitChange> {
-        self.changes.pop_front()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.in_flight() > 0
-    }
-
-    fn is_full(&self) -> bool {
-        self.in_flight() >= IN_FLIGHT_MAX
-    }
-
-    fn wait(&mut self) {
-        self.peers.transmit(self.clock_ns());
-        if self.reports.is_empty() {
-            self.peers.wait(WAIT);
-        }
-        self.work();
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(&ToUnit::Answer);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.tell(&ToUnit::Time(now_ns));
-        self.work();
-    }
-
-    /// Units have clocks of their own.
-    fn next_timeout_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn has_unanswered(&self) -> bool {
-        self.units.iter().flatten().any(|unit| unit.is_behind)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    fn reset_units(&mut self) {
-        self.has_failed = false;
-        self.ask(&ToUnit::Reset);
-    }
-
-    fn resume_units(&mut self) {
-        self.ask(&ToUnit::Resume);
-    }
-
-    fn finish(&mut self) {
-        self.is_finishing = true;
-        self.ask(&ToUnit::Finish);
-    }
-
-    fn has_finished(&mut self) -> bool {
-        self.work();
-        let has_finished = self.reports.is_empty() && !self.has_unanswered();
-        if has_finished {
-            self.show_status();
-            self.local.graph.part();
-        }
-        has_finished
-    }
-
-    fn ask_for_figures(&mut self) {
-        self.tell(&ToUnit::Figures);
-        self.work();
-    }
-
-    fn unit_counters(&self) -> Vec<Counters> {
-        self.units.iter().flatten().map(|unit| unit.figures.counters).collect()
-    }
-
-    fn add_to_report(&self, report: &mut Report, _names: &[String]) {
-        self.units.iter().flatten().for_each(|unit| unit.figures.add_to(report));
-        if self.outputs_lost > 0 {
-            // Their units count them as sent.
-            report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
-            *report.drops.entry(DropReason::NoBuffer.name()).or_default() += self.outputs_lost;
-        }
-    }
 }

@@ -1,0 +1,42 @@
+//! The way to a running dispatcher, for operators.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::nodes::NodeInfo;
+
+/// An operator's command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeCommand {
+    /// A node joins: its name and address.
+    Add {
+        /// The name.
+        name: String,
+        /// The address.
+        address: String,
+    },
+    /// The node of this name gives its flows away and gets no more.
+    Drain {
+        /// The name.
+        name: String,
+    },
+}
+
+/// The way to a running dispatcher, for operators.
+#[derive(Clone)]
+pub struct RemoteHandle {
+    pub(super) commands: Sender<NodeCommand>,
+    pub(super) status: Arc<Mutex<Vec<NodeInfo>>>,
+}
+
+impl RemoteHandle {
+    /// Sends a command. Nothing happens if the dispatcher has ended.
+    pub fn send(&self, command: NodeCommand) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Returns the nodes, in the order in which they were named.
+    pub fn status(&self) -> Vec<NodeInfo> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

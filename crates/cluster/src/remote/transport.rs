@@ -1,0 +1,184 @@
+//! The transport of a dispatcher to units at other nodes.
+
+use packet::{DropReason, Packet};
+use protocol::dispatcher::NumberedPacket;
+use protocol::message::{FromDispatcher, Stamp, UnitId};
+use protocol::unit::Counters;
+use runtime::Core;
+use runtime::report::Report;
+use runtime::transport::{LocalGraph, Return, Started, ToUnit, Transport, UnitChange};
+
+use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
+use crate::wire::write_stopped;
+
+impl Transport for RemoteUnits {
+    const IS_LOCAL: bool = false;
+
+    const UNITS_HAVE_CLOCKS: bool = true;
+
+    type Access<'a> = &'a mut LocalGraph;
+
+    fn lend(&mut self, core: &mut Core<'_>) {
+        self.local.swap(core);
+    }
+
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
+        self.packet(now_ns, numbered.unit, stamp, packet);
+    }
+
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.now_ns = now_ns;
+        let input = ToUnit::Packet(now_ns, stamp, packet);
+        let is_sent = self.send(unit, &input);
+        let ToUnit::Packet(.., packet) = input else { return };
+        if !is_sent {
+            // The dispatcher does not know of its loss yet.
+            return self.local.drop_packet(packet, DropReason::UnitLost);
+        }
+        self.local.pool.give(packet);
+        if let Some(unit) = self.units.alive_mut(unit) {
+            unit.sent += 1;
+        }
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
+        self.now_ns = now_ns;
+        self.send(unit, &ToUnit::Message(now_ns, message));
+    }
+
+    fn start(&mut self, unit: UnitId) -> Started {
+        match self.units.get(unit) {
+            Some(unit) if unit.is_alive && unit.is_ready => return Started::Ready,
+            Some(_) => return Started::Unchanged,
+            None => {}
+        }
+        if self.assign(unit) {
+            return Started::Pending;
+        }
+        if !self.wanted.contains(&unit) {
+            self.wanted.push_back(unit);
+        }
+        Started::Unchanged
+    }
+
+    fn stopped(&mut self, unit: UnitId) {
+        let Some(stopped) = self.units.get(unit) else { return };
+        if self.nodes.has_drained(stopped.node) {
+            self.peers.send(stopped.peer, 0, write_stopped);
+            self.changes.push_back(UnitChange::Retire(unit));
+        }
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        self.controls.push((stage, command.to_owned()));
+        self.tell(&ToUnit::Control(stage, command.into()));
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
+            self.told_ns = now_ns;
+            self.tell(&ToUnit::Time(now_ns));
+        }
+        self.work();
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        if self.units.is_idle() {
+            self.work();
+        }
+        let mut report = self.units.next_report()?;
+        self.local.out.append(&mut report.out);
+        Some(report)
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        self.changes.pop_front()
+    }
+
+    fn has_pending(&self) -> bool {
+        self.units.in_flight() > 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.units.in_flight() >= IN_FLIGHT_MAX
+    }
+
+    fn wait(&mut self) {
+        self.peers.transmit(self.clock_ns());
+        if self.units.is_idle() {
+            self.peers.wait(WAIT);
+        }
+        self.work();
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(&ToUnit::Answer);
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.tell(&ToUnit::Time(now_ns));
+        self.work();
+    }
+
+    /// Units have clocks of their own.
+    fn next_timeout_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.units.iter().any(|unit| unit.is_behind)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.units.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.units.has_failed = false;
+        self.ask(&ToUnit::Reset);
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(&ToUnit::Resume);
+    }
+
+    fn finish(&mut self) {
+        self.is_finishing = true;
+        self.ask(&ToUnit::Finish);
+    }
+
+    fn has_finished(&mut self) -> bool {
+        self.work();
+        let has_finished = self.units.is_idle() && !self.has_unanswered();
+        if has_finished {
+            self.show_status();
+            self.local.graph.part();
+        }
+        has_finished
+    }
+
+    fn ask_for_figures(&mut self) {
+        self.tell(&ToUnit::Figures);
+        self.work();
+    }
+
+    fn unit_counters(&self) -> Vec<Counters> {
+        self.units.iter().map(|unit| unit.figures.counters).collect()
+    }
+
+    fn add_to_report(&self, report: &mut Report, _names: &[String]) {
+        self.units.iter().for_each(|unit| unit.figures.add_to(report));
+        if self.units.outputs_lost > 0 {
+            // Their units count them as sent.
+            report.packets_out = report.packets_out.saturating_sub(self.units.outputs_lost);
+            *report.drops.entry(DropReason::NoBuffer.name()).or_default() += self.units.outputs_lost;
+        }
+    }
+}
