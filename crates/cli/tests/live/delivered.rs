@@ -184,10 +184,12 @@ fn check(options: &str) {
     network.inside.ping("-c 2 -i 0.05 -W 2 10.7.0.2");
     let url = "http://10.7.0.2/page";
     assert_eq!(network.inside.run(&format!("curl -sSf -m 60 {url}")), page);
-    let refused = network.inside.output(&format!("curl -sS -m 3 -o /dev/null {url}?forbidden"));
+    // The program answers long before the client, which reads slowly, has the whole page.
+    let slowly = "--limit-rate 200k";
+    let refused = network.inside.output(&format!("curl -sS {slowly} -m 6 -o /dev/null {url}?forbidden"));
     assert_eq!(refused.status.code(), Some(28), "the program refuses it");
     // Packets of the flow take another edge once the program has answered.
-    network.inside.run(&format!("curl -sSf -m 60 -o /dev/null {url}?special"));
+    network.inside.run(&format!("curl -sSf {slowly} -m 60 -o /dev/null {url}?special"));
 
     // A connection by hand, whose segments come in disorder. The kernel knows nothing of it.
     let silent = "add table ip t; add chain ip t o { type filter hook output priority 0; }; \
