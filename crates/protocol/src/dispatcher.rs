@@ -31,6 +31,7 @@ mod load_index;
 mod loads;
 mod machine;
 mod membership;
+mod operate;
 mod owner_column;
 mod provisioning;
 mod route;
@@ -47,6 +48,7 @@ pub use config::{
 pub use counters::Counters;
 pub use flows::{AliasConflict, FlowGuess};
 pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
+pub use operate::{FlowStatus, MigrateError, MigratedFlow, UnitRefused};
 pub use scale::{DRAIN_BELOW, FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};

@@ -38,6 +38,10 @@ record! {
         pub units_started: u64 = counter("units_started"),
         /// Units stopped.
         pub units_stopped: u64 = counter("units_stopped"),
+        /// Draining units that an operator resumed.
+        pub units_resumed: u64 = counter("units_resumed"),
+        /// Flows that an operator migrated.
+        pub flows_migrated: u64 = counter("flows_migrated"),
         /// Changes of a unit with a replica in place.
         pub seamless: u64 = counter("handovers_seamless"),
         /// Changes of a unit with a pull.
@@ -115,6 +119,8 @@ impl UnitsReport {
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,
+            units_resumed: dispatcher.units_resumed,
+            flows_migrated: dispatcher.flows_migrated,
             seamless: units.seamless,
             pulls: units.pulls_sent,
             states_refused: units.states_refused,

@@ -118,6 +118,8 @@ events! {
     INFO "rivulet::unit" unit_started(unit: u64, running: u64) = "unit started";
     /// The dispatcher takes a unit's flows away, to stop it.
     INFO "rivulet::unit" unit_drained(unit: u64) = "unit drained";
+    /// An operator makes a draining unit active again.
+    INFO "rivulet::unit" unit_resumed(unit: u64) = "unit resumed";
     /// A drained unit stops.
     INFO "rivulet::unit" unit_stopped(unit: u64) = "unit stopped";
     /// A flowlet was assigned to a unit.

@@ -62,6 +62,10 @@ pub struct Counters {
     pub flows_lost: u64,
     /// Flows moved from draining units without a packet.
     pub flows_moved: u64,
+    /// Flows migrated by an operator.
+    pub flows_migrated: u64,
+    /// Draining units that an operator made active again.
+    pub units_resumed: u64,
     /// Buckets of flows moved to another unit.
     pub buckets_moved: u64,
 

@@ -153,6 +153,15 @@ impl TargetList {
         }
     }
 
+    /// Removes a unit, if it is named.
+    pub fn remove(&mut self, unit: UnitId) {
+        let Some(place) = self.named().iter().position(|&named| named == unit.0) else { return };
+        let len = usize::from(self.len);
+        self.units.copy_within(place + 1..len, place);
+        self.len -= 1; // One is named.
+        self.units[len - 1] = 0;
+    }
+
     #[inline]
     pub fn is_all(&self) -> bool {
         self.len == u8::MAX

@@ -250,6 +250,16 @@ impl Flows {
         }
     }
 
+    /// Forgets that a unit refused the flow's state.
+    pub fn forget_refuser(&mut self, index: u32, unit: UnitId) {
+        self.flowlets[index as usize].refusers.remove(unit);
+    }
+
+    /// Returns the key that the index's flow began with.
+    pub fn key(&self, index: u32) -> FlowKey {
+        self.get(index).key.whole().unwrap_or(self.keys[index as usize].key)
+    }
+
     /// Returns entry and flowlet of an index, to be changed.
     #[inline]
     pub fn both_mut(&mut self, index: u32) -> (&mut Flow, &mut Flowlet) {

@@ -41,6 +41,13 @@ impl ShortKey {
         self.is_all() && differs | (rest ^ self.rest) | low_prefix | high_prefix | scope == 0
     }
 
+    /// Returns the key, if this is the whole of it.
+    pub fn whole(self) -> Option<FlowKey> {
+        let (low, high) = (self.ends << 32 | MAPPED, self.ends & !u64::from(u32::MAX) | MAPPED);
+        let words = [0, low, 0, high, self.rest, 0].map(u64::to_le);
+        self.is_all().then(|| zerocopy::transmute!(words))
+    }
+
     /// Returns true if equal short forms mean equal keys.
     #[inline(always)]
     pub fn is_all(self) -> bool {
@@ -72,9 +79,10 @@ mod tests {
 
     #[test]
     fn of_ipv4_it_is_all() {
-        let short =
-            ShortKey::of(&FlowKey::of_ipv4(([10, 0, 0, 1], [1, 2]), ([192, 0, 2, 1], [3, 4]), 6, 7).0);
+        let key = FlowKey::of_ipv4(([10, 0, 0, 1], [1, 2]), ([192, 0, 2, 1], [3, 4]), 6, 7).0;
+        let short = ShortKey::of(&key);
         assert!(short.is_all());
+        assert_eq!(short.whole(), Some(key));
         assert!(!ShortKey::of(&FlowKey::default()).is_all());
     }
 
@@ -86,6 +94,7 @@ mod tests {
             bytes[byte] ^= 1 << bit;
             let flipped: FlowKey = zerocopy::transmute!(bytes);
             prop_assert_eq!(ShortKey::of(&key), ShortKey::of(&key));
+            prop_assert!(ShortKey::of(&key).whole().is_none_or(|whole| whole == key));
             for other in [other, flipped] {
                 let (a, b) = (ShortKey::of(&key), ShortKey::of(&other));
                 prop_assert!(key == other || a != b || !a.is_all());

@@ -15,11 +15,8 @@ impl Dispatcher {
     /// Drains a unit: it gets no new packets, hands its flows over, and stops. Does nothing if it
     /// is not active, or is the last one.
     pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        let now_ns = self.at(now_ns);
-        if self.has_other_active(unit) && self.units.state(unit) == UnitState::Active {
-            self.drain(now_ns, unit, outputs);
-            self.wake(now_ns);
-        }
+        // A unit that is going already needs nothing; the last one stays.
+        let _ = self.drain_unit(now_ns, unit, outputs);
     }
 
     /// A unit has crashed: its flows end, and it never runs again; a replacement has another
@@ -76,12 +73,12 @@ impl Dispatcher {
         }
     }
 
-    fn has_other_active(&self, unit: UnitId) -> bool {
+    pub(crate) fn has_other_active(&self, unit: UnitId) -> bool {
         self.units.active().iter().any(|&active| active != unit)
     }
 
     /// Units have changed: [`Dispatcher::handle_timeout`] has something to do soon.
-    fn wake(&mut self, now_ns: u64) {
+    pub(crate) fn wake(&mut self, now_ns: u64) {
         self.next_timeout_ns = self.next_timeout_ns.min(now_ns.saturating_add(self.config.bucket_ns));
     }
 }

@@ -133,12 +133,13 @@ impl Dispatcher {
     }
 
     /// Stops a draining unit if it owns no flow. If it reports too early, it does not know of all
-    /// its flows yet: it is asked again once it has none.
+    /// its flows yet, or answers an earlier drain: it is asked again once it has none.
     fn drained(&mut self, from: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let is_stale = self.units.take_report(from);
         if self.units.state(from) != UnitState::Draining {
             return;
         }
-        if self.units.flows(from) > 0 {
+        if is_stale || self.units.flows(from) > 0 {
             return self.units.set_asked_ns(from, None);
         }
         self.units.set_state(from, UnitState::Off);
@@ -272,15 +273,8 @@ impl Dispatcher {
                 unit
             }
         };
-        let flow = self.flows.get(index);
-        let (previous, last) = (flow.owner(), flow.seq);
-        let id = self.flows.id(index);
-        if let Some(epoch) = self.hand_over(index, to, outputs) {
+        if self.hand_over_at_rest(index, to, outputs).is_some() {
             self.counters.flows_moved += 1;
-            outputs.push(DispatcherOutput::Send {
-                to,
-                message: FromDispatcher::Adopt { flow: id, epoch, previous, last },
-            });
         }
     }
 

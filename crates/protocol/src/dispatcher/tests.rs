@@ -4,5 +4,6 @@ mod bench;
 mod flowlets;
 mod guesses;
 mod membership;
+mod operating;
 mod reference;
 mod scaling;

@@ -47,6 +47,10 @@ struct Unit {
     flows: u32,
     /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
+    /// Limit on the reports that may still come: one for each `Drain`.
+    reports: u32,
+    /// Of these, reports for drains from which it was resumed.
+    reports_stale: u32,
 }
 
 impl Units {
@@ -66,6 +70,11 @@ impl Units {
     pub fn all(&self) -> impl Iterator<Item = UnitId> + use<> {
         // There are no more than `u16` can count: see `new`.
         (0..self.units.len() as u16).map(UnitId)
+    }
+
+    /// Returns true if there is such a unit, whatever its state.
+    pub fn has(&self, unit: UnitId) -> bool {
+        unit.index() < self.units.len()
     }
 
     /// Returns the active units, in order.
@@ -142,7 +151,25 @@ impl Units {
         self.units[unit.index()].asked_ns
     }
 
+    /// Notes the time of a `Drain`, or that it must be sent again.
     pub fn set_asked_ns(&mut self, unit: UnitId, at_ns: Option<u64>) {
-        self.units[unit.index()].asked_ns = at_ns;
+        let unit = &mut self.units[unit.index()];
+        unit.asked_ns = at_ns;
+        unit.reports += u32::from(at_ns.is_some());
+    }
+
+    /// Reports that are still on their way answer a drain that is over.
+    pub fn expect_stale_reports(&mut self, unit: UnitId) {
+        let unit = &mut self.units[unit.index()];
+        unit.reports_stale = unit.reports;
+    }
+
+    /// Takes a report of a unit that drains. Returns true if it may answer a drain that is over.
+    pub fn take_report(&mut self, unit: UnitId) -> bool {
+        let Some(unit) = self.units.get_mut(unit.index()) else { return true };
+        unit.reports = unit.reports.saturating_sub(1);
+        let is_stale = unit.reports_stale > 0;
+        unit.reports_stale = unit.reports_stale.saturating_sub(1);
+        is_stale
     }
 }

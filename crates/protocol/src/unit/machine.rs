@@ -251,12 +251,13 @@ impl<E: Engine> Unit<E> {
         &self.counters
     }
 
-    /// Reports once no flow is left: now, or later; and again when asked again.
+    /// Reports once when no flow is left, now or later. A report for each request at most lets the
+    /// dispatcher distinguish those of a drain from which it has resumed the unit.
     fn drain(&mut self, out: &mut Outbox<E::Packet>) {
-        if self.here == 0 {
+        self.is_draining = self.here > 0;
+        if !self.is_draining {
             out.to_dispatcher.push(FromUnit::Drained);
         }
-        self.is_draining = true;
     }
 
     /// Lets `act` change a flow, then updates timers and the unit's count of flows.
@@ -325,6 +326,7 @@ impl<E: Engine> Unit<E> {
             (true, false) => {
                 self.here -= 1;
                 if self.is_draining && self.here == 0 {
+                    self.is_draining = false;
                     out.to_dispatcher.push(FromUnit::Drained);
                 }
             }

@@ -16,6 +16,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u16..8).prop_map(|unit| Step::Drained { unit }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(nth, is_owner)| Step::Refuse { nth, is_owner }),
         1 => (0u64..1000).prop_map(|ns| Step::Back { ns }),
+        3 => (any::<usize>(), prop::option::of(0u16..9)).prop_map(|(nth, to)| Step::Migrate { nth, to }),
+        1 => (0u16..9).prop_map(|unit| Step::Drain { unit }),
+        1 => (0u16..9).prop_map(|unit| Step::Resume { unit }),
         2 => (any::<usize>(), 0u32..60).prop_map(|(nth, flow)| Step::Alias { nth, flow }),
         2 => (0u16..9, 0u32..40, 0u32..3, 0u32..4, 0u64..20).prop_map(|(from, index, generation, epoch, seq)| {
             Step::Claim { from, flow: FlowId { index, generation }, epoch, seq }

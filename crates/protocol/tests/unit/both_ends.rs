@@ -24,6 +24,8 @@ struct Course {
     expire_after_ns: Option<u64>,
     /// Units that refuse arriving states, as bits.
     refusing: u16,
+    /// An operator intervenes.
+    is_operated: bool,
     /// The step at which a unit crashes.
     crash_at: Option<usize>,
     seed: [u8; 32],
@@ -40,18 +42,19 @@ prop_compose! {
         mode in prop_oneof![
             3 => Just(Granularity::Flowlet),
             2 => Just(Granularity::Packet),
+            1 => Just(Granularity::Flow),
             1 => Just(Granularity::SmartFlow { every_ns: 2_000 }),
             1 => Just(Granularity::Rss { buckets: 4, every_ns: Some(2_000) }),
         ],
         targets in prop_oneof![Just(TargetChoice::Weighted), Just(TargetChoice::All), Just(TargetChoice::None)],
         (units_min, more_units) in (1u16..3, 1u16..3),
         (flows, steps) in (1u32..4, 1usize..250),
-        (twice, deltas) in (0u64..200, any::<bool>()),
+        (twice, deltas, is_operated) in (0u64..200, any::<bool>(), any::<bool>()),
         seed in any::<[u8; 32]>(),
     ) -> Course {
         Course {
             mode, targets, units: (units_min, units_min + more_units), flows, steps, faults: LinkFaults { twice, ..NO_FAULTS },
-            reorder_timeout_ns: FOREVER_NS, deltas, expire_after_ns: None, refusing: 0, crash_at: None, seed,
+            reorder_timeout_ns: FOREVER_NS, deltas, expire_after_ns: None, refusing: 0, is_operated, crash_at: None, seed,
         }
     }
 }
@@ -127,6 +130,7 @@ impl Course {
                     let number = pair.link.below(u64::from(self.flows)) as u32;
                     (0..=pair.link.below(3)).for_each(|_| pair.packet(number, 1_000));
                 }
+                4 if self.is_operated => pair.operate(),
                 4..8 => (0..=pair.link.below(3)).for_each(|_| pair.arrive()),
                 _ => {
                     let ns = pair.link.below(400);
@@ -153,6 +157,18 @@ proptest! {
         }
         prop_assert_eq!(pair.given_up(), 0);
         prop_assert!(pair.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
+    }
+
+    /// Flows migrate to and fro while packets flow (A16).
+    #[test]
+    fn flows_that_an_operator_migrates_lose_nothing(course in course()) {
+        let course = Course { mode: Granularity::Flow, is_operated: true, steps: 250, units: (3, 3), ..course };
+        let pair = course.run();
+        // A unit that is left alone has nobody to migrate to.
+        prop_assert!(pair.migrated > 0 || pair.dispatcher.counters().units_stopped > 0);
+        for flow in pair.flows.values() {
+            prop_assert_eq!(pair.world.check_end(flow), 0);
+        }
     }
 
     /// design.md 3.13: no packet waits forever for a state that is lost.

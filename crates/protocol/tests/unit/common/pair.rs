@@ -24,6 +24,8 @@ pub struct Pair {
     outputs: Vec<DispatcherOutput>,
     /// The dispatcher ends silent flows.
     forgets: bool,
+    /// Flows that an operator has migrated.
+    pub migrated: u64,
 }
 
 /// Number of looks without an effect after which the dispatcher is at rest.
@@ -45,6 +47,7 @@ impl Pair {
             flows: BTreeMap::new(),
             hasher: FlowHasher::new(1),
             outputs: Vec::new(),
+            migrated: 0,
         }
     }
 
@@ -68,6 +71,27 @@ impl Pair {
         let unit = running[self.link.below(running.len() as u64) as usize];
         self.world.lose(unit);
         self.dispatcher.lose_unit(self.world.now_ns, unit, &mut self.outputs);
+        self.execute();
+    }
+
+    /// An operator migrates a flow, drains a unit, or resumes one. Refusals change nothing.
+    pub fn operate(&mut self) {
+        let units = self.world.units.len() as u64;
+        let unit = UnitId(self.link.below(units) as u16);
+        let now_ns = self.world.now_ns;
+        match self.link.below(6) {
+            0 => drop(self.dispatcher.drain_unit(now_ns, unit, &mut self.outputs)),
+            1 => drop(self.dispatcher.resume_unit(now_ns, unit)),
+            way => {
+                let nth = self.link.below(self.flows.len().max(1) as u64) as usize;
+                let Some(&flow) = self.flows.keys().nth(nth) else { return };
+                let to = (way > 2).then_some(unit);
+                if let Ok(moved) = self.dispatcher.migrate(now_ns, flow, to, &mut self.outputs) {
+                    self.migrated += 1;
+                    assert_ne!(moved.from, moved.to);
+                }
+            }
+        }
         self.execute();
     }
 

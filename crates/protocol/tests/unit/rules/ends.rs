@@ -153,6 +153,8 @@ fn a_unit_that_drains_says_when_nothing_is_left() {
     b.packet(3, from(X, 1), 2);
     b.dispatcher(release_from(from(X, 1), 4, X, 2));
     b.peer(X, taken(4));
+    assert_eq!(b.out.to_dispatcher, [FromUnit::Drained], "it says so once");
+    b.dispatcher(FromDispatcher::Drain);
     assert_eq!(b.out.to_dispatcher, [FromUnit::Drained, FromUnit::Drained]);
 }
 
