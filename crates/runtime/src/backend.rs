@@ -13,6 +13,7 @@ use packet::{Packet, PacketPool};
 use protocol::message::UnitId;
 
 use crate::batch::Core;
+use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
 use crate::shards::Shard;
 
@@ -43,6 +44,16 @@ pub(crate) trait Backend {
     /// Repeats an operator's command, which the function `stage` of the calling thread's graph has
     /// accepted, for other graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
+
+    /// Answers an operator's request about units.
+    fn operate(&mut self, request: OperatorRequest, _core: Core<'_>) {
+        request.refuse();
+    }
+
+    /// Returns the state of the dispatcher, if units run the policy.
+    fn dispatcher_status(&self) -> Option<DispatcherStatus> {
+        None
+    }
 
     /// Asks other threads for their counters; a later [`add_to_report`](Backend::add_to_report) has
     /// them.

@@ -15,6 +15,7 @@
 //! ```
 
 pub(crate) mod error;
+mod operate;
 mod tally;
 mod work;
 
@@ -34,6 +35,7 @@ pub(crate) use work::Work;
 
 use crate::backend::Backend;
 use crate::batch::Core;
+use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
 use crate::transport::{Maker, Memory, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
 pub use crate::units_config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
@@ -613,6 +615,16 @@ impl<T: Transport> Backend for Elastic<T> {
 
     fn control(&mut self, stage: usize, command: &str) {
         self.transport.control(stage, command);
+    }
+
+    fn operate(&mut self, request: OperatorRequest, mut core: Core<'_>) {
+        self.transport.lend(&mut core);
+        self.answer(request);
+        self.transport.lend(&mut core);
+    }
+
+    fn dispatcher_status(&self) -> Option<DispatcherStatus> {
+        Some(self.status())
     }
 
     fn ask_for_figures(&mut self) {

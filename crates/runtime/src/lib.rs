@@ -10,6 +10,7 @@ mod doorbell;
 pub mod elastic;
 pub mod external;
 mod live;
+pub mod operator;
 pub mod panics;
 mod ports;
 pub mod report;

@@ -2,6 +2,7 @@
 
 mod ingress;
 mod nodes;
+mod operate;
 mod output;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::assembly::Assembly;
 use crate::backend::{Backend, Inline};
 use crate::batch::{BATCH, Core};
 use crate::elastic::{Elastic, ElasticError, Threads, Units};
+use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
 use crate::shards::{Shard, WorkerPart};
@@ -43,6 +45,7 @@ pub struct Runner {
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
     nodes: Nodes,
+    operator: Option<OperatorDesk>,
     alerts: u64,
     events: u64,
     /// Frames that did not reach the graph.
@@ -84,6 +87,7 @@ impl Runner {
             latency: new_histogram(),
             ports,
             nodes,
+            operator: None,
             alerts: 0,
             events: 0,
             refused: Refused::default(),
@@ -322,6 +326,7 @@ impl Runner {
     }
 
     fn process_batch<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.answer_operator();
         let processing = Processing::begin();
         let count = self.batch.len() as u64;
         let start = Instant::now();

@@ -96,6 +96,9 @@ pub trait Transport {
     /// Notes that the dispatcher has stopped a unit, which has no flows.
     fn stopped(&mut self, _unit: UnitId) {}
 
+    /// Notes that an operator drains a unit, or has resumed it.
+    fn set_draining(&mut self, _unit: UnitId, _is_draining: bool) {}
+
     /// Repeats an operator's command for the units' graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
 
