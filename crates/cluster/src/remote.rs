@@ -22,7 +22,7 @@ use runtime::transport::{LocalGraph, ToUnit, UnitChange};
 use runtime::{Assembly, Runner};
 use telemetry::event;
 
-use self::nodes::Nodes;
+use self::nodes::{Nodes, ResumedNode};
 use self::units::{PartialReport, UnitTable};
 use crate::connector::Connector;
 use crate::identity::Identity;
@@ -237,10 +237,7 @@ impl RemoteUnits {
             match self.nodes.connected(&name, peer, address).filter(|_| is_unit) {
                 Some(_) => {
                     event::peer_connected(&name, &address);
-                    match self.wanted.pop_front() {
-                        Some(unit) => _ = self.assign(unit),
-                        None => self.changes.push_back(UnitChange::Join),
-                    }
+                    self.employ_spare();
                 }
                 None => self.peers.remove(peer),
             }
@@ -253,10 +250,23 @@ impl RemoteUnits {
                         self.changes.push_back(UnitChange::Leave(unit));
                     }
                 }
+                NodeCommand::Resume { name } => match self.nodes.resume(&name) {
+                    ResumedNode::Spare => self.employ_spare(),
+                    ResumedNode::Awaited(address) => self.connector.connect(&name, &address),
+                    ResumedNode::Unchanged => {}
+                },
             }
         }
         if self.shown.elapsed() >= STATUS {
             self.show_status();
+        }
+    }
+
+    /// Makes a spare node a unit that the dispatcher waits for, or one more.
+    fn employ_spare(&mut self) {
+        match self.wanted.pop_front() {
+            Some(unit) => _ = self.assign(unit),
+            None => self.changes.push_back(UnitChange::Join),
         }
     }
 

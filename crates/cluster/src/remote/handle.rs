@@ -20,6 +20,11 @@ pub enum NodeCommand {
         /// The name.
         name: String,
     },
+    /// The drained node of this name may be a unit again, once it is there.
+    Resume {
+        /// The name.
+        name: String,
+    },
 }
 
 /// The way to a running dispatcher, for operators.

@@ -54,6 +54,16 @@ impl NodeStatus {
 #[derive(Default)]
 pub(super) struct Nodes(Vec<Node>);
 
+/// Outcome of resuming a node.
+pub(super) enum ResumedNode {
+    /// Nothing more to do now.
+    Unchanged,
+    /// It is there, and can be a unit.
+    Spare,
+    /// It must be connected at this address.
+    Awaited(String),
+}
+
 pub(super) struct Node {
     info: NodeInfo,
     peer: Option<PeerId>,
@@ -93,6 +103,39 @@ impl Nodes {
             NodeStatus::Connecting | NodeStatus::Draining | NodeStatus::Drained => return None,
         }
         node.info.unit
+    }
+
+    /// An operator drains a unit, or has resumed it.
+    pub fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
+        let Some(node) = self.0.iter_mut().find(|node| node.info.unit == Some(unit)) else { return };
+        node.info.status = match (node.info.status, is_draining) {
+            (NodeStatus::Active, true) => NodeStatus::Draining,
+            (NodeStatus::Draining, false) => NodeStatus::Active,
+            (status, _) => status,
+        };
+    }
+
+    /// A drained node may be a unit again.
+    pub fn resume(&mut self, name: &str) -> ResumedNode {
+        let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
+            return ResumedNode::Unchanged;
+        };
+        match (node.info.status, node.peer) {
+            (NodeStatus::Drained, Some(_)) if node.info.unit.is_none() => {
+                node.info.status = NodeStatus::Spare;
+                ResumedNode::Spare
+            }
+            // Its process ends; the next one is welcome.
+            (NodeStatus::Drained, Some(_)) => {
+                node.is_leaving = true;
+                ResumedNode::Unchanged
+            }
+            (NodeStatus::Drained, None) => {
+                node.info.status = NodeStatus::Connecting;
+                ResumedNode::Awaited(node.info.address.clone())
+            }
+            _ => ResumedNode::Unchanged,
+        }
     }
 
     /// A node says that it ends. Returns its unit, if it has one.

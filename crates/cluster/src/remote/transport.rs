@@ -73,6 +73,10 @@ impl Transport for RemoteUnits {
         }
     }
 
+    fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
+        self.nodes.set_draining(unit, is_draining);
+    }
+
     fn control(&mut self, stage: usize, command: &str) {
         self.controls.push((stage, command.to_owned()));
         self.tell(&ToUnit::Control(stage, command.into()));
