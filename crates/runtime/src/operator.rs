@@ -44,8 +44,16 @@ pub enum OperatorRequest {
     Resume(UnitId, Reply<Result<(), UnitRefused>>),
 }
 
-/// A flow, and the unit that it should have; without one, the dispatcher chooses.
-pub type MigrationTarget = (FlowId, Option<UnitId>);
+/// A flow to migrate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigrationTarget {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its owner; if it has another one, it stays there.
+    pub from: Option<UnitId>,
+    /// Its new owner; without one, the dispatcher chooses.
+    pub to: Option<UnitId>,
+}
 
 /// The state of a run.
 #[derive(Clone, Debug, Default, PartialEq)]

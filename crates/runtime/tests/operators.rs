@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, channel};
 
 use io::traffic::Payload;
 use packet::split_mix;
-use protocol::dispatcher::{FlowStatus, Granularity, UnitRefused, UnitState};
+use protocol::dispatcher::{FlowStatus, Granularity, MigrateError, UnitRefused, UnitState};
 use protocol::message::UnitId;
 use runtime::Runner;
 use runtime::elastic::UnitsConfig;
 use runtime::operator::{
-    FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, OperatorError, OperatorHandle, OperatorRequest,
+    FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, MigrationTarget, OperatorError, OperatorHandle, OperatorRequest,
     REQUESTS_PENDING_MAX, Reply,
 };
 use runtime::transport::Maker;
@@ -93,11 +93,12 @@ fn flows_migrate_to_and_fro_and_nothing_is_lost() {
             }
             let flows = run.flows();
             let mut to = |_: &FlowStatus| Some(UnitId((split_mix(&mut random) % 3) as u16));
-            let targets = flows.iter().map(|flow| (flow.flow, to(flow)));
+            let targets =
+                flows.iter().map(|flow| MigrationTarget { flow: flow.flow, from: None, to: to(flow) });
             let targets: Vec<_> = targets.take(FLOWS_MIGRATED_MAX).collect();
             let results = run.ask(|reply| OperatorRequest::Migrate(targets.clone(), reply));
             assert_eq!(results.len(), targets.len());
-            for ((flow, to), result) in targets.into_iter().zip(results) {
+            for (MigrationTarget { flow, to, .. }, result) in targets.into_iter().zip(results) {
                 let Ok(moved) = result else { continue };
                 let now = run.ask(|reply| OperatorRequest::Flow(flow, reply)).unwrap();
                 assert_eq!((Some(moved.to), moved.epoch), (to, now.epoch));
@@ -167,7 +168,10 @@ fn requests_are_bounded() {
     assert!(
         list.flows.iter().all(|flow| flow.flow.index >= 5) && list.flows.len() < FLOWS_LISTED_MAX as usize
     );
-    let flow = list.flows[0].flow;
-    let many = vec![(flow, None); FLOWS_MIGRATED_MAX + 1];
+    let FlowStatus { flow, owner, .. } = list.flows[0];
+    let elsewhere = MigrationTarget { flow, from: Some(UnitId(owner.0 + 1)), to: None };
+    let answer = run.ask(|reply| OperatorRequest::Migrate(vec![elsewhere], reply));
+    assert_eq!(answer, [Err(MigrateError::Elsewhere(owner))]);
+    let many = vec![MigrationTarget { from: None, ..elsewhere }; FLOWS_MIGRATED_MAX + 1];
     assert_eq!(run.ask(|reply| OperatorRequest::Migrate(many, reply)).len(), FLOWS_MIGRATED_MAX);
 }

@@ -48,6 +48,9 @@ pub enum MigrateError {
     /// The flow is there already.
     #[error("the flow is at {0} already")]
     Owned(UnitId),
+    /// The flow has another owner than was expected.
+    #[error("the flow has moved to {0}")]
+    Elsewhere(UnitId),
     /// The unit gets no flows.
     #[error("{0} is not active")]
     NotActive(UnitId),

@@ -158,13 +158,13 @@ impl Units {
         unit.reports += u32::from(at_ns.is_some());
     }
 
-    /// Reports that are still on their way answer a drain that is over.
+    /// Reports that are still on their way answer a drain that has ended.
     pub fn expect_stale_reports(&mut self, unit: UnitId) {
         let unit = &mut self.units[unit.index()];
         unit.reports_stale = unit.reports;
     }
 
-    /// Takes a report of a unit that drains. Returns true if it may answer a drain that is over.
+    /// Takes a report of a unit that drains. Returns true if it may answer a drain that has ended.
     pub fn take_report(&mut self, unit: UnitId) -> bool {
         let Some(unit) = self.units.get_mut(unit.index()) else { return true };
         unit.reports = unit.reports.saturating_sub(1);

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use protocol::dispatcher::{Dispatcher, UnitState};
+use protocol::dispatcher::{Dispatcher, MigrateError, MigratedFlow, UnitState, UnitStatus};
 
 use super::Elastic;
 use crate::operator::{
-    DispatcherStatus, FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, FlowList, OperatorRequest, UnitInfo,
+    DispatcherStatus, FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, FlowList, MigrationTarget, OperatorRequest,
+    UnitInfo,
 };
 use crate::transport::Transport;
 
@@ -26,8 +27,7 @@ impl<T: Transport> Elastic<T> {
             }
             OperatorRequest::Migrate(targets, reply) => {
                 let targets = targets.into_iter().take(FLOWS_MIGRATED_MAX);
-                let migrate = |(flow, to)| self.dispatcher.migrate(self.now_ns, flow, to, &mut self.outputs);
-                reply(Ok(targets.map(migrate).collect()));
+                reply(Ok(targets.map(|target| self.migrate(target)).collect()));
             }
             OperatorRequest::Drain(unit, reply) => {
                 let drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
@@ -45,6 +45,17 @@ impl<T: Transport> Elastic<T> {
             }
         }
         self.take_messages();
+    }
+
+    fn migrate(&mut self, target: MigrationTarget) -> Result<MigratedFlow, MigrateError> {
+        let MigrationTarget { flow, from, to } = target;
+        let owner = self.dispatcher.flow_status(flow).map(|status| status.owner);
+        if let (Some(from), Some(owner)) = (from, owner)
+            && from != owner
+        {
+            return Err(MigrateError::Elsewhere(owner));
+        }
+        self.dispatcher.migrate(self.now_ns, flow, to, &mut self.outputs)
     }
 
     /// Returns the dispatcher's state.
@@ -66,7 +77,7 @@ impl<T: Transport> Elastic<T> {
 fn units(dispatcher: &Dispatcher, capacity_bps: u64) -> Vec<UnitInfo> {
     let runs = |state| !matches!(state, UnitState::Off | UnitState::Lost);
     let units = dispatcher.units().filter(|unit| runs(unit.state));
-    let info = |unit: protocol::dispatcher::UnitStatus| UnitInfo {
+    let info = |unit: UnitStatus| UnitInfo {
         unit: unit.unit,
         state: unit.state,
         load: f64::from(unit.load_bps) / capacity_bps as f64,
