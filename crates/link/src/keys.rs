@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use aes_gcm::Aes256Gcm;
-use aes_gcm::aead::{AeadInOut, KeyInit, array::Array, inout::InOutBuf};
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 
 /// Length of the authentication tag at the end of a datagram.
 pub const TAG_LEN: usize = 16;
@@ -52,14 +50,17 @@ struct PhaseKey {
     phase: u32,
     secret: [u8; 32],
     iv: [u8; 12],
-    cipher: Box<Aes256Gcm>,
+    cipher: LessSafeKey,
 }
 
 impl PhaseKey {
     fn new(phase: u32, secret: [u8; 32]) -> PhaseKey {
         let key: [u8; 32] = expand(&secret, b"rivulet link key");
         let iv = expand(&secret, b"rivulet link iv");
-        PhaseKey { phase, secret, iv, cipher: Box::new(Aes256Gcm::new(&Array(key))) }
+        // Fails only with another length of the key.
+        #[allow(clippy::expect_used)]
+        let cipher = UnboundKey::new(&AES_256_GCM, &key).expect("the key has 256 bits");
+        PhaseKey { phase, secret, iv, cipher: LessSafeKey::new(cipher) }
     }
 
     fn next(&self) -> PhaseKey {
@@ -67,11 +68,11 @@ impl PhaseKey {
     }
 
     #[inline]
-    fn nonce(&self, number: u64) -> Array<u8, aes_gcm::aead::consts::U12> {
+    fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = self.iv;
         let input = (u128::from(self.phase) << 64 | u128::from(number)).to_be_bytes();
         nonce.iter_mut().zip(&input[4..]).for_each(|(byte, input)| *byte ^= input);
-        Array(nonce)
+        Nonce::assume_unique_for_key(nonce)
     }
 
     /// The phase as a header has it.
@@ -89,20 +90,20 @@ pub(crate) fn connection_id(secret: &[u8; 32]) -> u64 {
 /// HKDF-Expand for up to one hash (RFC 5869 2.3).
 fn expand<const N: usize>(secret: &[u8; 32], label: &[u8]) -> [u8; N] {
     const { assert!(N <= 32) };
-    let mut mac = <Hmac<Sha256> as KeyInit>::new(&hmac_key(secret));
-    mac.update(label);
-    mac.update(&[1]);
-    let full: [u8; 32] = mac.finalize().into_bytes().into();
-    let mut cut = [0; N];
-    cut.copy_from_slice(&full[..N]);
-    cut
+    let mut out = [0; N];
+    let prk = Prk::new_less_safe(HKDF_SHA256, secret);
+    let filled = prk.expand(&[label], OutputLen(N)).and_then(|okm| okm.fill(&mut out));
+    debug_assert!(filled.is_ok(), "a hash is at most 255 hashes long");
+    out
 }
 
-/// Pads a key to the block of SHA-256 with zeros, as HMAC does (RFC 2104 2).
-fn hmac_key(secret: &[u8; 32]) -> hmac::digest::Key<Hmac<Sha256>> {
-    let mut key = hmac::digest::Key::<Hmac<Sha256>>::default();
-    key[..32].copy_from_slice(secret);
-    key
+/// The length of an expansion.
+struct OutputLen(usize);
+
+impl KeyType for OutputLen {
+    fn len(&self) -> usize {
+        self.0
+    }
 }
 
 /// The keys of the sending direction.
@@ -167,9 +168,9 @@ impl SendKeys {
         self.datagrams += 1;
         self.bytes += text.len() as u64;
         let nonce = self.current.nonce(number);
-        let tag = self.current.cipher.encrypt_inout_detached(&nonce, header, InOutBuf::from(text));
+        let tag = self.current.cipher.seal_in_place_separate_tag(nonce, Aad::from(header), text);
         // Fails only above 64 GiB. In that case no receiver would accept the datagram.
-        tag.map_or([0; TAG_LEN], Into::into)
+        tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or([0; TAG_LEN])
     }
 }
 
@@ -224,7 +225,8 @@ impl ReceiveKeys {
             }
         };
         let nonce = key.nonce(number);
-        let opened = key.cipher.decrypt_inout_detached(&nonce, header, InOutBuf::from(text), &Array(tag));
+        let opened =
+            key.cipher.open_in_place_separate_tag(nonce, Aad::from(header), Tag::from(tag), text, 0..);
         opened.map_err(|_| OpenFault::Forged)?;
         if mark != self.next.mark() {
             return Ok(Opened::Known);

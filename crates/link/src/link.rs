@@ -161,6 +161,13 @@ impl PeerLink {
         Ok(())
     }
 
+    /// Returns whether [`PeerLink::poll_message`] would return a message.
+    #[inline]
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.inbox.is_ready()
+    }
+
     /// Takes the next received message. It stays valid until the next call.
     #[inline]
     pub fn poll_message(&mut self) -> Option<StreamMessage<'_>> {
@@ -280,6 +287,13 @@ impl PeerLink {
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.blocks.is_idle()
+    }
+
+    /// Returns about how many datagrams the messages fill that wait to be sent: a caller that
+    /// expects more may wait until they fill a [`Transmit`].
+    #[must_use]
+    pub fn unsent_datagrams(&self) -> u64 {
+        self.blocks.unsent()
     }
 
     /// Returns the reason for the link's end, if it has ended.

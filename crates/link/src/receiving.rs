@@ -166,6 +166,12 @@ impl Inbox {
         }
     }
 
+    /// Returns whether there is a message for the caller.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Takes the next message for the caller.
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<StreamMessage<'_>> {

@@ -165,6 +165,12 @@ impl BlockQueue {
         !self.lost.is_empty() || self.next_new().is_some()
     }
 
+    /// Returns the number of blocks that were not sent yet, or are sent again.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u64 {
+        self.first + self.blocks.len() as u64 - self.next + self.lost.len() as u64
+    }
+
     /// Returns whether no message waits for its acknowledgement.
     pub(crate) fn is_idle(&self) -> bool {
         self.live == 0
