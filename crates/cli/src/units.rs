@@ -61,8 +61,14 @@ impl Options {
     }
 
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
-    /// there is a `maker`.
-    pub fn runner(&self, policy: &Path, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
+    /// there is a `maker`. `is_live`: packets come from interfaces.
+    pub fn runner(
+        &self,
+        policy: &Path,
+        assembly: Assembly,
+        maker: Option<Maker>,
+        is_live: bool,
+    ) -> anyhow::Result<Runner> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
             && self.cluster.is_none()
@@ -86,6 +92,7 @@ impl Options {
             stay_below: self.stay_below.map_or(defaults.stay_below, |share| share.0),
             copies: self.copies.unwrap_or(defaults.copies),
             deltas: self.deltas,
+            is_live,
             ..defaults
         };
         if let Some(file) = &self.cluster {

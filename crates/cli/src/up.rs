@@ -225,7 +225,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sinks = sinks.begin(Some(&console))?;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
-            let runner = args.units.runner(&args.policy, assembly, maker)?;
+            let runner = args.units.runner(&args.policy, assembly, maker, true)?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,

@@ -15,6 +15,9 @@ pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
 /// A node sends something at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(25);
 
+/// Datagrams that fill a call of the kernel.
+const FULL: u64 = 40;
+
 /// A node with a link, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PeerId(usize);
@@ -137,14 +140,12 @@ impl Peers {
     pub fn poll(&mut self, now_ns: u64) -> Option<(PeerId, &[u8])> {
         loop {
             let count = self.peers.len();
-            for at in (self.next..count).chain(0..self.next.min(count)) {
-                let Some(peer) = &mut self.peers[at] else { continue };
-                if let Some(message) = peer.link.poll_message() {
-                    self.next = at;
-                    self.frame.clear();
-                    self.frame.extend_from_slice(message.bytes);
-                    return Some((PeerId(at), &self.frame));
-                }
+            let has_message =
+                |at: &usize| self.peers[*at].as_ref().is_some_and(|peer| peer.link.has_message());
+            if let Some(at) = (self.next..count).chain(0..self.next.min(count)).find(has_message) {
+                self.next = at;
+                let message = self.peers[at].as_mut()?.link.poll_message()?;
+                return Some((PeerId(at), message.bytes));
             }
             if !self.receive(now_ns) {
                 return None;
@@ -185,8 +186,17 @@ impl Peers {
 
     /// Sends everything that may be sent now.
     pub fn transmit(&mut self, now_ns: u64) {
+        self.transmit_if(now_ns, |_| true);
+    }
+
+    /// Sends what fills a call of the kernel, because more follows at once.
+    pub fn transmit_full(&mut self, now_ns: u64) {
+        self.transmit_if(now_ns, |link| link.unsent_datagrams() >= FULL);
+    }
+
+    fn transmit_if(&mut self, now_ns: u64, is_ready: impl Fn(&PeerLink) -> bool) {
         for at in 0..self.peers.len() {
-            let Some(peer) = &mut self.peers[at] else { continue };
+            let Some(peer) = self.peers[at].as_mut().filter(|peer| is_ready(&peer.link)) else { continue };
             while let Some((stream, frame)) = peer.waiting.front() {
                 if peer.link.send_message(*stream, frame) == Err(SendError::Full) {
                     break;

@@ -37,8 +37,13 @@ pub use nodes::{NodeInfo, NodeStatus};
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
+/// Buffers that are allocated at once if there is none for packets that leave.
+const BUFFERS_MORE: usize = 256;
 /// Period in which units are notified of the time.
 const TIME_NS: u64 = 1_000_000;
+/// Limit on the time for which packets wait for others that fill a datagram, or a call of the
+/// kernel, while more arrive.
+const HOLD_NS: u64 = 100_000;
 /// Sleep while the dispatcher waits for units.
 const WAIT: Duration = Duration::from_micros(200);
 /// Period of the status that others see.
@@ -76,6 +81,10 @@ pub struct RemoteUnits {
     began: Instant,
     now_ns: u64,
     told_ns: u64,
+    /// A packet was sent since the last batch.
+    is_busy: bool,
+    /// Time since which packets wait to be sent.
+    unsent_since_ns: Option<u64>,
     /// Commands to functions so far.
     controls: Vec<(usize, String)>,
     is_finishing: bool,
@@ -153,6 +162,8 @@ pub fn remote_runner(
         began: Instant::now(),
         now_ns: 0,
         told_ns: 0,
+        is_busy: false,
+        unsent_since_ns: None,
         controls: Vec::new(),
         is_finishing: false,
         refused: 0,
@@ -195,9 +206,27 @@ impl RemoteUnits {
 
     /// Sends and receives everything that can be now.
     fn work(&mut self) {
+        self.peers.transmit(self.clock_ns());
+        self.receive_frames();
+        self.unsent_since_ns = None;
+        self.peers.flush(self.clock_ns());
+    }
+
+    /// Sends what fills calls of the kernel, or has waited for [`HOLD_NS`], and receives: more
+    /// packets follow at once.
+    fn work_on(&mut self) {
+        let now_ns = self.clock_ns();
+        let since_ns = *self.unsent_since_ns.get_or_insert(now_ns);
+        if now_ns.saturating_sub(since_ns) >= HOLD_NS {
+            return self.work();
+        }
+        self.peers.transmit_full(now_ns);
+        self.receive_frames();
+    }
+
+    fn receive_frames(&mut self) {
         self.greet();
         let now_ns = self.clock_ns();
-        self.peers.transmit(now_ns);
         while let Some((peer, frame)) = self.peers.poll(now_ns) {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
@@ -225,7 +254,6 @@ impl RemoteUnits {
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
         }
-        self.peers.flush(self.clock_ns());
     }
 
     /// Takes nodes that are there now, and commands.
@@ -347,5 +375,11 @@ impl RemoteUnits {
 /// Makes a packet that leaves. `None` if it is damaged, or there is no buffer: it is counted.
 fn output(rest: &mut Reader<'_>, local: &mut LocalGraph) -> Option<Packet> {
     let pool = &mut local.pool;
-    read_output(rest, |frame| pool.take(frame)).ok()
+    let buffer = |frame: &[u8]| {
+        if pool.free() == 0 {
+            pool.fill(BUFFERS_MORE); // For packets in flight, which are bounded.
+        }
+        pool.take(frame)
+    };
+    read_output(rest, buffer).ok()
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 /// Buffers of one call to receive.
 const BUFFERS: usize = 8;
 /// Bytes of each: one datagram, or many that the kernel has joined.
 const BUFFER_LEN: usize = 65_536;
-/// Bytes that the kernel may hold in each direction; fewer if its own limit is lower.
+/// Bytes that the kernel may hold in each direction; fewer if its own limit is lower and the
+/// process has no CAP_NET_ADMIN.
 const KERNEL_BUFFER_LEN: usize = 4 << 20;
 
 /// A UDP socket.
@@ -27,9 +29,11 @@ impl DatagramSocket {
     pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
         let socket = UdpSocket::bind(address)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Without the permission for more, the kernel's limit holds.
+        // Without CAP_NET_ADMIN, the limit net.core.rmem_max holds: bursts are lost and sent again.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
-        let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
+        if set_socket_recv_buffer_size_force(&socket, KERNEL_BUFFER_LEN).is_err() {
+            let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
+        }
         let metas = [RecvMeta::default(); BUFFERS];
         Ok(DatagramSocket { socket, state, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
     }

@@ -20,6 +20,7 @@ use self::others::Others;
 use crate::connector::Connector;
 use crate::identity::{Identity, Listener};
 use crate::peers::{PeerEvent, PeerId, Peers};
+use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
     ArrivedFrame, Assignment, FrameError, Hello, Role, UnitFigures, VERSION, VERSION_MIN, begin_output,
     read_frame, write_figures, write_leave, write_output, write_report_frame,
@@ -27,8 +28,11 @@ use crate::wire::{
 
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_millis(20);
-/// Buffers of a unit, for packets that wait or are processed.
-const BUFFERS: usize = 4096;
+/// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
+/// again, if all packets in flight are here at once.
+const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
+/// Buffers that are allocated at once when all others have packets that wait.
+const BUFFERS_MORE: usize = 256;
 /// Limit on the time for which a unit waits at its end for flows that are on their way.
 const SETTLE_NS: u64 = 2_000_000_000;
 
@@ -223,6 +227,11 @@ impl UnitProcess {
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
+            if let Some(unit) = self.unit.as_mut().filter(|unit| unit.pool.free() == 0) {
+                unit.end.report();
+                unit.send(self.dispatcher, &mut self.peers, &mut self.effects);
+                unit.pool.fill(BUFFERS_MORE);
+            }
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
@@ -401,12 +410,12 @@ impl Running {
             ..UnitsConfig::default()
         };
         let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
-        let unit = config.unit_on_reliable_transport(assignment.unit, BUFFERS);
+        let unit = config.unit_on_reliable_transport(assignment.unit, IN_FLIGHT_MAX as usize);
         Ok(Running {
             id: assignment.unit,
             end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, clock_ns),
             others: Others::default(),
-            pool: PacketPool::new(BUFFERS),
+            pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
             sequence: 0,
             told: (0, Instant::now()),
             leaving: None,

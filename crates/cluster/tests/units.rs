@@ -65,6 +65,11 @@ impl Cluster {
     }
 
     fn unit(&self, name: &str) -> Unit {
+        self.unit_with(name, || {})
+    }
+
+    /// A unit that does this when its functions raise something.
+    fn unit_with(&self, name: &str, mut raised: impl FnMut() + Send + 'static) -> Unit {
         let (identity, order) = (self.identity(name), Arc::new(UnitOrder::default()));
         let (sender, address) = channel();
         let ordered = Arc::clone(&order);
@@ -75,7 +80,7 @@ impl Cluster {
                 policy: DIGEST,
                 incarnation: 1,
                 make: Box::new(|_| Ok(assembly_of("test.rvl", POLICY).graph)),
-                effects: Box::new(|_, _| {}),
+                effects: Box::new(move |_, _| raised()),
             })
             .unwrap();
             sender.send(unit.address().to_string()).unwrap();
@@ -163,6 +168,31 @@ fn output_is_that_of_one_machine() {
         let processed: u64 = end(units).iter().map(|unit| unit.counters.processed).sum();
         assert!(processed > 0);
     }
+}
+
+/// First packets wait for nothing, and a unit that stalls has more packets than buffers: it gets
+/// others.
+#[test]
+fn unit_that_stalls_loses_nothing() {
+    let mut profile = profile(Payload::Http, 30_000, 20_000.0, SEED);
+    profile.protocols.fragments = 0.0; // They wait for the packets before them.
+    let frames = conversation_with(assembly_of("test.rvl", POLICY), &profile);
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+    let cluster = Cluster::new();
+    let mut raised = 0;
+    let stalls = move || {
+        raised += 1;
+        if raised % 40 == 1 {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    let units = vec![cluster.unit_with("unit-0", stalls)];
+    let config = UnitsConfig { is_live: true, ..config(Granularity::Flow, 1) };
+    let (runner, _) = cluster.runner(config, &units);
+    let (got, report) = play(runner, &frames);
+    assert_same_counts(&report, &single);
+    assert_same(&got, &expected);
+    end(units);
 }
 
 /// Waits until a node is as expected, while packets arrive.

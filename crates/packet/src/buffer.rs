@@ -242,6 +242,12 @@ impl PacketPool {
         }
     }
 
+    /// Allows this many large buffers instead of [`PacketPool::LARGE_MAX`]. None may be in use yet.
+    #[must_use]
+    pub fn with_large(self, count: usize) -> PacketPool {
+        PacketPool { large_unmade: count, ..self }
+    }
+
     /// Returns a packet with these bytes and fresh metadata. `None` if the pool is empty or the
     /// packet too long.
     #[inline]

@@ -5,8 +5,10 @@
 //! dispatcher's outputs, applies what units report, and meters intervals. The units are at the
 //! other end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
 //!
-//! A packet of no known flow is assigned after all earlier packets have left: it may be the answer
-//! to one of them and go by the alias that this one created, or be the fragment after it.
+//! A packet of no known flow may be the answer to an earlier one and go by the alias that this one
+//! created, or be the fragment after it. In a capture it is assigned after all earlier packets have
+//! left. Live, an answer arrives after the packet that it answers has left, with the alias before
+//! it: so first packets wait for nothing, and only fragments do.
 //!
 //! ```text
 //! batch -> classify -> number -> transport -> unit: may it be processed? -> pending -> graph
@@ -301,11 +303,14 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Dispatches a packet of no known flow, or one that depends on others, after all earlier
-    /// packets, and in memory before any later one.
+    /// Dispatches a packet of no known flow, or one that depends on others: after all earlier
+    /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, mut packet: Packet) {
-        self.settle_units();
+        let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
+        if may_depend {
+            self.settle_units();
+        }
         let lookup = self.transport.core().flow_of(&mut packet);
         let meta = packet.meta();
         let (key, hash) = match lookup {
@@ -323,7 +328,9 @@ impl<T: Transport> Elastic<T> {
         match dispatched {
             Dispatched::To { unit, stamp } => {
                 self.transport.packet_alone(self.now_ns, unit, stamp, packet);
-                self.take_returns();
+                if may_depend {
+                    self.take_returns();
+                }
             }
             Dispatched::Refused => {
                 self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
@@ -528,6 +535,10 @@ impl<T: Transport> Elastic<T> {
         self.execute_outputs();
         self.effects.extend(effects);
     }
+}
+
+fn is_fragment(packet: &Packet) -> bool {
+    matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment)
 }
 
 impl<T: Transport> Backend for Elastic<T> {

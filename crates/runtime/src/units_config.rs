@@ -37,6 +37,10 @@ pub struct UnitsConfig {
     pub deltas: bool,
     /// Length of an interval, for which demand and capacity are reported, in nanoseconds (S47).
     pub interval_ns: u64,
+    /// Packets arrive live: an answer arrives after the packet that it answers has left. In a
+    /// capture it may be the next packet, so there a packet that begins a flow waits until all
+    /// earlier ones have left.
+    pub is_live: bool,
 }
 
 impl Default for UnitsConfig {
@@ -52,6 +56,7 @@ impl Default for UnitsConfig {
             copies: 0,
             deltas: false,
             interval_ns: 100_000_000,
+            is_live: false,
         }
     }
 }

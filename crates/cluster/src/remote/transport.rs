@@ -40,6 +40,7 @@ impl Transport for RemoteUnits {
             return self.local.drop_packet(packet, DropReason::UnitLost);
         }
         self.local.pool.give(packet);
+        self.is_busy = true;
         if let Some(unit) = self.units.alive_mut(unit) {
             unit.sent += 1;
         }
@@ -89,13 +90,10 @@ impl Transport for RemoteUnits {
             self.told_ns = now_ns;
             self.tell(&ToUnit::Time(now_ns));
         }
-        self.work();
+        if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
     }
 
     fn receive(&mut self) -> Option<Box<Return>> {
-        if self.units.is_idle() {
-            self.work();
-        }
         let mut report = self.units.next_report()?;
         self.local.out.append(&mut report.out);
         Some(report)
