@@ -200,7 +200,7 @@ fn incarnation() -> u64 {
 pub fn dispatcher(
     file: &Path,
     policy: &Path,
-    assembly: Assembly,
+    mut assembly: Assembly,
     config: UnitsConfig,
 ) -> anyhow::Result<(Runner, RemoteHandle)> {
     let node = NodeConfig::read(file)?;
@@ -210,9 +210,12 @@ pub fn dispatcher(
     let count = u16::try_from(node.units.len()).unwrap_or(u16::MAX);
     // A node that comes back is another unit.
     let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
+    let (digest, make) = policies::load_for_node(policy)?;
+    // Pools are divided as those of the units.
+    assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
     let options = RemoteOptions {
         identity: node.identity()?,
-        policy: policies::load_for_node(policy)?.0,
+        policy: digest,
         incarnation: incarnation(),
         nodes: node.units.into_iter().collect(),
     };

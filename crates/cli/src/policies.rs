@@ -92,7 +92,7 @@ pub fn load_for_node(path: &Path) -> anyhow::Result<(PolicyDigest, impl Fn(u64) 
     let policy = Arc::new(read(&path.display().to_string(), &text(path)?, folder(path))?);
     let digest = cluster::policy_digest(policy.report.sources.texts());
     let make = move |seed| {
-        runtime::assemble(&policy, &functions::registry(), seed, io::cycles::counter())
+        runtime::assemble_for_cluster(&policy, &functions::registry(), seed, io::cycles::counter())
             .map_err(|_| "not enough memory for the graph".to_owned())
     };
     Ok((digest, make))

@@ -6,6 +6,7 @@
 
 mod handle;
 mod nodes;
+mod sharing;
 mod transport;
 mod units;
 
@@ -14,7 +15,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nf::stage::Stage;
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
@@ -34,6 +34,7 @@ use crate::wire::{
 
 pub use handle::{NodeCommand, RemoteHandle};
 pub use nodes::{NodeInfo, NodeStatus};
+pub use sharing::SharingError;
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
@@ -100,9 +101,9 @@ pub enum RemoteError {
     /// The configuration of units is invalid, or memory for tables is missing.
     #[error(transparent)]
     Units(#[from] ElasticError),
-    /// Functions share state between flows, which units cannot have in common yet.
-    #[error("{0}: flows share state (pools, sets, meters or contents), which nodes cannot share yet")]
-    Shared(String),
+    /// A function's flows share state that several nodes cannot have.
+    #[error(transparent)]
+    Shared(#[from] SharingError),
     /// Too few nodes are there.
     #[error("{there} of {wanted} units are there after {} s", START_TIMEOUT.as_secs())]
     Missing {
@@ -124,16 +125,7 @@ pub fn remote_runner(
     options: RemoteOptions,
 ) -> Result<(Runner, RemoteHandle), RemoteError> {
     let RemoteOptions { identity, policy, incarnation, nodes } = options;
-    let shares = |stage: &dyn Stage| {
-        let shared = stage.shared();
-        (!shared.pools.is_empty() || shared.is_order_sensitive()) && !stage.descriptor().is_shared_per_node
-    };
-    let named = assembly.names.iter().zip(assembly.graph.stages());
-    let sharing: Vec<&str> =
-        named.filter(|(_, stage)| shares(&***stage)).map(|(name, _)| name.as_str()).collect();
-    if !sharing.is_empty() {
-        return Err(RemoteError::Shared(sharing.join(", ")));
-    }
+    sharing::check(&assembly)?;
     let peers = Peers::bind(([0, 0, 0, 0], 0).into())?;
     let hello = Hello {
         versions: (VERSION, VERSION_MIN),

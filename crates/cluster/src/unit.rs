@@ -410,7 +410,9 @@ impl Running {
             ..UnitsConfig::default()
         };
         let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
+        let has_groups = graph.options().affinity_groups.is_some();
         let unit = config.unit_on_reliable_transport(assignment.unit, IN_FLIGHT_MAX as usize);
+        let unit = protocol::unit::Config { has_groups, ..unit };
         Ok(Running {
             id: assignment.unit,
             end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, clock_ns),

@@ -13,7 +13,7 @@ mod tests;
 
 use nf::{
     Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Maturity, NetworkFunction,
-    PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
+    NodeSharing, PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{DropReason, Packet, PacketClass, Side};
@@ -100,6 +100,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("sources"), Shared::Meters("alerts")],
+    across_nodes: NodeSharing::OneMachine("the rate of a source is that of all its flows"),
     consolidates: true,
     cycles_per_packet: 20,
     ..Descriptor::DEFAULT

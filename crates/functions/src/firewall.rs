@@ -20,8 +20,8 @@ use std::mem::offset_of;
 
 use nf::{
     Access, Affinity, AnswerScope, Attribute, Cause, Connection, Context, ControlError, Descriptor,
-    EndReason, EventCondition, Field, Maturity, NetworkFunction, PacketView, Plan, Scaling, Setup, Shared,
-    StateFunction, UpgradeError, Verdict,
+    EndReason, EventCondition, Field, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling,
+    Setup, Shared, StateFunction, UpgradeError, Verdict,
 };
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
@@ -159,7 +159,7 @@ impl NetworkFunction for Firewall {
             Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
-        is_shared_per_node: true,
+        across_nodes: NodeSharing::PerNode,
         consolidates: true,
         cycles_per_packet: 20,
         ..Descriptor::DEFAULT

@@ -24,7 +24,7 @@ mod window;
 use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
 use values::ConfigError;
@@ -143,6 +143,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("trackers")],
+    across_nodes: NodeSharing::OneMachine("thresholds of signatures count the matches of all flows"),
     buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
     stream: true,
     cycles_per_packet: 3000,

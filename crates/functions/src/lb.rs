@@ -20,7 +20,7 @@ mod tunnel;
 
 use nf::{
     Access, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
-    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
+    NetworkFunction, NodeSharing, PacketView, Plan, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, End, Packet};
 use values::ConfigError;
@@ -108,6 +108,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("quic_connections")],
+    across_nodes: NodeSharing::OneMachine("a QUIC connection may go on in a flow at another node"),
     consolidates: true,
     cycles_per_packet: 50,
     ..Descriptor::DEFAULT

@@ -6,8 +6,8 @@ mod config;
 mod encap;
 
 use nf::{
-    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Plan, Scaling, Setup,
-    Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling,
+    Setup, Shared, Verdict,
 };
 use packet::Side;
 use values::ConfigError;
@@ -72,6 +72,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[Shared::Meters("session")],
+    across_nodes: NodeSharing::OneMachine("a session numbers its copies in one sequence"),
     counters: Counters::DECLARED,
     consolidates: true,
     cycles_per_packet: 500,

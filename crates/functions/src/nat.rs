@@ -13,9 +13,11 @@ mod forwards;
 mod icmp;
 pub mod log;
 mod mapping;
+mod moving;
 pub mod net;
 mod nptv6;
 mod open;
+mod shares;
 mod space;
 mod special;
 mod state;
@@ -29,8 +31,8 @@ use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use nf::{
-    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, LiveFlows, Maturity,
-    NetworkFunction, PacketView, Plan, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, AffinityGroup, AffinityGroups, Context, ControlError, Descriptor, EndReason, Field,
+    LiveFlows, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Direction, DropReason, End, Packet, PacketClass, RewriteError, Side};
 use values::ConfigError;
@@ -41,7 +43,8 @@ pub use state::State;
 use config::NatTimeouts;
 use events::NatEvent;
 use forwards::Forwards;
-use net::{PortRange, from_v4, v4};
+use net::{from_v4, v4};
+use shares::PortShares;
 use space::{PortClass, PortSpace};
 use timeouts::FlowTimeouts;
 
@@ -62,12 +65,10 @@ pub struct Nat {
     drained: Vec<bool>,
     wanted: events::EventFilter,
     prefixes: Vec<nptv6::Nptv6Rule>,
-    /// Ranges from which privileged and all other ports are allocated.
-    low_ports: Option<PortRange>,
-    high_ports: PortRange,
-    /// Below this number of ports in use, no port range can be full.
+    /// The shares of affinity groups in ports and blocks.
+    shares: PortShares,
+    /// Below this number of ports in use, or of blocks if there are blocks, none can be wanting.
     full_from: u32,
-    blocks_per_address: u32,
 }
 
 nf::counters! {
@@ -133,6 +134,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("permissions"),
         Shared::Set { name: "limit_events", capacity: 1 },
     ],
+    across_nodes: NodeSharing::PerGroup,
     keeps_flows: true,
     consolidates: true,
     cycles_per_packet: 40,
@@ -153,16 +155,9 @@ impl NetworkFunction for Nat {
         let space = PortSpace::new(external, config.ports, |class, address| {
             forwards.ports_of(class, address).collect()
         });
-        let low = PortRange { first: 1, last: PRIVILEGED - 1 };
-        let high = PortRange { first: PRIVILEGED, last: u16::MAX };
-        let low_ports = config.ports.overlap(low);
-        // If the configuration excludes one range, the other range serves both.
-        let high_ports = config.ports.overlap(high).unwrap_or(config.ports);
-        let smallest = low_ports.map_or(u32::MAX, |low| low.count()).min(high_ports.count());
+        let shares = PortShares::new(&config, setup.affinity_groups)?;
         let is_whole = config.forwards.is_empty() && config.one_to_one.is_empty();
-        let full_from = if is_whole { smallest } else { 0 };
-        let blocks_per_address =
-            config.blocks.map_or(0, |blocks| high_ports.count() / u32::from(blocks.size));
+        let full_from = if is_whole || config.blocks.is_some() { shares.full_from() } else { 0 };
         let addresses = space.addresses().len() as u32;
         for &address in space.addresses() {
             setup.owns(Some(Side::Outside), from_v4(address), from_v4(address));
@@ -186,7 +181,7 @@ impl NetworkFunction for Nat {
             setup.set_capacity(0, events::LIMITS_REMEMBERED_MAX);
         }
         setup.pool_size(space.size().max(1));
-        setup.pool_size((blocks_per_address * addresses).max(1));
+        setup.pool_size((shares.blocks_per_address() * addresses).max(1));
         setup.pool_size(subscribers.max(1));
         setup.pool_size(permissions.max(1));
         Ok(Nat {
@@ -196,10 +191,8 @@ impl NetworkFunction for Nat {
             drained: vec![false; addresses as usize],
             space,
             prefixes,
-            low_ports,
-            high_ports,
+            shares,
             full_from,
-            blocks_per_address,
             config,
         })
     }
@@ -252,6 +245,18 @@ impl NetworkFunction for Nat {
         victims: &mut Vec<u32>,
     ) {
         self.evict_half_open(packet, flows, context, victims);
+    }
+
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        self.affinity_of(packet, groups)
+    }
+
+    fn flow_leaves(&self, state: &mut State, context: &mut Context<'_>) {
+        self.leave_node(state, context);
+    }
+
+    fn flow_arrives(&self, state: &mut State, context: &mut Context<'_>) -> bool {
+        self.arrive(state, context)
     }
 
     fn flow_moved(&self, state: &mut State, context: &mut Context<'_>) {

@@ -14,7 +14,7 @@ use std::num::NonZeroU8;
 
 use nf::{
     Access, Affinity, Attribute, Context, ControlError, Counter, Descriptor, Field, Maturity, MeterKey,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{DropReason, Side};
 use values::{ConfigError, Quantity};
@@ -123,6 +123,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("meters")],
+    across_nodes: NodeSharing::OneMachine("the rate of a subscriber is that of all its flows"),
     cycles_per_packet: 30,
     ..Descriptor::DEFAULT
 };

@@ -13,8 +13,8 @@ mod report;
 mod shim;
 
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, PayloadCache,
-    Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, NodeSharing, PacketView,
+    PayloadCache, Scaling, Setup, Shared, Verdict,
 };
 use packet::{PacketClass, Side};
 use values::ConfigError;
@@ -109,6 +109,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Single,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("acquaintance"), Shared::PayloadCache("sent"), Shared::PayloadCache("received")],
+    across_nodes: NodeSharing::OneMachine("both ends cache the same payloads in one order"),
     changes_flows: true,
     cycles_per_packet: 12_000,
     ..Descriptor::DEFAULT

@@ -11,7 +11,7 @@ mod state;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
     Access, Affinity, Context, Counter, Descriptor, EndReason, EventValue, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    NodeSharing, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, Side};
 use values::ConfigError;
@@ -84,6 +84,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Set { name: "outbound", capacity: CHUNKS_MAX as usize },
         Shared::Set { name: "inbound", capacity: CHUNKS_MAX as usize },
     ],
+    across_nodes: NodeSharing::OneMachine("a chunk may be repeated in a flow at another node"),
     cycles_per_packet: 6_000,
     ..Descriptor::DEFAULT
 };

@@ -14,8 +14,8 @@ mod suite;
 mod tunnels;
 
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
-    Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, NodeSharing, PacketView,
+    Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Side};
 use values::ConfigError;
@@ -96,6 +96,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Cores,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("associations")],
+    across_nodes: NodeSharing::OneMachine("a security association numbers its packets in one sequence"),
     changes_flows: true,
     cycles_per_packet: 2_500,
     ..Descriptor::DEFAULT

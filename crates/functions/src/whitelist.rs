@@ -10,8 +10,8 @@ mod tests;
 use std::sync::Arc;
 
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
-    Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, NodeSharing, PacketView,
+    Scaling, Setup, Shared, Verdict,
 };
 use packet::parse::protocol;
 use packet::{DropReason, Endpoint, FlowHasher, PacketClass, Side};
@@ -110,6 +110,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Set { name: "clients", capacity: MEMBERS },
         Shared::Meters("unsolicited"),
     ],
+    across_nodes: NodeSharing::OneMachine("a request permits answers in flows at other nodes"),
     cycles_per_packet: 60,
     ..Descriptor::DEFAULT
 };

@@ -73,6 +73,9 @@ pub enum RestoreError {
     /// A flow with its key or alias is already here.
     #[error("a flow with the saved flow's key or alias is already here")]
     Known,
+    /// A function cannot take what the flow holds of shared state.
+    #[error("a function cannot take what the saved flow holds of shared state")]
+    SharedState,
     /// The flow table is full.
     #[error("the flow table is full")]
     TableFull,

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nf::record::{RecordHeader, RecordLayout};
 use nf::stage::StageEnv;
-use nf::{Connection, EffectsMark, EndReason};
+use nf::{AffinityGroups, Connection, EffectsMark, EndReason};
 use packet::memory::OutOfMemory;
 use packet::{
     Direction, DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, Parser, Side, TunnelKind,
@@ -78,6 +78,7 @@ pub(crate) struct Flows {
     /// True if a function may end flows for new ones.
     makes_room: bool,
     when_full: WhenFull,
+    affinity_groups: Option<AffinityGroups>,
     /// The segment of each port, by number: aliases are keys of the segment that packets leave to.
     segments: Vec<(u16, u16)>,
     /// Memory that is reused.
@@ -135,6 +136,7 @@ impl Flows {
             layouts,
             makes_room: stages.all.iter().any(|stage| stage.makes_room()),
             when_full: options.when_full,
+            affinity_groups: options.affinity_groups,
             segments: Vec::new(),
             due: Vec::new(),
         })
@@ -202,6 +204,10 @@ impl Flows {
         }
         let record = self.table.create(packet, self.now_ns)?;
         self.forget_rules(record);
+        if let Some(groups) = self.affinity_groups {
+            let group = stages.group_of(packet, groups);
+            self.table.records.header_mut(record).set_affinity_group(group);
+        }
         if let Some(handle) = handle {
             self.table.handles.add(handle, record);
         }
@@ -510,6 +516,10 @@ impl Flows {
         };
         let second = self.table.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         self.forget_rules(second);
+        if self.affinity_groups.is_some() {
+            let group = self.table.records.header(main).affinity_group();
+            self.table.records.header_mut(second).set_affinity_group(group);
+        }
         let pass = SecondPass { main, second, stage: stage as u16, near, direction };
         self.table.passes.add(pass, self.table.records.capacity());
         if self.routing.is_some() {

@@ -443,7 +443,7 @@ impl Graph {
     }
 
     /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of
-    /// pools stays held.
+    /// pools stays held, unless the place where it goes has pools of its own.
     ///
     /// # Panics
     /// If there is no such flow.

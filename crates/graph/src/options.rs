@@ -1,7 +1,7 @@
 //! The options and the counters of a graph.
 
 use nf::stage::OnPanic;
-use nf::{Connection, EndReason, KEEP_MS_MAX};
+use nf::{AffinityGroups, Connection, EndReason, KEEP_MS_MAX};
 use packet::parse::protocol;
 use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 
@@ -48,6 +48,9 @@ pub struct Options {
     pub consolidate: bool,
     /// The policy for a packet at which a function panics.
     pub on_panic: OnPanic,
+    /// The affinity groups of flows, if flows may be at several nodes: functions divide their pools
+    /// among them.
+    pub affinity_groups: Option<AffinityGroups>,
     /// Seed of hashes and of everything random.
     pub seed: u64,
     /// Reads the processor's cycle counter. If set, the cycles of each function are measured.
@@ -74,6 +77,7 @@ impl Default for Options {
             streams: StreamOptions::default(),
             consolidate: true,
             on_panic: OnPanic::Drop,
+            affinity_groups: None,
             seed: 0,
             cycles: None,
         }

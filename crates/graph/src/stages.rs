@@ -1,7 +1,8 @@
 //! The functions of a pipeline, what they put out beside packets, and what they cost.
 
 use nf::stage::Stage;
-use nf::{Effects, SharedHandle};
+use nf::{AffinityGroup, AffinityGroups, Effects, SharedHandle};
+use packet::{Packet, Side};
 
 /// Packets that a function processed on the slow path while cycles were counted, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,15 @@ impl Stages {
     /// They have what they share in common with those that shared this.
     pub fn join(&mut self, commons: Vec<SharedHandle>) {
         self.all.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
+    }
+
+    /// Returns the affinity group of the flow that this packet begins: the first function on its
+    /// way that names one decides.
+    pub fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        match packet.meta().transit.side {
+            Side::Inside => self.all.iter().find_map(|stage| stage.group_of(packet, groups)),
+            Side::Outside => self.all.iter().rev().find_map(|stage| stage.group_of(packet, groups)),
+        }
     }
 
     /// Adds the cycles since `started` to a function's, which processed `packets` packets itself.

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use packet::{Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix};
 
+use crate::affinity::AffinityGroup;
 use crate::alert::{Alert, AlertDetail, AlertSeverity, AlertText};
 use crate::buffers::{Buffers, FlowBuffer, MemoryShortage, number_of};
 use crate::counters::{Counter, LabelledCounter};
@@ -147,6 +148,12 @@ impl Context<'_> {
             origin: self.header.origin(),
             connection: self.connection(),
         }
+    }
+
+    /// Returns the flow's affinity group, by its first packet as it entered the graph
+    /// ([`crate::NetworkFunction::group_of`]).
+    pub fn affinity_group(&self) -> Option<AffinityGroup> {
+        self.header.affinity_group()
     }
 
     /// Returns the number of the flow's record, which identifies the flow in this graph while it

@@ -34,9 +34,8 @@ pub struct Descriptor {
     /// Other state that flows share. There is no other way to share: instances are immutable while
     /// packets flow.
     pub shared: &'static [Shared],
-    /// The shared state only limits what the NF sends by itself: each node of a cluster may have
-    /// its own.
-    pub is_shared_per_node: bool,
+    /// The treatment of the shared state on a cluster.
+    pub across_nodes: NodeSharing,
     /// Size of the per-flow map, if any.
     pub map: Option<MapSpec>,
     /// The per-flow growing buffers, if any.
@@ -86,7 +85,7 @@ impl Descriptor {
         scaling: Scaling::Single,
         counters: DeclaredCounters::NONE,
         shared: &[],
-        is_shared_per_node: false,
+        across_nodes: NodeSharing::OneMachine("its flows share state"),
         map: None,
         buffers: None,
         stream: false,
@@ -191,6 +190,20 @@ pub enum Scaling {
     Cores,
     /// One instance only.
     Single,
+}
+
+/// The treatment of state that flows share when they are at several nodes of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeSharing {
+    /// The NF runs on one machine only, for this reason.
+    OneMachine(&'static str),
+    /// Each node has shared state of its own, such as limits on what the NF sends by itself.
+    PerNode,
+    /// Flows that share state are in one affinity group, and at one node:
+    /// [`group_of`](crate::NetworkFunction::group_of). What they hold of it moves with them:
+    /// [`flow_leaves`](crate::NetworkFunction::flow_leaves) and
+    /// [`flow_arrives`](crate::NetworkFunction::flow_arrives).
+    PerGroup,
 }
 
 /// State that flows share beside counters, in one of the kinds that scale without locks.

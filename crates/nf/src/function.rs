@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use packet::memory::SlotField;
 use packet::{Addr, Packet, Side};
 
+use crate::affinity::{AffinityGroup, AffinityGroups};
 use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
@@ -73,6 +74,26 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         _context: &mut Context<'_>,
         _victims: &mut Vec<u32>,
     ) {
+    }
+
+    /// Returns the affinity group of the flow that this packet begins, by the configuration and the
+    /// packet as it enters the graph; `None` if the flow may be at any node.
+    ///
+    /// The packet's metadata show its key and side. Of the NFs that a packet comes to, the first
+    /// one that names a group decides. A dispatcher calls this for packets that begin flows.
+    fn group_of(&self, _packet: &Packet, _groups: AffinityGroups) -> Option<AffinityGroup> {
+        None
+    }
+
+    /// Called before a flow's record leaves for a node with shared state of its own, once the
+    /// record is saved. The flow gives up what it holds here; it does not end.
+    fn flow_leaves(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
+
+    /// Called after a flow's record has arrived from a node with shared state of its own, before
+    /// [`NetworkFunction::flow_moved`]. The flow takes what it held there. Returns false if it
+    /// cannot: the flow then stays where it was, and [`NetworkFunction::flow_leaves`] follows.
+    fn flow_arrives(&self, _state: &mut Self::State, _context: &mut Context<'_>) -> bool {
+        true
     }
 
     /// Called after a flow's record arrived from another unit, before its first packet here.
@@ -247,6 +268,9 @@ pub struct Setup {
     /// If set, filters forward what a link needs: neighbour discovery and DHCP
     /// ([`packet::sanity::is_link_control_packet`]).
     pub link_control: bool,
+    /// The policy's affinity groups, if flows may be at several nodes: pools are then divided among
+    /// them.
+    pub affinity_groups: Option<AffinityGroups>,
     pub(crate) pools: Vec<u32>,
     /// Labels of counters and their values.
     pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
@@ -272,6 +296,7 @@ impl Setup {
             flows_max,
             inner: false,
             link_control: false,
+            affinity_groups: None,
             pools: Vec::new(),
             labels: Vec::new(),
             meters: Vec::new(),

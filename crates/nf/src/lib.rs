@@ -4,6 +4,7 @@
 //! `process(packet, state, context) -> Verdict`. Start with the trait and
 //! `docs/write-your-first-nf.md`.
 
+mod affinity;
 mod alert;
 pub mod answer;
 mod bits;
@@ -34,6 +35,7 @@ pub mod stream;
 mod verdict;
 mod view;
 
+pub use affinity::{AFFINITY_GROUPS, AFFINITY_GROUPS_MAX, AffinityGroup, AffinityGroups};
 pub use alert::{
     Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, Translation,
 };
@@ -45,7 +47,8 @@ pub use counters::{
     LabelledCounter, LabelledDeclaration,
 };
 pub use descriptor::{
-    Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
+    Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, NodeSharing, Scaling,
+    Shared,
 };
 pub use effects::{EFFECTS_MAX, EffectCause, Effects, EffectsMark, FlowReport, GeneratedPacket};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};

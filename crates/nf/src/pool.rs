@@ -163,6 +163,12 @@ impl SharedPool {
         Some(item)
     }
 
+    /// Takes this very item under the key, if it is free, with one user. The key must not have an
+    /// item yet.
+    pub fn take_item(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
+        self.take(key, PoolRange { first: item, count: 1, from: item, step: 1 })
+    }
+
     /// Removes a user of the item; the last one frees it. Returns true if it was freed.
     pub fn leave(&mut self, item: u32) -> bool {
         let Some(at) = self.entry_at(item) else { return false };

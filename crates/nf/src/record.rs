@@ -9,6 +9,7 @@ use packet::memory::{ColumnMut, LINE, OutOfMemory, SlotArray, SlotField};
 use packet::{Addr, Direction, FlowKey, Side, Transit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::affinity::AffinityGroup;
 use crate::connection::Connection;
 use crate::sources::source_of;
 
@@ -26,8 +27,8 @@ pub struct RecordHeader {
     pub flags: u8,
     /// State of the connection.
     pub connection: Connection,
-    /// Epoch of the flow's owner, modulo 2^16.
-    pub epoch: u16,
+    /// Affinity group of the flow, plus 1; 0 for none.
+    pub group: u16,
     /// The key that the flow began with.
     pub key: FlowKey,
     /// The alias: the key of the flow's packets after all rewrites, if any (design.md 3.8).
@@ -57,6 +58,16 @@ impl RecordHeader {
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
     /// The key has a scope.
     pub const FLAG_SCOPED: u8 = 128;
+
+    /// Returns the flow's affinity group.
+    pub fn affinity_group(&self) -> Option<AffinityGroup> {
+        self.group.checked_sub(1).map(AffinityGroup)
+    }
+
+    /// Sets the flow's affinity group.
+    pub fn set_affinity_group(&mut self, group: Option<AffinityGroup>) {
+        self.group = group.map_or(0, |group| group.0 + 1); // Groups are few: `AFFINITY_GROUPS_MAX`.
+    }
 
     /// Checks a flag.
     #[inline]

@@ -83,6 +83,11 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// Returns true if other instances have the state, too.
+    pub fn is_shared(&self) -> bool {
+        self.common.is_some()
+    }
+
     /// Returns the handle, creating it if needed.
     pub fn share(&mut self, shared: &mut SharedState) -> SharedHandle {
         self.common.get_or_insert_with(|| SharedHandle::of(shared)).clone()

@@ -11,6 +11,7 @@ use packet::memory::{OutOfMemory, SlotField};
 use packet::{DropReason, Packet, Side, Transit};
 use zerocopy::IntoBytes;
 
+use crate::affinity::{AffinityGroup, AffinityGroups};
 use crate::buffers::Buffers;
 use crate::context::{Context, Instance, TagLayout};
 use crate::counters::{CounterLabel, CounterValues, LabelledDeclaration};
@@ -211,6 +212,17 @@ pub trait Stage: Send {
 
     /// Ends a flow.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>);
+
+    /// See [`NetworkFunction::group_of`].
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup>;
+
+    /// Gives up what a flow holds of the shared state, unless other instances have that in common:
+    /// see [`NetworkFunction::flow_leaves`].
+    fn flow_leaves(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
+
+    /// Takes what a flow holds of the shared state, unless other instances have that in common: see
+    /// [`NetworkFunction::flow_arrives`]. Returns false if it cannot.
+    fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool;
 
     /// Takes over a flow from another unit.
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
@@ -856,6 +868,27 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             function.flow_end(state, reason, context);
         });
         self.release_buffers(record, env.records);
+    }
+
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        self.panics.contain(|| self.function.group_of(packet, groups)).flatten()
+    }
+
+    fn flow_leaves(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        if !self.instance.access.is_shared() {
+            let transit = env.records.header(record).transit(record, now_ns);
+            self.with_flow(transit, env, |function, state, context| function.flow_leaves(state, context));
+        }
+    }
+
+    fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool {
+        if self.instance.access.is_shared() {
+            return true;
+        }
+        let transit = env.records.header(record).transit(record, now_ns);
+        let arrived =
+            self.with_flow(transit, env, |function, state, context| function.flow_arrives(state, context));
+        arrived.unwrap_or(false)
     }
 
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {

@@ -258,6 +258,9 @@ reasons! {
     IdsMemory = "ids-memory",
     /// The packet was at a unit that was lost, or on its way there.
     UnitLost = "unit-lost",
+    /// The packet begins a flow of an affinity group that is moving to another unit, and too many
+    /// such packets wait.
+    GroupMoving = "group-moving",
     /// The decision of an NF outside this list.
     Function = "function",
     /// An internal invariant is violated: a bug.

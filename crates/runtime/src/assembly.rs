@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use graph::{Graph, Options, Topology, TopologyError};
 use nf::stage::{LoadError, Stage};
-use nf::{MakeError, OwnedAddresses, Registry, Setup};
+use nf::{AFFINITY_GROUPS, MakeError, OwnedAddresses, Registry, Setup};
 use packet::Side;
 use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
@@ -107,6 +107,23 @@ pub fn assemble(
     assemble_part(policy, registry, seed, cycles, 1)
 }
 
+/// Assembles a policy for a node of a cluster: if the policy sets no number of affinity groups, it
+/// has [`AFFINITY_GROUPS`].
+///
+/// # Errors
+/// All errors of the policy, each with its position.
+pub fn assemble_for_cluster(
+    policy: &Policy,
+    registry: &Registry<Value>,
+    seed: u64,
+    cycles: Option<fn() -> u64>,
+) -> Result<Assembly, Vec<Diagnostic>> {
+    let mut wrong = Vec::new();
+    let mut settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
+    settings.affinity_groups.get_or_insert(AFFINITY_GROUPS);
+    assemble_with(policy, registry, (settings, wrong), (seed, cycles), 1)
+}
+
 /// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the
 /// flows.
 ///
@@ -120,7 +137,18 @@ pub fn assemble_part(
     parts: u32,
 ) -> Result<Assembly, Vec<Diagnostic>> {
     let mut wrong = Vec::new();
-    let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
+    let settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
+    assemble_with(policy, registry, (settings, wrong), (seed, cycles), parts)
+}
+
+/// Assembles a policy with these settings, in which these faults were found.
+fn assemble_with(
+    policy: &Policy,
+    registry: &Registry<Value>,
+    (settings, mut wrong): (Settings, Vec<Diagnostic>),
+    (seed, cycles): (u64, Option<fn() -> u64>),
+    parts: u32,
+) -> Result<Assembly, Vec<Diagnostic>> {
     let options = Options { cycles, ..settings.options(seed) };
     let topology = Topology::new(policy).map_err(|error| vec![refused(policy, &error)])?;
     let tags = NodeTags::of_policy(policy, registry).unwrap_or_else(|errors| {
@@ -157,6 +185,7 @@ pub fn assemble_part(
         };
         let mut setup = Setup::new(options.seed, options.flows_max);
         setup.inner = options.inner;
+        setup.affinity_groups = options.affinity_groups;
         setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
         match entry.make(&instance.config, setup) {
             Ok(stage) => stages.push(stage),

@@ -19,6 +19,7 @@
 pub(crate) mod error;
 mod operate;
 mod tally;
+mod waiting;
 mod work;
 
 use graph::{FlowLookup, Graph, Options};
@@ -33,6 +34,8 @@ use protocol::metering::{Interval, IntervalMeter};
 
 pub use error::ElasticError;
 use tally::Tally;
+pub use waiting::GROUP_WAITING_MAX;
+use waiting::GroupWaiting;
 pub(crate) use work::Work;
 
 use crate::backend::Backend;
@@ -74,8 +77,10 @@ pub struct Elastic<T> {
     /// Packets of a batch from the first one that does not continue a flowlet.
     rest: Vec<Packet>,
     outputs: Vec<DispatcherOutput>,
-    /// Fragments whose first fragment has been processed.
+    /// Fragments whose first fragment has been processed, and packets whose affinity group has
+    /// moved.
     again: Vec<Packet>,
+    waiting: GroupWaiting,
     effects: Vec<Effects>,
     flows_peak: u32,
     is_finishing: bool,
@@ -152,6 +157,7 @@ impl<T: Transport> Elastic<T> {
             rest: Vec::new(),
             outputs: Vec::new(),
             again: Vec::new(),
+            waiting: GroupWaiting::default(),
             effects: Vec::new(),
             flows_peak: 0,
             is_finishing: false,
@@ -181,6 +187,7 @@ impl<T: Transport> Elastic<T> {
             running,
             &self.intervals,
         );
+        report.packets_waited = self.waiting.count;
         self.transport.add_to_units_report(&mut report);
         report
     }
@@ -299,7 +306,7 @@ impl<T: Transport> Elastic<T> {
                 self.transport.packet(self.now_ns, unit, stamp, packet);
                 self.take_messages();
             }
-            Some(Dispatched::Refused) | None => self.dispatch_alone(packet),
+            Some(Dispatched::Refused | Dispatched::Waits(_)) | None => self.dispatch_alone(packet),
         }
     }
 
@@ -322,7 +329,8 @@ impl<T: Transport> Elastic<T> {
             FlowLookup::Aside => return self.transport.core().process_aside(packet),
         };
         let arrival = PacketArrival { key: &key, hash, len: meta.wire_len };
-        let dispatched = self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.outputs);
+        let group = self.transport.core().graph.group_of(&packet);
+        let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
         self.execute_outputs();
         match dispatched {
@@ -334,6 +342,11 @@ impl<T: Transport> Elastic<T> {
             }
             Dispatched::Refused => {
                 self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
+            }
+            Dispatched::Waits(group) => {
+                if let Some(packet) = self.waiting.add(group, packet) {
+                    self.transport.core().drop_packet(packet, DropReason::GroupMoving);
+                }
             }
         }
     }
@@ -357,6 +370,17 @@ impl<T: Transport> Elastic<T> {
     fn settle_units(&mut self) {
         self.flush();
         while self.transport.has_pending() || self.transport.has_failed() {
+            if self.transport.has_failed() {
+                self.start_over();
+            }
+            self.transport.wait();
+            self.take_returns();
+        }
+    }
+
+    /// Waits until no packet waits for its affinity group.
+    fn await_groups(&mut self) {
+        while !self.waiting.is_empty() {
             if self.transport.has_failed() {
                 self.start_over();
             }
@@ -421,6 +445,7 @@ impl<T: Transport> Elastic<T> {
         }
         self.dispatcher.end_all();
         self.outputs.clear();
+        self.waiting.take_all(&mut self.again);
         // No unit may send to another one that still discards what it receives.
         self.transport.resume_units();
         self.await_answers();
@@ -445,6 +470,9 @@ impl<T: Transport> Elastic<T> {
                         Started::Pending => self.intervals.set_on(since_ns, unit, true),
                         Started::Unchanged => {}
                     },
+                    DispatcherOutput::GroupSettled(group) => {
+                        self.waiting.take(group, &mut self.again);
+                    }
                     DispatcherOutput::Stop(unit) => {
                         self.intervals.set_ready(since_ns, unit, false);
                         self.intervals.set_on(since_ns, unit, false);
@@ -588,11 +616,12 @@ impl<T: Transport> Backend for Elastic<T> {
     }
 
     fn has_pending(&self) -> bool {
-        self.transport.has_pending()
+        self.transport.has_pending() || !self.waiting.is_empty()
     }
 
     fn settle(&mut self, mut core: Core<'_>) {
         self.transport.lend(&mut core);
+        self.await_groups();
         self.settle_units();
         self.transport.lend(&mut core);
     }
@@ -601,6 +630,7 @@ impl<T: Transport> Backend for Elastic<T> {
         self.transport.lend(&mut core);
         if !self.is_finishing {
             if !T::IS_LOCAL {
+                self.await_groups();
                 // No flow is in handover now: each ends at its owner.
                 self.handle_unit_timeouts();
                 while self.transport.is_moving() {
@@ -644,6 +674,7 @@ impl<T: Transport> Backend for Elastic<T> {
 
     fn add_to_report(&self, report: &mut Report, names: &[String]) {
         report.units = Some(self.report());
+        report.packets_pending += self.waiting.len() as u64;
         self.transport.add_to_report(report, names);
         if !T::IS_LOCAL {
             report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);

@@ -22,7 +22,7 @@ pub mod transport;
 mod units_config;
 mod units_report;
 
-pub use assembly::{Assembly, assemble, assemble_part};
+pub use assembly::{Assembly, assemble, assemble_for_cluster, assemble_part};
 pub use batch::{BATCH, Core};
 pub use live::{Intake, LinkChange, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use ports::{PortConfig, PortEntry, Ports};

@@ -136,7 +136,7 @@ impl Runner {
         transport: T,
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        let dispatcher = config.dispatcher_of_threads(runner.assembly.graph.options());
+        let dispatcher = config.dispatcher_of_nodes(runner.assembly.graph.options());
         runner.backend = Box::new(Elastic::with_transport(config, dispatcher, transport)?);
         Ok(runner)
     }

@@ -83,7 +83,9 @@ fn reason(error: &RestoreError) -> RefuseReason {
         RestoreError::Damaged => RefuseReason::Unreadable,
         RestoreError::OtherChain | RestoreError::Upgrade(_) => RefuseReason::Incompatible,
         RestoreError::Known => RefuseReason::Conflict,
-        RestoreError::TableFull | RestoreError::Streams(_) => RefuseReason::NoRoom,
+        RestoreError::TableFull | RestoreError::SharedState | RestoreError::Streams(_) => {
+            RefuseReason::NoRoom
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use graph::streams::{Differing, HostPolicy, LowTtl, StreamOptions, Urgent, WhenMemoryFull};
 use graph::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::stage::OnPanic;
+use nf::{AFFINITY_GROUPS_MAX, AffinityGroups};
 use packet::{TunnelPorts, VXLAN_PORTS_MAX};
 use serde::{Deserialize, Deserializer};
 use values::{ByteCount, Nanos};
@@ -47,6 +48,10 @@ pub struct Settings {
     pub consolidate: bool,
     /// Treatment of a packet at which an NF panics.
     pub on_panic: OnPanicSetting,
+    /// Affinity groups among which NFs divide their pools; by default [`nf::AFFINITY_GROUPS`] on a
+    /// cluster, and none on one machine.
+    #[serde(deserialize_with = "affinity_groups")]
+    pub affinity_groups: Option<u16>,
     /// Seed of everything random; by default random for each run (and shown in its report).
     pub seed: Option<u64>,
 }
@@ -417,12 +422,18 @@ impl Default for Settings {
             streams: StreamSettings::default(),
             consolidate: options.consolidate,
             on_panic: OnPanicSetting::Drop,
+            affinity_groups: None,
             seed: None,
         }
     }
 }
 
 impl Settings {
+    /// Returns the affinity groups; `seed` applies if the settings name none.
+    fn groups(&self, seed: u64) -> Option<AffinityGroups> {
+        AffinityGroups::new(self.affinity_groups?, self.seed.unwrap_or(seed))
+    }
+
     /// The graph's options; `seed` if the settings name none.
     pub fn options(&self, seed: u64) -> Options {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
@@ -440,6 +451,7 @@ impl Settings {
                 udp_answered: shares.udp_answered.0,
                 per_source: shares.per_source.0,
             },
+            affinity_groups: self.groups(seed),
             timeouts: Timeouts {
                 tcp_established_ms: ms(t.tcp_established),
                 tcp_transitory_ms: ms(t.tcp_transitory),
@@ -485,6 +497,16 @@ fn vxlan_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u16>, D
     match ports.len() {
         0..=VXLAN_PORTS_MAX if !ports.contains(&0) => Ok(ports),
         _ => Err(serde::de::Error::custom(format!("expected up to {VXLAN_PORTS_MAX} UDP ports, 1 to 65535"))),
+    }
+}
+
+fn affinity_groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    let count = u64::deserialize(deserializer)?;
+    match u16::try_from(count) {
+        Ok(count @ 1..=AFFINITY_GROUPS_MAX) => Ok(Some(count)),
+        _ => Err(serde::de::Error::custom(format!(
+            "expected 1 to {AFFINITY_GROUPS_MAX} affinity groups, found {count}"
+        ))),
     }
 }
 

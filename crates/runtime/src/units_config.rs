@@ -1,6 +1,7 @@
 //! Configuration of units.
 
 use graph::{Options, WhenFull};
+use nf::AffinityGroups;
 use protocol::dispatcher::{Granularity, TargetChoice};
 use protocol::message::UnitId;
 
@@ -103,6 +104,13 @@ impl UnitsConfig {
     /// have no more flows than one graph may have.
     pub fn dispatcher_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.dispatcher(options) }
+    }
+
+    /// The same for units at several nodes, each with pools of its own: flows of an affinity group
+    /// stay together.
+    pub fn dispatcher_of_nodes(&self, options: &Options) -> protocol::dispatcher::Config {
+        let affinity_groups = options.affinity_groups.map(AffinityGroups::count);
+        protocol::dispatcher::Config { affinity_groups, ..self.dispatcher_of_threads(options) }
     }
 
     /// Returns a unit's configuration. The graph decides when flows end.

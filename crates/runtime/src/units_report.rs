@@ -32,6 +32,10 @@ record! {
         pub moved: u64 = counter("assignments_moved"),
         /// Choices of a unit without room.
         pub without_room: u64 = counter("assignments_without_room"),
+        /// Affinity groups moved to another unit.
+        pub groups_moved: u64 = counter("groups_moved"),
+        /// Packets that waited because the affinity group of their new flow was moving.
+        pub packets_waited: u64 = counter("packets_waited_for_groups"),
         /// Running units.
         pub units_running: u64 = gauge("units"),
         /// Units started.
@@ -116,6 +120,8 @@ impl UnitsReport {
             assignments: dispatcher.assignments,
             moved: dispatcher.assignments_moved,
             without_room: dispatcher.assignments_without_room,
+            groups_moved: dispatcher.groups_moved,
+            packets_waited: 0,
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,

@@ -15,7 +15,8 @@ use nf::{
     Access, Affinity, AnswerScope, Context, ControlError, Descriptor, EndReason, EventCondition, Maturity,
     NetworkFunction, PacketView, Plan, Scaling, Setup, SharedHandle, SharedState, UpgradeError, Verdict,
 };
-use packet::Transit;
+use nf::{AffinityGroup, AffinityGroups};
+use packet::{Packet, Transit};
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::transport::Maker;
@@ -50,6 +51,15 @@ impl Stage for Shaky {
         self.inside.save_buffers(record, records, out);
     }
 
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        self.inside.group_of(packet, groups)
+    }
+    fn flow_leaves(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.inside.flow_leaves(record, now_ns, env);
+    }
+    fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool {
+        self.inside.flow_arrives(record, now_ns, env)
+    }
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.shake();
         self.inside.flow_moved(record, now_ns, env);

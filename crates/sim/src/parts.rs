@@ -10,6 +10,7 @@ use crate::scenario::{AssignmentMode, Scenario};
 pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Config {
     let (dispatcher, units) = (&scenario.dispatcher, &scenario.units);
     protocol::dispatcher::Config {
+        affinity_groups: None,
         mode: dispatcher.mode.into(),
         gap_ns: dispatcher.gap.0,
         size_max: dispatcher.size_max.map_or(u64::MAX, |size| size.0),
@@ -60,6 +61,7 @@ impl From<AssignmentMode> for protocol::dispatcher::Granularity {
 pub fn unit_config(scenario: &Scenario) -> protocol::unit::Config {
     let (dispatcher, units) = (&scenario.dispatcher, &scenario.units);
     protocol::unit::Config {
+        has_groups: false,
         id: UnitId(0),
         replicate_after_ns: scenario
             .copies()

@@ -91,6 +91,7 @@ mod unit {
     pub const DRAINED: u8 = 1;
     pub const LOST: u8 = 2;
     pub const REFUSE: u8 = 3;
+    pub const ARRIVED: u8 = 4;
 }
 
 /// Appends a message of a unit to its dispatcher.
@@ -100,6 +101,11 @@ pub(super) fn write_from_unit(out: &mut Vec<u8>, message: &FromUnit) {
             out.push(unit::EXPIRE);
             put_flow(out, *flow);
             put!(out, epoch, seq);
+        }
+        FromUnit::Arrived { flow, epoch } => {
+            out.push(unit::ARRIVED);
+            put_flow(out, *flow);
+            put!(out, epoch);
         }
         FromUnit::Drained => out.push(unit::DRAINED),
         FromUnit::Lost { flow, epoch } => {
@@ -119,6 +125,7 @@ pub(super) fn write_from_unit(out: &mut Vec<u8>, message: &FromUnit) {
 pub(super) fn read_from_unit(from: &mut Reader<'_>) -> Result<FromUnit, FrameError> {
     Ok(match from.u8()? {
         unit::EXPIRE => FromUnit::Expire { flow: read_flow(from)?, epoch: from.u32()?, seq: from.u64()? },
+        unit::ARRIVED => FromUnit::Arrived { flow: read_flow(from)?, epoch: from.u32()? },
         unit::DRAINED => FromUnit::Drained,
         unit::LOST => FromUnit::Lost { flow: read_flow(from)?, epoch: from.u32()? },
         unit::REFUSE => {

@@ -54,18 +54,25 @@ impl Nat {
 
     /// Releases one reference to the block of `place`.
     pub(super) fn leave_block(&self, internal: Addr, place: ExternalPort, context: &mut Context<'_>) {
-        let Some(blocks) = self.config.blocks else { return };
-        let within = u32::from(place.port.saturating_sub(self.high_ports.first)) / u32::from(blocks.size);
-        self.free_block(internal, place.address as u32 * self.blocks_per_address + within, context);
+        let Some(block) = self.block_of(place) else { return };
+        self.free_block(internal, block, context);
+    }
+
+    /// Returns the block of a port.
+    pub(super) fn block_of(&self, place: ExternalPort) -> Option<u32> {
+        let size = u32::from(self.config.blocks?.size);
+        let within = u32::from(place.port.saturating_sub(self.shares.high().first)) / size;
+        Some(place.address as u32 * self.shares.blocks_per_address() + within)
     }
 
     fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
         let whose = block_name(internal, number, &context.flow());
-        let per_address = self.blocks_per_address;
-        let random = (context.random() % u64::from(per_address.max(1))) as u32;
+        let share = self.shares.blocks_for(context.affinity_group());
+        let count = share.end - share.start;
+        let random = (context.random() % u64::from(count.max(1))) as u32;
         let block = self.addresses_for(internal, context).find_map(|address| {
-            let first = address as u32 * per_address;
-            let choice = PoolRange { first, count: per_address, from: first + random, step: 1 };
+            let first = address as u32 * self.shares.blocks_per_address() + share.start;
+            let choice = PoolRange { first, count, from: first + random, step: 1 };
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
         context.count(COUNTERS.blocks_taken, 1);
@@ -95,10 +102,10 @@ impl Nat {
 
     /// Returns the number of the block's address, and the block's ports.
     pub(super) fn block(&self, block: u32, blocks: BlockConfig) -> (usize, PortRange) {
-        let per_address = self.blocks_per_address.max(1);
+        let per_address = self.shares.blocks_per_address().max(1);
         let (address, within) = (block / per_address, block % per_address);
         // A block lies within the high ports (`new`), so neither end exceeds 65535.
-        let first = self.high_ports.first + (within * u32::from(blocks.size)) as u16;
+        let first = self.shares.high().first + (within * u32::from(blocks.size)) as u16;
         (address as usize, PortRange { first, last: first + (blocks.size - 1) })
     }
 }

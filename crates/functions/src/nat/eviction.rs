@@ -111,7 +111,7 @@ impl Nat {
         blocks: BlockConfig,
         context: &mut Context<'_>,
     ) -> Option<PoolRange> {
-        if class == PortClass::Other || context.pool(pool::BLOCKS).in_use() < self.blocks_per_address {
+        if class == PortClass::Other || context.pool(pool::BLOCKS).in_use() < self.full_from {
             return None;
         }
         let mut may_have_more = false;
@@ -128,9 +128,10 @@ impl Nat {
                 return None;
             }
         }
+        let share = self.shares.blocks_for(context.affinity_group());
         let of = |address: usize| {
-            let first = address as u32 * self.blocks_per_address;
-            PoolRange { first, count: self.blocks_per_address, from: first, step: 1 }
+            let first = address as u32 * self.shares.blocks_per_address() + share.start;
+            PoolRange { first, count: share.end - share.start, from: first, step: 1 }
         };
         let addresses: Vec<usize> = self.addresses_for(internal.addr, context).collect();
         let is_free = |&address: &usize| context.pool(pool::BLOCKS).has_free(of(address));
@@ -151,7 +152,7 @@ impl Nat {
         if class == PortClass::Other || context.pool(pool::PORTS).in_use() < self.full_from {
             return None;
         }
-        let within = self.range_for(class, internal.port);
+        let within = self.shares.share_for(class, internal.port, context.affinity_group())?;
         let mut full = None;
         for address in self.addresses_for(internal.addr, context) {
             let mut choices = self.space.choices(class, address, within, within.first, 1);

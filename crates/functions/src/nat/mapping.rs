@@ -11,12 +11,21 @@ use super::log::NatLogEvent;
 use super::net::{PortRange, from_v4, v4};
 use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
-use super::{COUNTERS, Nat, PRIVILEGED, pool};
+use super::{COUNTERS, Nat, pool};
 
 /// The external endpoint of an inside one, and its pool item; none for a static rule.
 pub(super) struct Mapped {
     pub external: Endpoint,
     pub item: PoolItem,
+}
+
+/// The reason for which a flow gives up its items.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemUse {
+    /// It ends.
+    Ends,
+    /// It goes on at another node.
+    Moves,
 }
 
 /// First byte of a pool key. It keeps keys of different kinds apart, and none is all zeros.
@@ -189,13 +198,19 @@ impl Nat {
 
     /// Releases everything that the flow holds.
     pub(super) fn release(&self, state: &mut State, context: &mut Context<'_>) {
+        self.give_up(state, ItemUse::Ends, context);
+        state.flags = 0;
+    }
+
+    /// Gives up everything that the flow holds, because it ends or moves.
+    pub(super) fn give_up(&self, state: &mut State, item_use: ItemUse, context: &mut Context<'_>) {
         let held = [
             (&mut state.item, State::HELD, state.internal),
             (&mut state.peer_item, State::PEER_HELD, state.peer_internal),
         ];
         for (slot, flag, internal) in held {
             if let Some(item) = slot.take().filter(|_| state.flags & flag != 0) {
-                self.leave(item, internal, context);
+                self.leave(item, internal, item_use, context);
             }
         }
         for (slot, number) in [
@@ -207,17 +222,25 @@ impl Nat {
                 context.pool(number).leave(item);
             }
         }
-        state.flags = 0;
     }
 
     /// Releases one reference to a mapping.
-    fn leave(&self, item: u32, internal: Endpoint, context: &mut Context<'_>) {
+    fn leave(&self, item: u32, internal: Endpoint, item_use: ItemUse, context: &mut Context<'_>) {
         if !context.pool(pool::PORTS).leave(item) {
             return;
         }
+        let place = self.space.place_of(item);
+        if place.is_some() {
+            self.count_port(internal.addr, false, context);
+        }
+        if item_use == ItemUse::Moves {
+            if let Some(block) = place.and_then(|place| self.block_of(place)) {
+                context.pool(pool::BLOCKS).leave(block);
+            }
+            return;
+        }
         context.count(COUNTERS.mappings_freed, 1);
-        let Some(place) = self.space.place_of(item) else { return };
-        self.count_port(internal.addr, false, context);
+        let Some(place) = place else { return };
         if self.wanted.mappings {
             self.binding_event(NatEvent::BindingDelete, internal, place, context);
         }
@@ -247,7 +270,9 @@ impl Nat {
         let item = match self.config.blocks {
             Some(_) => self.take_in_blocks(name, class, internal, context)?,
             None => {
-                let range = self.range_for(class, internal.port);
+                let group = context.affinity_group();
+                let range = self.shares.share_for(class, internal.port, group);
+                let range = range.ok_or(DropReason::NatPortsExhausted)?;
                 let mut addresses = self.addresses_for(internal.addr, context);
                 let found = addresses
                     .find_map(|address| self.take_in(name, class, address, range, internal.port, context));
@@ -316,15 +341,6 @@ impl Nat {
         in_use.take(if self.config.pooling == PoolingBehaviour::Paired { 1 } else { count })
     }
 
-    /// Returns the range for an inside port (RFC 4787 REQ-3).
-    pub(super) fn range_for(&self, class: PortClass, inside: u16) -> PortRange {
-        match self.low_ports {
-            _ if class == PortClass::Icmp => self.config.ports,
-            Some(low) if inside < PRIVILEGED => low,
-            _ => self.high_ports,
-        }
-    }
-
     /// Maps a protocol without rewritable ports: one inside host per external address, remote
     /// endpoint and inside port.
     fn map_other(
@@ -333,28 +349,39 @@ impl Nat {
         remote: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<Mapped, DropReason> {
-        let flow = context.flow();
-        let whose = u64::from(v4(internal.addr).ok_or(DropReason::Internal)?);
-        let random = context.random();
         for address in self.addresses_for(internal.addr, context) {
             let external = Endpoint::new(from_v4(self.space.addresses()[address]), internal.port);
-            let name = key(PoolKeyKind::Other, flow.key.protocol, external, remote, &flow);
-            let ports = context.pool(pool::PORTS);
-            let item = match ports.item_of(&name) {
-                Some(item) if ports.note(item) == whose => ports.join(&name),
-                Some(_) => continue, // Held by another host.
-                None => ports.take(&name, self.space.other_choice(random)),
-            };
-            if let Some(item) = item {
-                ports.set_note(item, whose);
-                return Ok(Mapped { external, item: PoolItem::of(item) });
+            if let Some(item) = self.map_other_as(internal, external, remote, context) {
+                return Ok(Mapped { external, item });
             }
         }
         Err(DropReason::NatPortsExhausted)
     }
 
+    /// Maps such a protocol to this external endpoint, unless another inside host has that.
+    pub(super) fn map_other_as(
+        &self,
+        internal: Endpoint,
+        external: Endpoint,
+        remote: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Option<PoolItem> {
+        let flow = context.flow();
+        let whose = u64::from(v4(internal.addr)?);
+        let random = context.random();
+        let name = key(PoolKeyKind::Other, flow.key.protocol, external, remote, &flow);
+        let ports = context.pool(pool::PORTS);
+        let item = match ports.item_of(&name) {
+            Some(item) if ports.note(item) == whose => ports.join(&name),
+            Some(_) => None,
+            None => ports.take(&name, self.space.other_choice(random)),
+        }?;
+        ports.set_note(item, whose);
+        Some(PoolItem::of(item))
+    }
+
     /// Updates the number of ports of a subscriber.
-    fn count_port(&self, internal: Addr, more: bool, context: &mut Context<'_>) {
+    pub(super) fn count_port(&self, internal: Addr, more: bool, context: &mut Context<'_>) {
         if self.config.subscriber.ports.is_none() {
             return;
         }
@@ -388,7 +415,7 @@ pub(super) fn note_holder(item: u32, context: &mut Context<'_>) {
 }
 
 /// Returns the choice of any item in a pool of `size` items.
-fn anywhere(size: u32, random: u64) -> PoolRange {
+pub(super) fn anywhere(size: u32, random: u64) -> PoolRange {
     PoolRange { first: 0, count: size, from: (random % u64::from(size.max(1))) as u32, step: 1 }
 }
 

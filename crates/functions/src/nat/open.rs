@@ -8,7 +8,7 @@ use super::config::{TcpOpening, UnmatchedAction};
 use super::events::NatEvent;
 use super::net::v4;
 use super::nptv6::{Nptv6Rule, Translated};
-use super::space::PortClass;
+use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
 use super::{COUNTERS, Nat, forward};
@@ -258,7 +258,16 @@ impl Nat {
         if !self.config.hairpin {
             return Err(DropReason::NatHairpin);
         }
-        self.target(class, destination, context).ok_or(DropReason::NatNoMapping)
+        let target = self.target(class, destination, context);
+        // The peer's mapping may be at another node.
+        let place = self.space.number_of(v4(destination.addr).unwrap_or_default());
+        let place = place.map(|address| ExternalPort { class, address, port: destination.port });
+        let is_static = target.as_ref().is_some_and(|target| target.item == PoolItem::NONE);
+        let is_near = place.is_none_or(|place| self.is_in_reach(place, context.affinity_group()));
+        if !is_static && !is_near {
+            return Err(DropReason::NatHairpin);
+        }
+        target.ok_or(DropReason::NatNoMapping)
     }
 
     fn target(&self, class: PortClass, external: Endpoint, context: &mut Context<'_>) -> Option<Target> {

@@ -247,6 +247,12 @@ impl Flows {
         restored?;
         self.counters.moved_in += 1;
         self.counters.peak = self.counters.peak.max(self.live());
+        if self.affinity_groups.is_some() && !self.take_shared(record, stages, pool) {
+            self.give_shared_up(record, stages, pool);
+            self.counters.moved_in -= 1;
+            self.forget_flow(record, stages);
+            return Err(RestoreError::SharedState);
+        }
         for record in [Some(record), second_record].into_iter().flatten() {
             let started = self.started(record);
             let Stages { all, effects, .. } = &mut *stages;
@@ -280,14 +286,56 @@ impl Flows {
     }
 
     /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of
-    /// pools stays held.
+    /// pools stays held, unless the place where it goes has pools of its own.
     ///
     /// # Panics
     /// If there is no such flow.
     pub fn release(&mut self, record: u32, stages: &mut Stages) {
         assert!(self.table.is_live(record), "a record without a flow is released");
+        if self.affinity_groups.is_some() {
+            self.give_shared_up(record, stages, &mut PacketPool::new(0));
+        }
         self.counters.moved_out += 1;
         self.forget_flow(record, stages);
+    }
+
+    /// Takes what a flow that has arrived holds of shared state. Returns false if a function cannot.
+    fn take_shared(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) -> bool {
+        let now_ns = self.now_ns;
+        let mut has_all = true;
+        self.for_each_part(record, stages, pool, |stage, record, env| {
+            has_all &= stage.flow_arrives(record, now_ns, env);
+        });
+        has_all
+    }
+
+    /// Gives up what a flow that leaves holds of shared state.
+    fn give_shared_up(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) {
+        let now_ns = self.now_ns;
+        self.for_each_part(record, stages, pool, |stage, record, env| {
+            stage.flow_leaves(record, now_ns, env);
+        });
+    }
+
+    /// Calls `then` for each function that has state of a flow, and for its second pass again.
+    fn for_each_part(
+        &mut self,
+        record: u32,
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+        mut then: impl FnMut(&mut dyn Stage, u32, &mut StageEnv<'_>),
+    ) {
+        let second = self.table.passes.get(record).map(|pass| pass.second);
+        for record in [Some(record), second].into_iter().flatten() {
+            let started = self.started(record);
+            let Stages { all, effects, .. } = &mut *stages;
+            let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+            for (number, stage) in all.iter_mut().enumerate() {
+                if started.has(number) {
+                    then(&mut **stage, record, &mut env);
+                }
+            }
+        }
     }
 
     fn forget_flow(&mut self, record: u32, stages: &mut Stages) {

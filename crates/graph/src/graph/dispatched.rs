@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use nf::EndReason;
+use nf::{AffinityGroup, EndReason};
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
 use super::Graph;
@@ -49,6 +49,12 @@ impl Graph {
             self.classifier.set_key(packet, key);
         }
         Ok(())
+    }
+
+    /// Returns the affinity group of the flow that this packet begins; `None` if it may be at any
+    /// node.
+    pub fn group_of(&self, packet: &Packet) -> Option<AffinityGroup> {
+        self.pipeline.stages.group_of(packet, self.options.affinity_groups?)
     }
 
     /// Finds the flow of a classified packet. A later fragment gets its flow's key.

@@ -8,6 +8,7 @@ use std::sync::Once;
 use graph::Options;
 use nf::record::{CacheLines, FlowRecords, RecordLayout};
 use nf::stage::{OnPanic, PacketGroup, PacketTotals, ReadGroup, SavedPart, Stage, StageCounters, StageEnv};
+use nf::{AffinityGroup, AffinityGroups};
 use nf::{
     Context, ControlError, Descriptor, EndReason, EventCondition, NetworkFunction, PacketView, Plan, Setup,
     SharedHandle, SharedState, StateFunction, TagLayout, UpgradeError, Verdict,
@@ -267,6 +268,15 @@ impl Stage for Broken {
     }
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_end(record, reason, now_ns, env);
+    }
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        self.stage.group_of(packet, groups)
+    }
+    fn flow_leaves(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.stage.flow_leaves(record, now_ns, env);
+    }
+    fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool {
+        self.stage.flow_arrives(record, now_ns, env)
     }
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_moved(record, now_ns, env);

@@ -102,6 +102,9 @@ pub struct Config {
     pub forget_after_ns: Option<u64>,
     /// Seed of the random choice of targets (S56).
     pub seed: u64,
+    /// Number of affinity groups; `None` if all flows may be anywhere. Flows of a group have one
+    /// owner, whatever the mode.
+    pub affinity_groups: Option<u16>,
 }
 
 impl Default for Config {
@@ -133,6 +136,7 @@ impl Default for Config {
             when_full: WhenFlowsFull::RefuseNew,
             forget_after_ns: None,
             seed: 0,
+            affinity_groups: None,
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct Counters {
     pub flows_migrated: u64,
     /// Draining units that an operator made active again.
     pub units_resumed: u64,
+    /// Affinity groups moved to another unit.
+    pub groups_moved: u64,
     /// Buckets of flows moved to another unit.
     pub buckets_moved: u64,
 

@@ -3,6 +3,7 @@
 use telemetry::event;
 
 use crate::message::{FlowId, FromDispatcher, Stamp, UnitId};
+use nf::AffinityGroup;
 use packet::FlowKey;
 
 use crate::dispatcher::assign::Assigner;
@@ -10,6 +11,7 @@ use crate::dispatcher::config::{Config, DispatcherError, Granularity};
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::flowlet::Demand;
 use crate::dispatcher::flows::{AliasConflict, AliasRefused, FlowGuess, Flows};
+use crate::dispatcher::groups::Groups;
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::provisioning::Provisioning;
 use crate::dispatcher::rss::Rss;
@@ -24,6 +26,8 @@ pub struct Dispatcher {
     pub(crate) assigner: Assigner,
     pub(crate) counters: Counters,
     pub(crate) rss: Option<Rss>,
+    /// `None` if all flows may be anywhere.
+    pub(crate) groups: Option<Groups>,
     /// `None` if units start when flowlets find no room.
     pub(crate) follow: Option<Provisioning>,
     pub(crate) demand: Demand,
@@ -80,6 +84,9 @@ pub enum Dispatched {
     },
     /// Drop it: the flow table is full. That is counted.
     Refused,
+    /// It begins a flow of an affinity group that is moving: dispatch it again after
+    /// [`DispatcherOutput::GroupSettled`].
+    Waits(AffinityGroup),
 }
 
 /// A packet that continues a flowlet.
@@ -109,6 +116,8 @@ pub enum DispatcherOutput {
     Start(UnitId),
     /// Stop a unit that has nothing left.
     Stop(UnitId),
+    /// Dispatch packets that wait for this affinity group again: its flows are at one unit.
+    GroupSettled(AffinityGroup),
 }
 
 impl Dispatcher {
@@ -136,6 +145,7 @@ impl Dispatcher {
             assigner: Assigner::new(&config),
             counters: Counters::default(),
             rss,
+            groups: config.affinity_groups.map(Groups::new),
             follow: Provisioning::new(&config),
             demand: Demand::new(&config),
             now_ns: 0,

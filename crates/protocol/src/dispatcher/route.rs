@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use nf::AffinityGroup;
 use telemetry::event;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
@@ -27,9 +28,22 @@ impl Dispatcher {
         arrival: PacketArrival<'_>,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Dispatched {
+        self.handle_packet_of(now_ns, arrival, None, outputs)
+    }
+
+    /// The same for a packet of this affinity group: if it begins a flow, that is where the group
+    /// is.
+    #[inline]
+    pub fn handle_packet_of(
+        &mut self,
+        now_ns: u64,
+        arrival: PacketArrival<'_>,
+        group: Option<AffinityGroup>,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Dispatched {
         match self.handle_known_packet(now_ns, arrival, outputs) {
             Some(routed) => routed,
-            None => self.begin(now_ns, arrival, outputs),
+            None => self.begin(now_ns, arrival, group, outputs),
         }
     }
 
@@ -151,6 +165,16 @@ impl Dispatcher {
         Some(numbered)
     }
 
+    /// Returns true if the flow with this index is in an affinity group.
+    #[inline]
+    fn is_grouped(&self, index: u32) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.of_flow(index).is_some())
+    }
+
+    fn is_moving(&self, group: AffinityGroup) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.is_moving(group))
+    }
+
     /// Begins the next bucket of the load meter.
     #[cold]
     pub(crate) fn roll(&mut self, now_ns: u64) {
@@ -166,7 +190,8 @@ impl Dispatcher {
     fn cut(&self, now_ns: u64, found: FlowMatch, len: u32) -> Option<FlowletCut> {
         let flow = self.flows.get(found.index);
         if !self.units.is_active(flow.owner()) {
-            return Some(FlowletCut::Drain);
+            // A group moves at once, when the next timers are handled.
+            return (!self.is_grouped(found.index)).then_some(FlowletCut::Drain);
         }
         let by_mode = match self.config.mode {
             Granularity::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
@@ -213,9 +238,14 @@ impl Dispatcher {
         &mut self,
         now_ns: u64,
         arrival: PacketArrival<'_>,
+        group: Option<AffinityGroup>,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Dispatched {
         let now_ns = self.at(now_ns);
+        let group = group.filter(|_| self.groups.is_some());
+        if let Some(group) = group.filter(|&group| self.is_moving(group)) {
+            return Dispatched::Waits(group);
+        }
         if self.flows.is_full()
             && let Some(silent_ns) = self.config.displaced_after_ns()
             && let Some(victim) = self.flows.victim(now_ns, silent_ns)
@@ -229,7 +259,10 @@ impl Dispatcher {
         }
         self.meter.reckon();
         let estimate_bps = self.demand.of_new_flow_bps();
-        let chosen = self.choose(estimate_bps, arrival.hash, None);
+        let chosen = match group {
+            Some(group) => self.owner_in_group(group).map(|unit| UnitPick { unit, fits: true }),
+            None => self.choose(estimate_bps, arrival.hash, None),
+        };
         let created = chosen.and_then(|chosen| {
             let index = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
             Some((chosen, FlowMatch { index, hash: arrival.hash }))
@@ -238,6 +271,9 @@ impl Dispatcher {
             self.counters.refused += 1; // Cannot be: units_min are active always, and there is a index.
             return Dispatched::Refused;
         };
+        if let Some((groups, group)) = self.groups.as_mut().zip(group) {
+            groups.add(found.index, group, chosen.unit);
+        }
         self.counters.flows += 1;
         self.counters.flowlets_of_new_flows += 1;
         // There may have been nothing to do without flows.
@@ -271,10 +307,12 @@ impl Dispatcher {
         flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
         (flow.bytes, flowlet.started_ns) = (0, now_ns);
         let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
-        let chosen = match flowlet.refusers.len() {
+        let is_grouped = self.is_grouped(found.index);
+        let chosen = match self.flows.flowlet(found.index).refusers.len() {
+            _ if is_grouped => None, // It stays with its group.
             0 => self.choose_again(cut, found, owner, estimate_bps, &targets, outputs),
             _ => {
-                let refusers = flowlet.refusers;
+                let refusers = self.flows.flowlet(found.index).refusers;
                 self.choose_another(&refusers, cut, found, (owner, estimate_bps), &targets, outputs)
             }
         };
@@ -498,5 +536,6 @@ impl Dispatcher {
         if !self.flows.remove(index) {
             self.counters.indexes_retired += 1;
         }
+        self.leave_group(index, outputs);
     }
 }

@@ -16,7 +16,8 @@ pub const DRAIN_BELOW: f32 = 0.8;
 /// Indexes searched per bucket of the load meter for flows of draining units.
 pub const FLOWS_SCANNED_PER_BUCKET: u32 = 65_536;
 
-/// Limit on the flows of draining units moved per bucket of the load meter.
+/// Limit on the flows of draining units moved per bucket of the load meter. The last affinity group
+/// moves as a whole, even beyond it.
 pub const MOVES_PER_BUCKET: u32 = 4096;
 
 impl Dispatcher {
@@ -50,6 +51,7 @@ impl Dispatcher {
             }
         }
         self.move_flows(outputs);
+        self.level_groups(outputs);
         self.ask_again(now_ns, outputs);
         self.forget(now_ns, outputs);
         let ends_ns = self.meter.ends_ns();
@@ -77,6 +79,7 @@ impl Dispatcher {
         let now_ns = self.at(now_ns);
         match message {
             FromUnit::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
+            FromUnit::Arrived { flow, epoch } => self.arrived(from, (flow, epoch), outputs),
             FromUnit::Drained => self.drained(from, outputs),
             FromUnit::Lost { flow, epoch } => self.lost(from, (flow, epoch), outputs),
             FromUnit::Refuse { flow, epoch, holder, .. } => {
@@ -127,6 +130,7 @@ impl Dispatcher {
         if let Some(epoch) = self.hand_over(id.index, holder, outputs) {
             self.counters.states_refused += 1;
             self.flows.add_refuser(id.index, from);
+            self.group_refused(id.index, from, holder);
             let message = FromDispatcher::Adopt { flow: id, epoch, previous: from, last };
             outputs.push(DispatcherOutput::Send { to: holder, message });
         }
@@ -252,8 +256,12 @@ impl Dispatcher {
                 self.hand = found.map_or(until, |index| index + 1);
                 scans_left -= self.hand - from;
                 if let Some(index) = found {
-                    self.move_flow(index, outputs);
-                    moves_left -= 1;
+                    let before = self.counters.flows_moved;
+                    if !self.move_group_of(index, outputs) {
+                        self.move_flow(index, outputs);
+                    }
+                    let moved = (self.counters.flows_moved - before).max(1);
+                    moves_left = moves_left.saturating_sub(u32::try_from(moved).unwrap_or(u32::MAX));
                 }
             }
         }

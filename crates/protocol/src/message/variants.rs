@@ -88,6 +88,14 @@ pub enum FromUnit {
         /// The highest seq that the state covers.
         seq: u64,
     },
+    /// Reports that the owner has the flow's state, which another unit had before. Sent for all
+    /// flows if some are in affinity groups.
+    Arrived {
+        /// The flow.
+        flow: FlowId,
+        /// The sender's epoch.
+        epoch: Epoch,
+    },
     /// Reports that a draining unit has no flows left.
     Drained,
     /// Reports that the flow's state, for which the owner waited, is lost: nobody has it.

@@ -50,6 +50,9 @@ pub struct Config {
     /// Silence after which a flow's end is proposed to the dispatcher, and proposed again, in ns.
     /// `None` disables proposals.
     pub expire_after_ns: Option<u64>,
+    /// Flows of affinity groups share state. A state leaves only after the dispatcher's release: all
+    /// packets that the unit gets as the group's owner are then processed. Its arrival is reported.
+    pub has_groups: bool,
 }
 
 impl Config {
@@ -89,6 +92,7 @@ impl Config {
             pending_per_flow_max: 1_024,
             replica_bytes_max: 64 << 20,
             expire_after_ns: None,
+            has_groups: false,
         }
     }
 }

@@ -28,7 +28,7 @@ impl World {
         self.carry_out_orders(sent_ns);
         let (unit, mut stamp) = match routed {
             Dispatched::To { unit, stamp } => (unit, stamp),
-            Dispatched::Refused => {
+            Dispatched::Refused | Dispatched::Waits(_) => {
                 self.tally.refused += 1;
                 return Ok(());
             }
@@ -75,6 +75,7 @@ impl World {
                     }
                 }
                 DispatcherOutput::Stop(unit) => self.switch_off(unit),
+                DispatcherOutput::GroupSettled(_) => {} // There are no groups here.
             }
         }
         self.orders = orders;

@@ -15,6 +15,14 @@ impl Flow {
         let epoch = state.epoch;
         self.forget_before(epoch);
         self.drop_before(epoch, cx);
+        self.report_arrival(epoch, cx);
+    }
+
+    /// Notifies the dispatcher that the state that an epoch begins with is here, if it asks.
+    pub(super) fn report_arrival<E: Engine>(&self, epoch: Epoch, cx: &mut Context<'_, E>) {
+        if cx.config.has_groups && epoch > 1 {
+            cx.out.to_dispatcher.push(FromUnit::Arrived { flow: self.id, epoch });
+        }
     }
 
     /// Ends the flow here: nobody else gets the state.

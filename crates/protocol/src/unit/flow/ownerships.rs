@@ -139,6 +139,7 @@ impl Flow {
         self.proposed_ns = None;
         cx.replicas.forget_elsewhere(self.id.index, cx.copy);
         self.drop_before(epoch, cx);
+        self.report_arrival(epoch, cx);
     }
 
     /// Forgets the ownerships of earlier epochs.

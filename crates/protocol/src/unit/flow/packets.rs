@@ -25,7 +25,8 @@ impl Flow {
                     self.go_on(cx);
                     continue;
                 }
-                if next.asked || is_over && next.answered.is_none() {
+                let may_leave = !cx.config.has_groups || next.released_ns.is_some();
+                if next.asked && may_leave || is_over && next.answered.is_none() {
                     self.answer(cx);
                 }
                 return;

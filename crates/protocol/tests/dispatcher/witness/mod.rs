@@ -306,6 +306,7 @@ impl Witness {
                     self.states[unit.index()] = UnitState::Off;
                 }
                 DispatcherOutput::Send { to, message } => self.message(to, message),
+                DispatcherOutput::GroupSettled(_) => {}
             }
         }
         let active = self.states.iter().filter(|&&state| state == UnitState::Active).count();

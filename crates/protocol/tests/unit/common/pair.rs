@@ -158,7 +158,7 @@ impl Pair {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
-                DispatcherOutput::Stop(_) => {}
+                DispatcherOutput::Stop(_) | DispatcherOutput::GroupSettled(_) => {}
                 DispatcherOutput::Send { to, message } => {
                     if let FromDispatcher::Release { flow, epoch, owner, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)

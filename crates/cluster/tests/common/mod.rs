@@ -1,0 +1,163 @@
+//! A cluster whose units are processes, here on threads.
+#![allow(dead_code)] // Not every test needs all of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cluster::identity::{Authority, Identity};
+use cluster::remote::{NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
+use cluster::wire::UnitFigures;
+use protocol::dispatcher::Granularity;
+use runtime::elastic::UnitsConfig;
+use runtime::{Report, Runner};
+use tempfile::TempDir;
+
+#[path = "../../../runtime/tests/support/mod.rs"]
+pub mod support;
+
+use support::{Arriving, Sink, assembly_of, by_flow, receive};
+
+/// The digest of a test's policy.
+pub const DIGEST: [u8; 32] = [5; 32];
+
+/// The files of a cluster, and its policy.
+pub struct Cluster {
+    policy: String,
+    folder: TempDir,
+    authority: Authority,
+}
+
+/// A unit on a thread.
+pub struct Unit {
+    pub name: String,
+    pub address: String,
+    pub order: Arc<UnitOrder>,
+    pub thread: JoinHandle<Option<UnitFigures>>,
+}
+
+impl Cluster {
+    pub fn new(policy: &str) -> Cluster {
+        let folder = TempDir::new().unwrap();
+        let authority = Authority::open(folder.path()).unwrap();
+        Cluster { policy: policy.to_owned(), folder, authority }
+    }
+
+    pub fn identity(&self, name: &str) -> Identity {
+        self.authority.issue_to(self.folder.path(), name).unwrap();
+        let file = |end: &str| self.folder.path().join(format!("{name}.{end}"));
+        Identity::read(name, &file("pem"), &file("key"), &self.folder.path().join("ca.pem")).unwrap()
+    }
+
+    pub fn unit(&self, name: &str) -> Unit {
+        self.unit_with(name, || {})
+    }
+
+    /// A unit that does this when its functions raise something.
+    pub fn unit_with(&self, name: &str, mut raised: impl FnMut() + Send + 'static) -> Unit {
+        let (identity, order) = (self.identity(name), Arc::new(UnitOrder::default()));
+        let (sender, address) = channel();
+        let (ordered, policy) = (Arc::clone(&order), self.policy.clone());
+        let thread = std::thread::spawn(move || {
+            let mut unit = UnitProcess::start(UnitOptions {
+                listen: ([127, 0, 0, 1], 0).into(),
+                identity,
+                policy: DIGEST,
+                incarnation: 1,
+                make: Box::new(move |_| Ok(assembly_of("test.rvl", &policy).graph)),
+                effects: Box::new(move |_, _| raised()),
+            })
+            .unwrap();
+            sender.send(unit.address().to_string()).unwrap();
+            unit.run(&ordered)
+        });
+        Unit { name: name.to_owned(), address: address.recv().unwrap(), order, thread }
+    }
+
+    pub fn units(&self, count: usize) -> Vec<Unit> {
+        (0..count).map(|number| self.unit(&format!("unit-{number}"))).collect()
+    }
+
+    pub fn runner(&self, config: UnitsConfig, units: &[Unit]) -> (Runner, RemoteHandle) {
+        self.runner_after(0, config, units)
+    }
+
+    /// A runner whose process was restarted so often.
+    pub fn runner_after(&self, restarts: u64, config: UnitsConfig, units: &[Unit]) -> (Runner, RemoteHandle) {
+        self.try_runner(restarts, config, units).unwrap()
+    }
+
+    pub fn try_runner(
+        &self,
+        restarts: u64,
+        config: UnitsConfig,
+        units: &[Unit],
+    ) -> Result<(Runner, RemoteHandle), RemoteError> {
+        let options = RemoteOptions {
+            identity: self.identity("dispatcher"),
+            policy: DIGEST,
+            incarnation: 1 + restarts,
+            nodes: units.iter().map(|unit| (unit.name.clone(), unit.address.clone())).collect(),
+        };
+        remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)
+    }
+}
+
+pub fn config(mode: Granularity, units: u16) -> UnitsConfig {
+    UnitsConfig {
+        mode,
+        units_min: units,
+        units_max: 8,
+        capacity_bps: 20_000_000,
+        ..UnitsConfig::as_published()
+    }
+}
+
+/// Waits until a node is as expected, while packets arrive.
+pub fn play_until(
+    runner: &mut Runner,
+    frames: &mut impl Iterator<Item = Arriving>,
+    sink: &mut Sink,
+    handle: &RemoteHandle,
+    (name, is_expected): (&str, fn(&NodeInfo) -> bool),
+) {
+    let began = Instant::now();
+    while !handle.status().iter().any(|node| node.name == name && is_expected(node)) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{name}: {:?}", handle.status());
+        match frames.next() {
+            Some(frame) => receive(runner, &frame, sink),
+            None => runner.settle(sink).unwrap(),
+        }
+    }
+}
+
+/// The same packets of each flow have left, in the same order.
+pub fn assert_same(got: &Sink, expected: &Sink) {
+    let (flows, expected) = (by_flow(got), by_flow(expected));
+    for (flow, packets) in &expected {
+        let found = flows.get(flow);
+        let counts = (found.map(Vec::len), packets.len());
+        assert!(
+            found == Some(packets),
+            "{flow:?} has {} of {} packets, or in another order",
+            counts.0.unwrap_or(0),
+            counts.1
+        );
+    }
+    assert_eq!(flows.len(), expected.len());
+}
+
+pub fn assert_same_counts(report: &Report, single: &Report) {
+    assert_eq!(report.drops, single.drops);
+    assert_eq!(
+        (report.packets_in, report.packets_out, report.flows.started),
+        (single.packets_in, single.packets_out, single.flows.started)
+    );
+    assert!(report.adds_up());
+}
+
+pub fn end(units: Vec<Unit>) -> Vec<UnitFigures> {
+    units.into_iter().map(|unit| unit.thread.join().unwrap().unwrap()).collect()
+}

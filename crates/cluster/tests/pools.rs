@@ -1,0 +1,86 @@
+//! Functions whose flows share state, on several nodes: a NAT makes of packets what it makes of
+//! them on one machine with as many affinity groups, and hands out no port twice, whatever moves.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+mod common;
+
+use cluster::remote::{NodeCommand, NodeStatus};
+use io::traffic::Payload;
+use protocol::dispatcher::Granularity;
+use runtime::Runner;
+
+use common::support::{Arriving, SEED, Sink, assembly_of, conversation_with, play, profile, receive};
+use common::{Cluster, assert_same, assert_same_counts, config, end, play_until};
+
+const NAT: &str = "
+    settings { flows: 20k, affinity_groups: 16 }
+    Port<0> inside; Port<1> outside;
+    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
+    NAT n { external: [203.0.113.0/30] };
+    Monitor m { report: [] };
+    pipelet { inside <-> m <-> n <-> f <-> outside; }";
+
+fn frames(policy: &str, packets: u64) -> Vec<Arriving> {
+    conversation_with(assembly_of("test.rvl", policy), &profile(Payload::Random, packets, 20_000.0, SEED))
+}
+
+#[test]
+fn nat_on_three_units_is_that_of_one_machine() {
+    let (cluster, frames) = (Cluster::new(NAT), frames(NAT, 3_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", NAT), "test"), &frames);
+    for mode in [Granularity::Packet, Granularity::Flowlet, Granularity::Flow] {
+        let units = cluster.units(3);
+        let (runner, _) = cluster.runner(config(mode, 3), &units);
+        let (got, report) = play(runner, &frames);
+        assert_same_counts(&report, &single);
+        assert_same(&got, &expected);
+        let of_units = report.units.unwrap();
+        println!("{mode}: {} groups moved, {} waited", of_units.groups_moved, of_units.packets_waited);
+        let figures = end(units);
+        let processed: Vec<u64> = figures.iter().map(|unit| unit.counters.processed).collect();
+        assert!(processed.iter().all(|&packets| packets > 100), "{processed:?}");
+    }
+}
+
+#[test]
+fn mappings_hold_while_units_join_and_leave() {
+    let (cluster, frames) = (Cluster::new(NAT), frames(NAT, 8_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", NAT), "test"), &frames);
+    let mut units = cluster.units(2);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 2), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    for frame in frames.by_ref().take(2_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    let late = cluster.unit("unit-late");
+    handle.send(NodeCommand::Add { name: late.name.clone(), address: late.address.clone() });
+    units.push(late);
+    play_until(
+        &mut runner,
+        &mut frames,
+        &mut sink,
+        &handle,
+        ("unit-late", |node| node.status == NodeStatus::Active),
+    );
+    for frame in frames.by_ref().take(2_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    handle.send(NodeCommand::Drain { name: "unit-0".to_owned() });
+    play_until(
+        &mut runner,
+        &mut frames,
+        &mut sink,
+        &handle,
+        ("unit-0", |node| node.status == NodeStatus::Drained),
+    );
+    for frame in frames {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    let report = runner.finish(&mut sink).unwrap();
+    assert_same_counts(&report, &single);
+    assert_same(&sink, &expected);
+    let of_units = report.units.unwrap();
+    println!("{} groups moved, {} waited", of_units.groups_moved, of_units.packets_waited);
+    assert!(of_units.groups_moved > 0 && of_units.states_moved > 0);
+    assert_eq!(end(units)[0].flows[1], 0, "a drained unit has no flows");
+}

@@ -1,0 +1,291 @@
+//! Affinity groups: all flows of a group have one owner, and move together.
+//!
+//! A group that has no flows belongs to nobody; its next flow may begin at any unit. While a group
+//! moves, its new owner does not have all of its shared state yet, so flows of the group that
+//! begin have to wait. Packets of known flows go on.
+//!
+//! ```text
+//! nobody's -- a flow begins --> owned <-- all states have arrived -- moving: new flows wait
+//!    ^                           | |                                   ^
+//!    +------ the last flow ends -+ +---- drain, leveling, a command ---+
+//! ```
+
+use nf::AffinityGroup;
+
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::units::UnitState;
+use crate::message::{Epoch, FlowId, FromDispatcher, UnitId};
+
+/// Difference of two units' groups from which on a group moves.
+const UNEVEN: usize = 2;
+
+/// The affinity groups of a dispatcher's flows.
+pub(crate) struct Groups {
+    groups: Vec<Group>,
+    /// By index of the flow.
+    of_flows: Vec<Membership>,
+    /// Groups that are moving.
+    moving: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// The owner of its flows; `None` without flows.
+    owner: Option<UnitId>,
+    flows: u32,
+    /// Flows whose state has not arrived at the owner.
+    awaited: u32,
+    /// A unit that refused a flow's state, so that the group has to go back.
+    back_to: Option<UnitId>,
+    /// Units that refused a flow of the group, until it has no flows.
+    refusers: Vec<UnitId>,
+}
+
+/// A flow's place in a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Membership {
+    group: Option<AffinityGroup>,
+    is_awaited: bool,
+}
+
+/// What follows from the arrival or the end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterArrival {
+    /// Nothing.
+    Nothing,
+    /// The group has arrived: flows of it may begin.
+    Settled(AffinityGroup),
+    /// All flows that could arrive have; the group goes back to this unit.
+    GoesBack(AffinityGroup, UnitId),
+}
+
+impl Groups {
+    pub fn new(count: u16) -> Groups {
+        Groups { groups: vec![Group::default(); usize::from(count)], of_flows: Vec::new(), moving: 0 }
+    }
+
+    /// Returns true if flows of the group must not begin now.
+    pub fn is_moving(&self, group: AffinityGroup) -> bool {
+        self.groups.get(group.index()).is_some_and(|group| group.awaited > 0)
+    }
+
+    /// Returns the owner of the group's flows.
+    pub fn owner(&self, group: AffinityGroup) -> Option<UnitId> {
+        self.groups.get(group.index())?.owner
+    }
+
+    /// Returns the group of the flow with this index.
+    pub fn of_flow(&self, index: u32) -> Option<AffinityGroup> {
+        self.of_flows.get(index as usize)?.group
+    }
+
+    /// Adds a flow that begins at this owner of its group.
+    pub fn add(&mut self, index: u32, group: AffinityGroup, owner: UnitId) {
+        let Some(of_group) = self.groups.get_mut(group.index()) else { return };
+        of_group.owner = Some(owner);
+        of_group.flows += 1;
+        let index = index as usize;
+        if self.of_flows.len() <= index {
+            self.of_flows.resize(index + 1, Membership::default());
+        }
+        self.of_flows[index] = Membership { group: Some(group), is_awaited: false };
+    }
+
+    /// Removes a flow that ends.
+    pub fn remove(&mut self, index: u32) -> AfterArrival {
+        let after = self.arrive(index);
+        let Some(group) = self.of_flows.get_mut(index as usize).and_then(|of| of.group.take()) else {
+            return AfterArrival::Nothing;
+        };
+        let of_group = &mut self.groups[group.index()]; // It is there: see `add`.
+        of_group.flows -= 1;
+        if of_group.flows > 0 {
+            return after;
+        }
+        *of_group = Group::default();
+        match after {
+            AfterArrival::GoesBack(..) => AfterArrival::Settled(group),
+            _ => after,
+        }
+    }
+
+    /// Notes that a flow's state is on its way to its new owner.
+    pub fn await_flow(&mut self, index: u32) {
+        let Some(of) = self.of_flows.get_mut(index as usize) else { return };
+        let Some(group) = of.group.filter(|_| !of.is_awaited) else { return };
+        of.is_awaited = true;
+        let of_group = &mut self.groups[group.index()];
+        self.moving += usize::from(of_group.awaited == 0);
+        of_group.awaited += 1;
+    }
+
+    /// Notes that a flow's state has arrived, or will not.
+    pub fn arrive(&mut self, index: u32) -> AfterArrival {
+        let of = self.of_flows.get_mut(index as usize).filter(|of| of.is_awaited);
+        let Some((group, of)) = of.and_then(|of| Some((of.group?, of))) else {
+            return AfterArrival::Nothing;
+        };
+        of.is_awaited = false;
+        let of_group = &mut self.groups[group.index()];
+        of_group.awaited -= 1;
+        if of_group.awaited > 0 {
+            return AfterArrival::Nothing;
+        }
+        self.moving -= 1;
+        match of_group.back_to.take() {
+            Some(unit) => AfterArrival::GoesBack(group, unit),
+            None => AfterArrival::Settled(group),
+        }
+    }
+
+    /// Notes that a unit has refused a flow of a group, which goes back to this one.
+    fn refuse(&mut self, index: u32, refuser: UnitId, back_to: UnitId) {
+        let Some(group) = self.of_flow(index) else { return };
+        let of_group = &mut self.groups[group.index()];
+        of_group.back_to = Some(back_to);
+        if !of_group.refusers.contains(&refuser) {
+            of_group.refusers.push(refuser);
+        }
+    }
+
+    /// Returns the number of groups with flows that a unit owns.
+    fn count_of(&self, unit: UnitId) -> usize {
+        self.groups.iter().filter(|group| group.owner == Some(unit)).count()
+    }
+
+    /// Returns the unit with the fewest groups that has refused none of this one.
+    fn fewest(&self, group: AffinityGroup, active: &[UnitId]) -> Option<UnitId> {
+        let refusers = self.groups.get(group.index()).map_or(&[][..], |group| &group.refusers);
+        let takes = |unit: &&UnitId| !refusers.contains(unit);
+        active.iter().filter(takes).copied().min_by_key(|&unit| (self.count_of(unit), unit))
+    }
+
+    /// Returns a group to move, and its new owner, if one unit has too many.
+    fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
+        if self.moving > 0 {
+            return None;
+        }
+        let most = active.iter().copied().max_by_key(|&unit| (self.count_of(unit), unit))?;
+        let of_most = self.groups.iter().zip(0..).filter(|(group, _)| group.owner == Some(most));
+        of_most.map(|(_, number)| AffinityGroup(number)).find_map(|group| {
+            let fewest = self.fewest(group, active)?;
+            (self.count_of(most) >= self.count_of(fewest) + UNEVEN).then_some((group, fewest))
+        })
+    }
+}
+
+impl Dispatcher {
+    /// Returns the owner for a flow of this group that begins; `None` if it has to wait, or no unit
+    /// is active.
+    pub(crate) fn owner_in_group(&mut self, group: AffinityGroup) -> Option<UnitId> {
+        let groups = self.groups.as_ref().filter(|groups| !groups.is_moving(group))?;
+        match groups.owner(group) {
+            // A draining one keeps it until the group has moved.
+            Some(owner) => Some(owner),
+            None => {
+                groups.fewest(group, self.units.active()).or_else(|| self.units.active().first().copied())
+            }
+        }
+    }
+
+    /// Moves all flows of a group to another unit. Does nothing while the group is moving, if the
+    /// unit owns it, or does not run.
+    pub fn move_group(&mut self, group: AffinityGroup, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let Some(groups) = &mut self.groups else { return };
+        let runs = matches!(self.units.state(to), UnitState::Active | UnitState::Draining);
+        if groups.is_moving(group) || !runs || groups.owner(group).is_none_or(|owner| owner == to) {
+            return;
+        }
+        groups.groups[group.index()].owner = Some(to);
+        self.counters.groups_moved += 1;
+        for index in 0..self.flows.used() {
+            let is_of_it = self.groups.as_ref().is_some_and(|groups| groups.of_flow(index) == Some(group));
+            if is_of_it && self.flows.get(index).owner() != to {
+                self.move_member(index, to, outputs);
+            }
+        }
+    }
+
+    fn move_member(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let flow = self.flows.get(index);
+        let (id, previous, last) = (self.flows.id(index), flow.owner(), flow.seq);
+        let Some(epoch) = self.hand_over(index, to, outputs) else {
+            return self.end(index, outputs); // It cannot move, and must not stay behind.
+        };
+        self.counters.flows_moved += 1;
+        if let Some(groups) = &mut self.groups {
+            groups.await_flow(index);
+        }
+        let message = FromDispatcher::Adopt { flow: id, epoch, previous, last };
+        outputs.push(DispatcherOutput::Send { to, message });
+    }
+
+    /// Moves the group of a draining unit's flow, if there is a unit that takes it. Returns false
+    /// if the flow is in no group.
+    pub(crate) fn move_group_of(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) -> bool {
+        let Some(groups) = &self.groups else { return false };
+        let Some(group) = groups.of_flow(index) else { return false };
+        // If all active units refused it, it stays.
+        if let Some(to) = groups.fewest(group, self.units.active()) {
+            self.move_group(group, to, outputs);
+        }
+        true
+    }
+
+    /// Moves a group from the unit with most to the one with fewest, if they differ too much: one
+    /// at a time, and none while a unit drains.
+    pub(crate) fn level_groups(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        if self.units.draining() > 0 {
+            return;
+        }
+        let uneven = self.groups.as_ref().and_then(|groups| groups.uneven(self.units.active()));
+        if let Some((group, to)) = uneven {
+            self.move_group(group, to, outputs);
+        }
+    }
+
+    /// Notes that a flow's state has arrived at its owner.
+    pub(crate) fn arrived(
+        &mut self,
+        from: UnitId,
+        (id, epoch): (FlowId, Epoch),
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
+        let is_owner = self.flows.live(id).is_some_and(|flow| flow.owner() == from && flow.epoch == epoch);
+        if let Some(groups) = self.groups.as_mut().filter(|_| is_owner) {
+            let after = groups.arrive(id.index);
+            self.follow_up(after, outputs);
+        }
+    }
+
+    /// Notes that a flow of a group goes on at a unit because its owner refused it: the others of
+    /// the group follow once they have arrived.
+    pub(crate) fn group_refused(&mut self, index: u32, refuser: UnitId, holder: UnitId) {
+        if let Some(groups) = &mut self.groups {
+            groups.refuse(index, refuser, holder);
+            groups.await_flow(index);
+        }
+    }
+
+    /// Removes a flow that ends from its group.
+    pub(crate) fn leave_group(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
+        if let Some(groups) = &mut self.groups {
+            let after = groups.remove(index);
+            self.follow_up(after, outputs);
+        }
+    }
+
+    fn follow_up(&mut self, after: AfterArrival, outputs: &mut Vec<DispatcherOutput>) {
+        match after {
+            AfterArrival::Nothing => {}
+            AfterArrival::Settled(group) => outputs.push(DispatcherOutput::GroupSettled(group)),
+            AfterArrival::GoesBack(group, to) => {
+                self.move_group(group, to, outputs);
+                // If that unit does not run any more, the group stays.
+                if self.groups.as_ref().is_some_and(|groups| !groups.is_moving(group)) {
+                    outputs.push(DispatcherOutput::GroupSettled(group));
+                }
+            }
+        }
+    }
+}
