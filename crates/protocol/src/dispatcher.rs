@@ -25,6 +25,7 @@ mod counters;
 mod flow;
 mod flowlet;
 mod flows;
+mod group_moves;
 mod groups;
 mod key;
 mod load;

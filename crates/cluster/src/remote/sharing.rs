@@ -14,9 +14,9 @@ pub enum SharingError {
         name: String,
         /// Its type.
         function: &'static str,
-        /// What its flows share.
+        /// The state that its flows share.
         state: String,
-        /// Why that cannot be at several nodes.
+        /// The reason.
         reason: &'static str,
     },
     /// The policy was assembled without affinity groups.

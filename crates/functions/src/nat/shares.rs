@@ -176,8 +176,8 @@ impl Nat {
         }
     }
 
-    /// Returns true if flows of this group may use the mapping of this port. Another group may be at
-    /// another node.
+    /// Returns true if flows of this group may use the mapping of this port. Another group may be
+    /// at another node.
     pub(super) fn is_in_reach(&self, place: ExternalPort, group: Option<AffinityGroup>) -> bool {
         match self.shares.group_of(place.class, place.port) {
             Some(of_port) => group == Some(of_port),

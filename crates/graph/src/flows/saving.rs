@@ -299,7 +299,8 @@ impl Flows {
         self.forget_flow(record, stages);
     }
 
-    /// Takes what a flow that has arrived holds of shared state. Returns false if a function cannot.
+    /// Takes what a flow that has arrived holds of shared state. Returns false if a function
+    /// cannot.
     fn take_shared(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) -> bool {
         let now_ns = self.now_ns;
         let mut has_all = true;

@@ -12,9 +12,7 @@
 
 use nf::AffinityGroup;
 
-use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
-use crate::dispatcher::units::UnitState;
-use crate::message::{Epoch, FlowId, FromDispatcher, UnitId};
+use crate::message::UnitId;
 
 /// Difference of two units' groups from which on a group moves.
 const UNEVEN: usize = 2;
@@ -48,7 +46,7 @@ struct Membership {
     is_awaited: bool,
 }
 
-/// What follows from the arrival or the end of a flow.
+/// The consequence of the arrival or the end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterArrival {
     /// Nothing.
@@ -72,6 +70,13 @@ impl Groups {
     /// Returns the owner of the group's flows.
     pub fn owner(&self, group: AffinityGroup) -> Option<UnitId> {
         self.groups.get(group.index())?.owner
+    }
+
+    /// Makes another unit the owner of a group's flows.
+    pub fn set_owner(&mut self, group: AffinityGroup, owner: UnitId) {
+        if let Some(group) = self.groups.get_mut(group.index()) {
+            group.owner = Some(owner);
+        }
     }
 
     /// Returns the group of the flow with this index.
@@ -139,7 +144,7 @@ impl Groups {
     }
 
     /// Notes that a unit has refused a flow of a group, which goes back to this one.
-    fn refuse(&mut self, index: u32, refuser: UnitId, back_to: UnitId) {
+    pub fn refuse(&mut self, index: u32, refuser: UnitId, back_to: UnitId) {
         let Some(group) = self.of_flow(index) else { return };
         let of_group = &mut self.groups[group.index()];
         of_group.back_to = Some(back_to);
@@ -154,14 +159,14 @@ impl Groups {
     }
 
     /// Returns the unit with the fewest groups that has refused none of this one.
-    fn fewest(&self, group: AffinityGroup, active: &[UnitId]) -> Option<UnitId> {
+    pub fn fewest(&self, group: AffinityGroup, active: &[UnitId]) -> Option<UnitId> {
         let refusers = self.groups.get(group.index()).map_or(&[][..], |group| &group.refusers);
         let takes = |unit: &&UnitId| !refusers.contains(unit);
         active.iter().filter(takes).copied().min_by_key(|&unit| (self.count_of(unit), unit))
     }
 
     /// Returns a group to move, and its new owner, if one unit has too many.
-    fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
+    pub fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
         if self.moving > 0 {
             return None;
         }
@@ -171,121 +176,5 @@ impl Groups {
             let fewest = self.fewest(group, active)?;
             (self.count_of(most) >= self.count_of(fewest) + UNEVEN).then_some((group, fewest))
         })
-    }
-}
-
-impl Dispatcher {
-    /// Returns the owner for a flow of this group that begins; `None` if it has to wait, or no unit
-    /// is active.
-    pub(crate) fn owner_in_group(&mut self, group: AffinityGroup) -> Option<UnitId> {
-        let groups = self.groups.as_ref().filter(|groups| !groups.is_moving(group))?;
-        match groups.owner(group) {
-            // A draining one keeps it until the group has moved.
-            Some(owner) => Some(owner),
-            None => {
-                groups.fewest(group, self.units.active()).or_else(|| self.units.active().first().copied())
-            }
-        }
-    }
-
-    /// Moves all flows of a group to another unit. Does nothing while the group is moving, if the
-    /// unit owns it, or does not run.
-    pub fn move_group(&mut self, group: AffinityGroup, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        let Some(groups) = &mut self.groups else { return };
-        let runs = matches!(self.units.state(to), UnitState::Active | UnitState::Draining);
-        if groups.is_moving(group) || !runs || groups.owner(group).is_none_or(|owner| owner == to) {
-            return;
-        }
-        groups.groups[group.index()].owner = Some(to);
-        self.counters.groups_moved += 1;
-        for index in 0..self.flows.used() {
-            let is_of_it = self.groups.as_ref().is_some_and(|groups| groups.of_flow(index) == Some(group));
-            if is_of_it && self.flows.get(index).owner() != to {
-                self.move_member(index, to, outputs);
-            }
-        }
-    }
-
-    fn move_member(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        let flow = self.flows.get(index);
-        let (id, previous, last) = (self.flows.id(index), flow.owner(), flow.seq);
-        let Some(epoch) = self.hand_over(index, to, outputs) else {
-            return self.end(index, outputs); // It cannot move, and must not stay behind.
-        };
-        self.counters.flows_moved += 1;
-        if let Some(groups) = &mut self.groups {
-            groups.await_flow(index);
-        }
-        let message = FromDispatcher::Adopt { flow: id, epoch, previous, last };
-        outputs.push(DispatcherOutput::Send { to, message });
-    }
-
-    /// Moves the group of a draining unit's flow, if there is a unit that takes it. Returns false
-    /// if the flow is in no group.
-    pub(crate) fn move_group_of(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) -> bool {
-        let Some(groups) = &self.groups else { return false };
-        let Some(group) = groups.of_flow(index) else { return false };
-        // If all active units refused it, it stays.
-        if let Some(to) = groups.fewest(group, self.units.active()) {
-            self.move_group(group, to, outputs);
-        }
-        true
-    }
-
-    /// Moves a group from the unit with most to the one with fewest, if they differ too much: one
-    /// at a time, and none while a unit drains.
-    pub(crate) fn level_groups(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        if self.units.draining() > 0 {
-            return;
-        }
-        let uneven = self.groups.as_ref().and_then(|groups| groups.uneven(self.units.active()));
-        if let Some((group, to)) = uneven {
-            self.move_group(group, to, outputs);
-        }
-    }
-
-    /// Notes that a flow's state has arrived at its owner.
-    pub(crate) fn arrived(
-        &mut self,
-        from: UnitId,
-        (id, epoch): (FlowId, Epoch),
-        outputs: &mut Vec<DispatcherOutput>,
-    ) {
-        let is_owner = self.flows.live(id).is_some_and(|flow| flow.owner() == from && flow.epoch == epoch);
-        if let Some(groups) = self.groups.as_mut().filter(|_| is_owner) {
-            let after = groups.arrive(id.index);
-            self.follow_up(after, outputs);
-        }
-    }
-
-    /// Notes that a flow of a group goes on at a unit because its owner refused it: the others of
-    /// the group follow once they have arrived.
-    pub(crate) fn group_refused(&mut self, index: u32, refuser: UnitId, holder: UnitId) {
-        if let Some(groups) = &mut self.groups {
-            groups.refuse(index, refuser, holder);
-            groups.await_flow(index);
-        }
-    }
-
-    /// Removes a flow that ends from its group.
-    pub(crate) fn leave_group(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
-        if let Some(groups) = &mut self.groups {
-            let after = groups.remove(index);
-            self.follow_up(after, outputs);
-        }
-    }
-
-    fn follow_up(&mut self, after: AfterArrival, outputs: &mut Vec<DispatcherOutput>) {
-        match after {
-            AfterArrival::Nothing => {}
-            AfterArrival::Settled(group) => outputs.push(DispatcherOutput::GroupSettled(group)),
-            AfterArrival::GoesBack(group, to) => {
-                self.move_group(group, to, outputs);
-                // If that unit does not run any more, the group stays.
-                if self.groups.as_ref().is_some_and(|groups| !groups.is_moving(group)) {
-                    outputs.push(DispatcherOutput::GroupSettled(group));
-                }
-            }
-        }
     }
 }

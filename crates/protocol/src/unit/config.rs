@@ -50,8 +50,9 @@ pub struct Config {
     /// Silence after which a flow's end is proposed to the dispatcher, and proposed again, in ns.
     /// `None` disables proposals.
     pub expire_after_ns: Option<u64>,
-    /// Flows of affinity groups share state. A state leaves only after the dispatcher's release: all
-    /// packets that the unit gets as the group's owner are then processed. Its arrival is reported.
+    /// Flows of affinity groups share state. A state leaves only after the dispatcher's release:
+    /// all packets that the unit gets as the group's owner are then processed. Its arrival is
+    /// reported.
     pub has_groups: bool,
 }
 

@@ -1,0 +1,124 @@
+//! The dispatcher's moves of affinity groups: all flows of a group at once.
+
+use nf::AffinityGroup;
+
+use crate::dispatcher::groups::AfterArrival;
+use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::units::UnitState;
+use crate::message::{Epoch, FlowId, FromDispatcher, UnitId};
+
+impl Dispatcher {
+    /// Returns the owner for a flow of this group that begins; `None` if it has to wait, or no unit
+    /// is active.
+    pub(crate) fn owner_in_group(&mut self, group: AffinityGroup) -> Option<UnitId> {
+        let groups = self.groups.as_ref().filter(|groups| !groups.is_moving(group))?;
+        match groups.owner(group) {
+            // A draining one keeps it until the group has moved.
+            Some(owner) => Some(owner),
+            None => {
+                groups.fewest(group, self.units.active()).or_else(|| self.units.active().first().copied())
+            }
+        }
+    }
+
+    /// Moves all flows of a group to another unit. Does nothing while the group is moving, if the
+    /// unit owns it, or does not run.
+    pub fn move_group(&mut self, group: AffinityGroup, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let Some(groups) = &mut self.groups else { return };
+        let runs = matches!(self.units.state(to), UnitState::Active | UnitState::Draining);
+        if groups.is_moving(group) || !runs || groups.owner(group).is_none_or(|owner| owner == to) {
+            return;
+        }
+        groups.set_owner(group, to);
+        self.counters.groups_moved += 1;
+        for index in 0..self.flows.used() {
+            let is_of_it = self.groups.as_ref().is_some_and(|groups| groups.of_flow(index) == Some(group));
+            if is_of_it && self.flows.get(index).owner() != to {
+                self.move_member(index, to, outputs);
+            }
+        }
+    }
+
+    fn move_member(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let flow = self.flows.get(index);
+        let (id, previous, last) = (self.flows.id(index), flow.owner(), flow.seq);
+        let Some(epoch) = self.hand_over(index, to, outputs) else {
+            return self.end(index, outputs); // It cannot move, and must not stay behind.
+        };
+        self.counters.flows_moved += 1;
+        if let Some(groups) = &mut self.groups {
+            groups.await_flow(index);
+        }
+        let message = FromDispatcher::Adopt { flow: id, epoch, previous, last };
+        outputs.push(DispatcherOutput::Send { to, message });
+    }
+
+    /// Moves the group of a draining unit's flow, if there is a unit that takes it. Returns false
+    /// if the flow is in no group.
+    pub(crate) fn move_group_of(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) -> bool {
+        let Some(groups) = &self.groups else { return false };
+        let Some(group) = groups.of_flow(index) else { return false };
+        // If all active units refused it, it stays.
+        if let Some(to) = groups.fewest(group, self.units.active()) {
+            self.move_group(group, to, outputs);
+        }
+        true
+    }
+
+    /// Moves a group from the unit with most to the one with fewest, if they differ too much: one
+    /// at a time, and none while a unit drains.
+    pub(crate) fn level_groups(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        if self.units.draining() > 0 {
+            return;
+        }
+        let uneven = self.groups.as_ref().and_then(|groups| groups.uneven(self.units.active()));
+        if let Some((group, to)) = uneven {
+            self.move_group(group, to, outputs);
+        }
+    }
+
+    /// Notes that a flow's state has arrived at its owner.
+    pub(crate) fn arrived(
+        &mut self,
+        from: UnitId,
+        (id, epoch): (FlowId, Epoch),
+        outputs: &mut Vec<DispatcherOutput>,
+    ) {
+        let is_owner = self.flows.live(id).is_some_and(|flow| flow.owner() == from && flow.epoch == epoch);
+        if let Some(groups) = self.groups.as_mut().filter(|_| is_owner) {
+            let after = groups.arrive(id.index);
+            self.follow_up(after, outputs);
+        }
+    }
+
+    /// Notes that a flow of a group goes on at a unit because its owner refused it: the others of
+    /// the group follow once they have arrived.
+    pub(crate) fn group_refused(&mut self, index: u32, refuser: UnitId, holder: UnitId) {
+        if let Some(groups) = &mut self.groups {
+            groups.refuse(index, refuser, holder);
+            groups.await_flow(index);
+        }
+    }
+
+    /// Removes a flow that ends from its group.
+    pub(crate) fn leave_group(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
+        if let Some(groups) = &mut self.groups {
+            let after = groups.remove(index);
+            self.follow_up(after, outputs);
+        }
+    }
+
+    fn follow_up(&mut self, after: AfterArrival, outputs: &mut Vec<DispatcherOutput>) {
+        match after {
+            AfterArrival::Nothing => {}
+            AfterArrival::Settled(group) => outputs.push(DispatcherOutput::GroupSettled(group)),
+            AfterArrival::GoesBack(group, to) => {
+                self.move_group(group, to, outputs);
+                // If that unit does not run any more, the group stays.
+                if self.groups.as_ref().is_some_and(|groups| !groups.is_moving(group)) {
+                    outputs.push(DispatcherOutput::GroupSettled(group));
+                }
+            }
+        }
+    }
+}
