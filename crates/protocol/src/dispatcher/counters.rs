@@ -60,7 +60,7 @@ pub struct Counters {
     pub units_lost: u64,
     /// Flows lost with their units.
     pub flows_lost: u64,
-    /// Flows moved from draining units without a packet.
+    /// Flows moved without a packet: from draining units, or with their affinity groups.
     pub flows_moved: u64,
     /// Flows migrated by an operator.
     pub flows_migrated: u64,

@@ -4,8 +4,9 @@ use nf::AffinityGroup;
 
 use crate::dispatcher::groups::AfterArrival;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::operate::MigrateError;
 use crate::dispatcher::units::UnitState;
-use crate::message::{Epoch, FlowId, FromDispatcher, UnitId};
+use crate::message::{Epoch, FlowId, UnitId};
 
 impl Dispatcher {
     /// Returns the owner for a flow of this group that begins; `None` if it has to wait, or no unit
@@ -40,17 +41,13 @@ impl Dispatcher {
     }
 
     fn move_member(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        let flow = self.flows.get(index);
-        let (id, previous, last) = (self.flows.id(index), flow.owner(), flow.seq);
-        let Some(epoch) = self.hand_over(index, to, outputs) else {
+        if self.hand_over_at_rest(index, to, outputs).is_none() {
             return self.end(index, outputs); // It cannot move, and must not stay behind.
-        };
+        }
         self.counters.flows_moved += 1;
         if let Some(groups) = &mut self.groups {
             groups.await_flow(index);
         }
-        let message = FromDispatcher::Adopt { flow: id, epoch, previous, last };
-        outputs.push(DispatcherOutput::Send { to, message });
     }
 
     /// Moves the group of a draining unit's flow, if there is a unit that takes it. Returns false
@@ -65,16 +62,39 @@ impl Dispatcher {
         true
     }
 
-    /// Moves a group from the unit with most to the one with fewest, if they differ too much: one
-    /// at a time, and none while a unit drains.
+    /// After a unit has come, moves groups from the unit with most to the one with fewest until they
+    /// have as many: one group at a time, and none while a unit drains.
     pub(crate) fn level_groups(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        if self.units.draining() > 0 {
+        let is_draining = self.units.draining() > 0;
+        let Some(groups) = self.groups.as_mut().filter(|groups| groups.levels && !is_draining) else {
+            return;
+        };
+        if groups.are_moving() {
             return;
         }
-        let uneven = self.groups.as_ref().and_then(|groups| groups.uneven(self.units.active()));
-        if let Some((group, to)) = uneven {
-            self.move_group(group, to, outputs);
+        match groups.uneven(self.units.active()) {
+            Some((group, to)) => self.move_group(group, to, outputs),
+            None => groups.levels = false,
         }
+    }
+
+    /// Moves a group because an operator migrates one of its flows. Returns the flow's new epoch.
+    pub(crate) fn migrate_group(
+        &mut self,
+        group: AffinityGroup,
+        flow: FlowId,
+        to: UnitId,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Result<Epoch, MigrateError> {
+        if let Some(groups) = &mut self.groups {
+            if groups.is_moving(group) {
+                return Err(MigrateError::GroupMoving);
+            }
+            groups.forget_refuser(group, to);
+        }
+        self.move_group(group, to, outputs);
+        self.counters.flows_migrated += 1;
+        self.flows.live(flow).map(|live| live.epoch).ok_or(MigrateError::Exhausted)
     }
 
     /// Notes that a flow's state has arrived at its owner.

@@ -24,6 +24,8 @@ pub(crate) struct Groups {
     of_flows: Vec<Membership>,
     /// Groups that are moving.
     moving: usize,
+    /// A unit has come, and has not got its groups yet.
+    pub levels: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,7 +61,12 @@ pub(crate) enum AfterArrival {
 
 impl Groups {
     pub fn new(count: u16) -> Groups {
-        Groups { groups: vec![Group::default(); usize::from(count)], of_flows: Vec::new(), moving: 0 }
+        Groups {
+            groups: vec![Group::default(); usize::from(count)],
+            of_flows: Vec::new(),
+            moving: 0,
+            levels: false,
+        }
     }
 
     /// Returns true if flows of the group must not begin now.
@@ -165,11 +172,20 @@ impl Groups {
         active.iter().filter(takes).copied().min_by_key(|&unit| (self.count_of(unit), unit))
     }
 
+    /// Forgets that a unit has refused a flow of a group.
+    pub fn forget_refuser(&mut self, group: AffinityGroup, unit: UnitId) {
+        if let Some(group) = self.groups.get_mut(group.index()) {
+            group.refusers.retain(|&refuser| refuser != unit);
+        }
+    }
+
+    /// Returns true if a group is moving.
+    pub fn are_moving(&self) -> bool {
+        self.moving > 0
+    }
+
     /// Returns a group to move, and its new owner, if one unit has too many.
     pub fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
-        if self.moving > 0 {
-            return None;
-        }
         let most = active.iter().copied().max_by_key(|&unit| (self.count_of(unit), unit))?;
         let of_most = self.groups.iter().zip(0..).filter(|(group, _)| group.owner == Some(most));
         of_most.map(|(_, number)| AffinityGroup(number)).find_map(|group| {

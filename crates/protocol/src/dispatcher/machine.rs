@@ -311,5 +311,8 @@ impl Dispatcher {
         self.meter.activate(unit, now_ns);
         self.units.set_state(unit, UnitState::Active);
         self.assigner.set_active(self.units.active());
+        if let Some(groups) = &mut self.groups {
+            groups.levels = true;
+        }
     }
 }

@@ -60,6 +60,9 @@ pub enum MigrateError {
     /// The flow's next packet would go elsewhere.
     #[error("mode {0} assigns units by itself; flows migrate in modes flow, smart-flow and flowlet")]
     Mode(Granularity),
+    /// The flow's affinity group is on its way to a unit.
+    #[error("the affinity group of the flow is moving")]
+    GroupMoving,
     /// The flow's epochs are exhausted.
     #[error("the flow has had too many owners")]
     Exhausted,
@@ -106,7 +109,7 @@ impl Dispatcher {
 
     /// Migrates a flow to a unit, without waiting for a packet; without `to`, to the other active
     /// unit with the fewest flows. Adds two outputs. The flow stays there at least until its next
-    /// flowlet.
+    /// flowlet. All flows of its affinity group migrate with it, with two outputs each.
     ///
     /// # Errors
     ///
@@ -134,6 +137,10 @@ impl Dispatcher {
             return Err(MigrateError::NotActive(to));
         }
         self.flows.forget_refuser(flow.index, to);
+        if let Some(group) = self.groups.as_ref().and_then(|groups| groups.of_flow(flow.index)) {
+            let epoch = self.migrate_group(group, flow, to, outputs)?;
+            return Ok(MigratedFlow { from, to, epoch });
+        }
         let epoch = self.hand_over_at_rest(flow.index, to, outputs).ok_or(MigrateError::Exhausted)?;
         self.counters.flows_migrated += 1;
         Ok(MigratedFlow { from, to, epoch })
