@@ -314,6 +314,7 @@ impl<T: Transport> Elastic<T> {
     /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, mut packet: Packet) {
+        self.dispatch_again(); // They have arrived before.
         let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
         if may_depend {
             self.settle_units();
@@ -530,8 +531,13 @@ impl<T: Transport> Elastic<T> {
         while let Some(report) = self.transport.receive() {
             self.apply(*report);
         }
+        self.dispatch_again();
+    }
+
+    /// Dispatches packets that have waited.
+    fn dispatch_again(&mut self) {
         if self.again.is_empty() || self.is_starting_over {
-            return; // Fragments stay pending until units have started over.
+            return; // They stay pending until units have started over.
         }
         for packet in std::mem::take(&mut self.again) {
             self.dispatch_alone(packet);

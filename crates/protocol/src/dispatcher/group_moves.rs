@@ -62,8 +62,8 @@ impl Dispatcher {
         true
     }
 
-    /// After a unit has come, moves groups from the unit with most to the one with fewest until they
-    /// have as many: one group at a time, and none while a unit drains.
+    /// After a unit has come, moves groups from the unit with most to the one with fewest, until
+    /// they have as many: one group at a time, and none while a unit drains.
     pub(crate) fn level_groups(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         let is_draining = self.units.draining() > 0;
         let Some(groups) = self.groups.as_mut().filter(|groups| groups.levels && !is_draining) else {

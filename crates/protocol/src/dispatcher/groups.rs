@@ -24,7 +24,7 @@ pub(crate) struct Groups {
     of_flows: Vec<Membership>,
     /// Groups that are moving.
     moving: usize,
-    /// A unit has come, and has not got its groups yet.
+    /// A unit has come, and lacks its part of the groups.
     pub levels: bool,
 }
 
