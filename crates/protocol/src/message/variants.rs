@@ -89,7 +89,7 @@ pub enum FromUnit {
         seq: u64,
     },
     /// Reports that the owner has the flow's state, which another unit had before. Sent for all
-    /// flows if some are in affinity groups.
+    /// flows if some are in affinity groups; the transport must not lose it.
     Arrived {
         /// The flow.
         flow: FlowId,

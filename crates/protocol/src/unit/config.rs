@@ -51,8 +51,8 @@ pub struct Config {
     /// `None` disables proposals.
     pub expire_after_ns: Option<u64>,
     /// Flows of affinity groups share state. A state leaves only after the dispatcher's release:
-    /// all packets that the unit gets as the group's owner are then processed. Its arrival is
-    /// reported.
+    /// all packets that the unit gets as the group's owner are then processed, as long as the
+    /// dispatcher's packets and messages arrive, and in order. Its arrival is reported.
     pub has_groups: bool,
 }
 

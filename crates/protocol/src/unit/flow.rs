@@ -62,6 +62,8 @@ pub(crate) struct Flow {
     gave_way_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
+    /// The epoch whose owner has the state already, before the dispatcher's release came.
+    acknowledged: Option<Epoch>,
 }
 
 /// Memory of finished flows, for new ones.
@@ -156,6 +158,7 @@ impl Flow {
             over_since_ns,
             gave_way_ns,
             ended: None,
+            acknowledged: None,
             is_quiescent: false,
         }
     }
@@ -323,10 +326,12 @@ impl Flow {
         cx: &mut Context<'_, E>,
     ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
+        let has_groups = cx.config.has_groups;
         let is_own = owner == cx.id(); // It comes back from a unit that refused, and not again.
         let next = self.succession(epoch, owner, last, cx)?;
         next.asked = true;
-        if again || is_own {
+        // A group's packets arrive before the dispatcher's own release.
+        if again && !has_groups || is_own {
             next.released_ns.get_or_insert(now_ns);
         }
         self.pump(cx);
@@ -358,6 +363,25 @@ impl Flow {
         cx.out.to_units.push((from, FromPeer::StateAck { flow: self.id, epoch }));
         self.pump(cx);
         Ok(())
+    }
+
+    /// Notes that the owner of this epoch has the state, and keeps the state here until the
+    /// dispatcher's release. Returns false if that has come.
+    pub fn keep_until_release(&mut self, epoch: Epoch) -> bool {
+        let is_state = self.state.is_some_and(|state| state.epoch < epoch);
+        let before = epoch.checked_sub(1).and_then(|before| self.find(before));
+        let is_released =
+            before.and_then(|before| before.next).is_some_and(|next| next.released_ns.is_some());
+        if !is_state || is_released {
+            return false;
+        }
+        self.acknowledged = Some(epoch);
+        true
+    }
+
+    /// Returns true if the owner of this epoch has the state already.
+    pub fn is_acknowledged(&self, epoch: Epoch) -> bool {
+        self.acknowledged == Some(epoch)
     }
 
     /// Forgets the state, which the owner of this epoch has. Packets that were pending for earlier
@@ -441,6 +465,6 @@ impl Hash for Flow {
         (self.id, &self.ownerships, self.state, self.pending.len()).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
-        (self.gave_way_ns, self.ended).hash(state);
+        (self.gave_way_ns, self.ended, self.acknowledged).hash(state);
     }
 }

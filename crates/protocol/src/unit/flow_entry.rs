@@ -246,7 +246,15 @@ impl FlowEntry {
                     cx.out.to_units.push((holder, pull));
                     Ok(())
                 }
-                None => self.flow(id, cx).release(start.into(), (epoch, owner), last, cx),
+                None => {
+                    let flow = self.flow(id, cx);
+                    let outcome = flow.release(start.into(), (epoch, owner), last, cx);
+                    if flow.is_acknowledged(epoch) {
+                        self.gone = Some(flow.leave(epoch, owner, cx));
+                        self.done = epoch;
+                    }
+                    outcome
+                }
             },
             FromDispatcher::Adopt { epoch, previous, last, .. } => {
                 self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
@@ -355,6 +363,12 @@ impl FlowEntry {
                     None => Ok(false),
                 };
                 is_back.map(|is_back| cx.counters.messages_stale += u64::from(!is_back))
+            }
+            FromPeer::StateAck { epoch, .. }
+                if cx.config.has_groups
+                    && self.flow.as_mut().is_some_and(|flow| flow.keep_until_release(epoch)) =>
+            {
+                Ok(())
             }
             FromPeer::StateAck { epoch, .. } => {
                 self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));

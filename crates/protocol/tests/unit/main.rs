@@ -3,6 +3,7 @@
 
 mod both_ends;
 mod common;
+mod groups;
 mod model;
 mod rules;
 mod schedules;

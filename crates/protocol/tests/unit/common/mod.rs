@@ -24,6 +24,10 @@ pub struct Ledger {
     pub done: usize,
     /// Refuse states that arrive.
     pub refuses: bool,
+    /// The affinity groups of flows that have one: they take an item of the group's pool.
+    pub groups: BTreeMap<FlowId, u16>,
+    /// The items that flows have here: group, and number in its share.
+    pub items: BTreeMap<FlowId, (u16, u64)>,
 }
 
 impl Ledger {
@@ -39,6 +43,11 @@ impl Engine for Ledger {
 
     fn process(&mut self, _: u64, flow: FlowId, seq: u64, packet: u64) {
         assert_eq!(seq, packet, "the packet is its seq");
+        if let Some(&group) = self.groups.get(&flow).filter(|_| !self.items.contains_key(&flow)) {
+            let is_taken = |number: &u64| self.items.values().any(|item| *item == (group, *number));
+            let free = (0..).find(|number| !is_taken(number)).unwrap();
+            self.items.insert(flow, (group, free));
+        }
         self.states.entry(flow).or_default().push(packet);
         self.processed.push((flow, packet));
         self.done += 1;
@@ -55,12 +64,16 @@ impl Engine for Ledger {
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         out.extend(bytes(self.state(flow)));
+        if let Some((group, number)) = self.items.get(&flow).filter(|_| self.states.contains_key(&flow)) {
+            out.extend((ITEM | u64::from(*group) << 32 | number).to_le_bytes());
+        }
     }
 
     fn restore(&mut self, _: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason> {
         if self.refuses && !self.states.contains_key(&flow) {
             return Err(RefuseReason::NoRoom);
         }
+        let (state, item) = split_item(state);
         let (seqs, rest) = state.as_chunks::<8>();
         if !rest.is_empty() {
             return Err(RefuseReason::Unreadable);
@@ -70,16 +83,38 @@ impl Engine for Ledger {
             *first &= !EVEN;
         }
         assert_eq!(state, bytes(&seqs), "a state that nobody has saved");
+        if let Some(item) = item {
+            // A flow that has left may have it until its state is acknowledged.
+            if self.items.iter().any(|(other, of)| *of == item && *other != flow) {
+                return Err(RefuseReason::NoRoom);
+            }
+            self.items.insert(flow, item);
+        }
         self.states.insert(flow, seqs);
         Ok(())
     }
 
     fn forget(&mut self, _: u64, flow: FlowId, ended: bool) {
         let state = self.states.remove(&flow).unwrap_or_default();
+        self.items.remove(&flow);
         if ended {
             self.ended.push((flow, state));
         }
         self.forgotten.push((flow, ended));
+    }
+}
+
+/// The mark of an item after the seqs.
+const ITEM: u64 = 1 << 62;
+
+/// Splits a saved state into the seqs and the item of a pool.
+fn split_item(state: &[u8]) -> (&[u8], Option<(u16, u64)>) {
+    match state.split_last_chunk::<8>() {
+        Some((seqs, last)) if u64::from_le_bytes(*last) & ITEM != 0 => {
+            let item = u64::from_le_bytes(*last) & !ITEM;
+            (seqs, Some(((item >> 32) as u16, item & 0xffff_ffff)))
+        }
+        _ => (state, None),
     }
 }
 

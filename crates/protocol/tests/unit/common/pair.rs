@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use nf::AffinityGroup;
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 use protocol::dispatcher::{
     self, DISPLACED_AFTER_NS, Dispatched, Dispatcher, DispatcherOutput, PacketArrival, UnitState,
@@ -26,6 +27,12 @@ pub struct Pair {
     forgets: bool,
     /// Flows that an operator has migrated.
     pub migrated: u64,
+    /// Number and packets of each flow in an affinity group.
+    pub numbers: BTreeMap<FlowId, (u32, u64)>,
+    /// Packets that wait for their affinity groups, and all that have waited.
+    pub waiting: Vec<(AffinityGroup, u32, u32)>,
+    pub waited: u64,
+    again: Vec<(AffinityGroup, u32, u32)>,
 }
 
 /// Number of looks without an effect after which the dispatcher is at rest.
@@ -48,16 +55,38 @@ impl Pair {
             hasher: FlowHasher::new(1),
             outputs: Vec::new(),
             migrated: 0,
+            numbers: BTreeMap::new(),
+            waiting: Vec::new(),
+            waited: 0,
+            again: Vec::new(),
         }
     }
 
     /// A packet arrives at the dispatcher.
     pub fn packet(&mut self, number: u32, len: u32) {
+        self.packet_of(number, len, None);
+    }
+
+    /// The same for a packet of an affinity group.
+    pub fn packet_of(&mut self, number: u32, len: u32, group: Option<u16>) {
+        self.dispatch_again();
         let key = key(number);
         let arrival = PacketArrival { key: &key, hash: self.hasher.hash(&key), len };
-        let dispatched = self.dispatcher.handle_packet(self.world.now_ns, arrival, &mut self.outputs);
+        let (now_ns, of) = (self.world.now_ns, group.map(AffinityGroup));
+        let dispatched = self.dispatcher.handle_packet_of(now_ns, arrival, of, &mut self.outputs);
+        if let Dispatched::Waits(group) = dispatched {
+            self.waiting.push((group, number, len));
+            self.waited += 1;
+        }
+        let Dispatched::To { unit, stamp } = dispatched else { return self.execute() };
+        if let Some(group) = group {
+            self.numbers.entry(stamp.flow).or_insert((number, 0)).1 += 1;
+            self.world
+                .units
+                .iter_mut()
+                .for_each(|unit| _ = unit.engine_mut().groups.insert(stamp.flow, group));
+        }
         self.execute();
-        let Dispatched::To { unit, stamp } = dispatched else { return };
         let flow = self.flows.entry(stamp.flow).or_insert_with(|| Flow::new(stamp.flow, unit));
         (flow.seq, flow.epoch, flow.owner, flow.handover) = (stamp.seq, stamp.epoch, unit, stamp.handover);
         self.world.post(None, unit, Item::Packet(stamp, stamp.seq));
@@ -136,11 +165,19 @@ impl Pair {
         self.world.handle_timeout(now_ns);
         self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
         self.execute();
+        self.dispatch_again();
     }
 
     /// Packets that units gave up as lost.
     pub fn given_up(&self) -> u64 {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
+    }
+
+    /// Dispatches packets whose affinity groups have settled.
+    fn dispatch_again(&mut self) {
+        for (group, number, len) in std::mem::take(&mut self.again) {
+            self.packet_of(number, len, Some(group.0));
+        }
     }
 
     /// Delivers what units reported to the dispatcher.
@@ -152,13 +189,18 @@ impl Pair {
                 self.execute();
             }
         }
+        self.dispatch_again();
     }
 
     fn execute(&mut self) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
-                DispatcherOutput::Stop(_) | DispatcherOutput::GroupSettled(_) => {}
+                DispatcherOutput::Stop(_) => {}
+                DispatcherOutput::GroupSettled(group) => {
+                    let freed: Vec<_> = self.waiting.extract_if(.., |(of, ..)| *of == group).collect();
+                    self.again.extend(freed);
+                }
                 DispatcherOutput::Send { to, message } => {
                     if let FromDispatcher::Release { flow, epoch, owner, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)

@@ -118,6 +118,7 @@ impl World {
         self.lost.insert(unit);
         let unit = &mut self.units[unit.index()];
         unit.engine_mut().states.clear();
+        unit.engine_mut().items.clear();
         unit.reset();
     }
 
