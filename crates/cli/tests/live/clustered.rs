@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::net::{Host, Io, Network, PATIENCE, wait_until};
+use crate::net::{Host, Io, Network, PATIENCE, Server, wait_until};
 
 /// Functions whose flows share no state.
 const POLICY: &str = "Port<0> inside; Port<1> outside;
@@ -82,9 +82,8 @@ impl Drop for UnitHost {
     }
 }
 
-#[test]
-fn units_are_restarted_one_by_one_while_connections_go_on() {
-    let Some(network) = Network::new(Io::PacketSocket) else { return };
+/// Starts units on hosts of their own, and writes the dispatcher's configuration.
+fn start_units(network: &Network, policy: &str) -> Vec<UnitHost> {
     network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
     let rivulet = env!("CARGO_BIN_EXE_rivulet");
     let issued = network.middle.run(&format!(
@@ -93,21 +92,33 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
         UNITS.join(" ")
     ));
     assert_eq!(issued.lines().count(), 4, "{issued}");
-    std::fs::write(network.path("policy.rvl"), POLICY).unwrap();
+    std::fs::write(network.path("policy.rvl"), policy).unwrap();
     let mut units: Vec<_> =
-        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(&network, number, name)).collect();
-    units.iter_mut().for_each(|unit| unit.start(&network));
+        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(network, number, name)).collect();
+    units.iter_mut().for_each(|unit| unit.start(network));
     let addresses = (1..).zip(UNITS).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
     let config =
         format!("name = \"dispatcher\"\ncertificates = \"ca\"\n[units]\n{}", addresses.collect::<String>());
     std::fs::write(network.path("dispatcher.toml"), config).unwrap();
-    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
+    units
+}
 
+/// Serves a file at the outside host's port 8000, as `/file`.
+fn serve_file(network: &Network) -> (Vec<u8>, Server) {
     let file: Vec<u8> = (0..FILE_LEN).map(|at| ((at * at) >> 7) as u8).collect();
     std::fs::create_dir(network.path("www")).unwrap();
     std::fs::write(network.path("www/file"), &file).unwrap();
     let folder = network.path("www").display().to_string();
-    let _server = network.outside.serve(&format!("python3 -m http.server -d {folder} 8000"), 8000);
+    let server = network.outside.serve(&format!("python3 -m http.server -d {folder} 8000"), 8000);
+    (file, server)
+}
+
+#[test]
+fn units_are_restarted_one_by_one_while_connections_go_on() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let mut units = start_units(&network, POLICY);
+    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
+    let (file, _server) = serve_file(&network);
     wait_until("the first download succeeds", || {
         network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
     });
@@ -136,4 +147,112 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
     let moved = report["units"]["states_moved"].as_u64().unwrap();
     assert!(moved > 0, "{report}");
+}
+
+/// A NAT, beside functions whose flows share nothing, and a load balancer before it.
+const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
+    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
+    LoadBalancer lb { services: [{ name: web, vip: 10.7.0.200, port: 80, servers: [
+        { name: one, address: 10.7.0.2, port: 8000 },
+    ] }] };
+    NAT n { external: [10.7.0.100, 10.7.0.101] };
+    IDS watch { rules: \"alert http any any -> any any (msg:\\\"a file\\\"; http.uri; content:\\\"/file\\\"; sid:1; rev:1;)\" };
+    pipelet { inside <-> f <-> lb <-> n <-> watch <-> outside; }";
+
+/// Further addresses of the inside host: subscribers in several affinity groups.
+const SUBSCRIBERS: std::ops::Range<u8> = 11..19;
+
+/// Answers each datagram with the address that it came from.
+const MIRROR: &str = "import socket, select
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+for port, s in zip(range(9001, 9004), sockets): s.bind(('10.7.0.2', port))
+listening = socket.socket()
+listening.bind(('10.7.0.2', 9000))
+listening.listen()
+while True:
+    for s in select.select(sockets, [], [])[0]:
+        data, peer = s.recvfrom(100)
+        s.sendto(('%s:%d' % peer).encode(), peer)
+";
+
+/// Asks three ports from one endpoint of each subscriber, until a file is there. Prints the answers
+/// of each, and unanswered questions.
+const ASKING: &str = "import os, socket, sys, time
+asking = {}
+for host in range(11, 19):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('10.7.0.%d' % host, 5555))
+    s.settimeout(2)
+    asking[host] = (s, set())
+lost = asked = 0
+while not os.path.exists(sys.argv[1]):
+    for s, answers in asking.values():
+        for port in (9001, 9002, 9003):
+            asked += 1
+            s.sendto(b'?', ('10.7.0.2', port))
+            try: answers.add(s.recv(100).decode())
+            except TimeoutError: lost += 1
+    time.sleep(0.02)
+print(asked, lost, *('+'.join(sorted(answers)) for _, answers in asking.values()))
+";
+
+// RFC 4787 REQ-1
+#[test]
+fn nat_keeps_its_mappings_while_its_units_are_restarted() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let mut units = start_units(&network, NAT_POLICY);
+    let up = network.up(NAT_POLICY, "--cluster dispatcher.toml --mode flow");
+    let mac = |host: &Host| host.run("cat /sys/class/net/eth0/address").trim().to_owned();
+    for external in ["10.7.0.100", "10.7.0.101"] {
+        network.outside.ip(&format!("neigh add {external} lladdr {} dev eth0", mac(&network.inside)));
+    }
+    network.inside.ip(&format!("neigh add 10.7.0.200 lladdr {} dev eth0", mac(&network.outside)));
+    SUBSCRIBERS.for_each(|host| network.inside.ip(&format!("addr add 10.7.0.{host}/24 dev eth0")));
+    let (file, _server) = serve_file(&network);
+    let _iperf3 = network.outside.serve("iperf3 -s", 5201);
+    std::fs::write(network.path("mirror.py"), MIRROR).unwrap();
+    std::fs::write(network.path("asking.py"), ASKING).unwrap();
+    let [mirror, asking, stop] = ["mirror.py", "asking.py", "stop"].map(|name| network.path(name));
+    let _mirror = network.outside.serve(&format!("python3 {}", mirror.display()), 9000);
+    wait_until("the first download succeeds", || {
+        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.200/file").status.success()
+    });
+    let spawn = |program: &str, args: &[&str]| {
+        network.inside.command(program).args(args).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let (asking, stop) = (asking.display().to_string(), stop.display().to_string());
+    let asking = spawn("python3", &[&asking, &stop]);
+    let stream = spawn("iperf3", &["-c", "10.7.0.2", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "12", "-J"]);
+    for unit in &mut units {
+        let downloads: Vec<_> = SUBSCRIBERS
+            .map(|host| {
+                let to = network.path(&format!("fetched-{host}")).display().to_string();
+                let from = format!("10.7.0.{host}");
+                let server = if host % 2 == 0 { "10.7.0.2:8000" } else { "10.7.0.200" };
+                let url = format!("http://{server}/file");
+                let args = ["-sSf", "--interface", &from, "--limit-rate", RATE, "-o", &to, &url];
+                (spawn("curl", &args), to)
+            })
+            .collect();
+        unit.end();
+        unit.start(&network);
+        unit.wait_for_line("node connected");
+        for (mut download, to) in downloads {
+            assert!(download.wait().unwrap().success(), "{to}");
+            assert!(std::fs::read(&to).unwrap() == file, "{to} is damaged");
+        }
+    }
+    std::fs::write(&stop, "").unwrap();
+    let asked = String::from_utf8(asking.wait_with_output().unwrap().stdout).unwrap();
+    let answers: Vec<&str> = asked.split_whitespace().collect();
+    assert!(answers[0].parse::<u32>().unwrap() > 300 && answers[1] == "0", "{asked}");
+    assert_eq!(answers.len(), 2 + SUBSCRIBERS.len());
+    assert!(answers[2..].iter().all(|all| all.starts_with("10.7.0.10") && !all.contains('+')), "{asked}");
+    let stream = stream.wait_with_output().unwrap().stdout;
+    let stream: serde_json::Value = serde_json::from_slice(&stream).unwrap();
+    assert_eq!(stream["end"]["sum"]["lost_packets"], 0, "{stream}");
+    let report = up.end();
+    assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
+    let moved = report["units"]["groups_moved"].as_u64().unwrap();
+    assert!(moved >= 3, "{report}");
 }

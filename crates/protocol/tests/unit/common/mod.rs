@@ -45,7 +45,7 @@ impl Engine for Ledger {
         assert_eq!(seq, packet, "the packet is its seq");
         if let Some(&group) = self.groups.get(&flow).filter(|_| !self.items.contains_key(&flow)) {
             let is_taken = |number: &u64| self.items.values().any(|item| *item == (group, *number));
-            let free = (0..).find(|number| !is_taken(number)).unwrap();
+            let free = (0..).find(|number| !is_taken(number)).unwrap_or_default();
             self.items.insert(flow, (group, free));
         }
         self.states.entry(flow).or_default().push(packet);
