@@ -84,3 +84,105 @@ fn mappings_hold_while_units_join_and_leave() {
     assert!(of_units.groups_moved > 0 && of_units.states_moved > 0);
     assert_eq!(end(units)[0].flows[1], 0, "a drained unit has no flows");
 }
+
+/// Subscribers with a rate each, behind a NAT.
+const RATED: &str = "
+    settings { flows: 20k, affinity_groups: 16 }
+    Port<0> inside; Port<1> outside;
+    Policer p { rate: 1Mbps, burst: 16KiB, per: inside };
+    NAT n { external: [203.0.113.0/30] };
+    pipelet { inside <-> p <-> n <-> outside; }";
+
+#[test]
+fn rate_of_a_subscriber_is_that_of_one_machine() {
+    let (cluster, frames) = (Cluster::new(RATED), frames(RATED, 6_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", RATED), "test"), &frames);
+    assert!(single.drops["policer-rate"] > 100, "{:?}", single.drops);
+    let units = cluster.units(3);
+    let (runner, _) = cluster.runner(config(Granularity::Packet, 3), &units);
+    let (got, report) = play(runner, &frames);
+    assert_same_counts(&report, &single);
+    assert_same(&got, &expected);
+    end(units);
+    // A drained unit's buckets go on elsewhere: its subscribers do not get another burst each.
+    let units = cluster.units(3);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 3), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    for frame in frames.by_ref().take(3_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    handle.send(NodeCommand::Drain { name: "unit-1".to_owned() });
+    play_until(
+        &mut runner,
+        &mut frames,
+        &mut sink,
+        &handle,
+        ("unit-1", |node| node.status == NodeStatus::Drained),
+    );
+    for frame in frames {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    let report = runner.finish(&mut sink).unwrap();
+    assert!(report.units.as_ref().unwrap().groups_moved > 0 && report.adds_up());
+    let (dropped, of_one) = (report.drops["policer-rate"], single.drops["policer-rate"]);
+    assert!(dropped.abs_diff(of_one) * 100 < of_one, "{dropped} dropped, {of_one} by one machine");
+    end(units);
+}
+
+#[test]
+fn lost_unit_frees_its_ports_and_no_others() {
+    let (cluster, frames) = (Cluster::new(NAT), frames(NAT, 6_000));
+    let units = cluster.units(3);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 3), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    for frame in frames.by_ref().take(2_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    runner.settle(&mut sink).unwrap();
+    units[1].order.aborts.store(true, std::sync::atomic::Ordering::Relaxed);
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", |node| node.unit.is_none()));
+    let sent_before = sink.sent.len();
+    for frame in frames {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    let report = runner.finish(&mut sink).unwrap();
+    assert!(report.adds_up(), "{report:?}");
+    assert_eq!(report.drops.get("nat-ports-exhausted"), None);
+    assert_eq!(report.drops.get("alias-conflict"), None, "two flows have one external endpoint");
+    assert!(sink.sent.len() > sent_before + 500, "flows begin again");
+    for unit in units {
+        unit.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn functions_that_cannot_are_refused_with_the_reason() {
+    let cases = [
+        ("Whitelist f;", "`f` (whitelist) runs on one machine only: it shares the set `asked`"),
+        ("Policer f { rate: 1Mbps, per: all };", "only buckets `per` host `inside` or `connection`"),
+        (
+            "NAT f { external: [203.0.113.1] }; Policer p { rate: 1Mbps, per: inside };",
+            "`f` rewrites the addresses by which `p` deals flows to nodes; expected the latter at the inside",
+        ),
+        (
+            "Policer p { rate: 1Mbps, per: inside, prefix4: 24 }; NAT f { external: [203.0.113.1] };",
+            "`p` and `f` deal flows to nodes by different addresses",
+        ),
+    ];
+    for (functions, expected) in cases {
+        let chain = if functions.contains("Policer p") && functions.starts_with("Policer") {
+            "p <-> f"
+        } else if functions.contains("Policer p") {
+            "f <-> p"
+        } else {
+            "f"
+        };
+        let settings = "settings { affinity_groups: 16 } Port<0> inside; Port<1> outside;";
+        let policy = format!("{settings} {functions} pipelet {{ inside <-> {chain} <-> outside; }}");
+        let error = Cluster::new(&policy).try_runner(0, config(Granularity::Flow, 1), &[]).err().unwrap();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let ungrouped = NAT.replace(", affinity_groups: 16", "");
+    let error = Cluster::new(&ungrouped).try_runner(0, config(Granularity::Flow, 1), &[]).err().unwrap();
+    assert!(error.to_string().contains("expected a policy with groups"), "{error}");
+}

@@ -31,8 +31,9 @@ use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use nf::{
-    Access, Affinity, AffinityGroup, AffinityGroups, Context, ControlError, Descriptor, EndReason, Field,
-    LiveFlows, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, AffinityGroup, AffinityGroups, AffinityKey, Context, ControlError, Descriptor,
+    EndReason, Field, LiveFlows, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling, Setup,
+    Shared, Verdict,
 };
 use packet::{Addr, Direction, DropReason, End, Packet, PacketClass, RewriteError, Side};
 use values::ConfigError;
@@ -177,6 +178,7 @@ impl NetworkFunction for Nat {
         let filtered = config.filtering == config::FilteringBehaviour::AddressDependent;
         let (subscribers, permissions) = (flows_if(limited), flows_if(filtered));
         let wanted = events::EventFilter::new(&config.events);
+        setup.groups_by(AffinityKey::ADDRESS4);
         if wanted.limits {
             setup.set_capacity(0, events::LIMITS_REMEMBERED_MAX);
         }

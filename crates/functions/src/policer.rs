@@ -10,13 +10,15 @@ pub mod marker;
 #[cfg(test)]
 mod tests;
 
+use std::mem::offset_of;
 use std::num::NonZeroU8;
 
 use nf::{
-    Access, Affinity, Attribute, Context, ControlError, Counter, Descriptor, Field, Maturity, MeterKey,
-    NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, AffinityGroup, AffinityGroups, AffinityKey, Attribute, Context, ControlError, Counter,
+    Descriptor, Field, Maturity, MeterKey, NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared,
+    UpgradeError, Verdict,
 };
-use packet::{DropReason, Side};
+use packet::{Addr, DropReason, Packet, PacketClass, Side};
 use values::{ConfigError, Quantity};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -48,17 +50,21 @@ pub struct Policer {
     when_full: MeterExhaustion,
     /// Idle time after which a meter is full again.
     as_new_ns: u64,
+    /// Flows may be at several nodes: each carries its subscriber's buckets.
+    is_grouped: bool,
     config: Config,
 }
 
 /// Number of a pair of buckets, 1 or 2.
 type BucketPair = NonZeroU8;
 
-/// Per-flow state: the buckets of a connection, as one pair or one per side.
+/// Per-flow state: the buckets of a connection, as one pair or one per side. On a cluster, those of
+/// the subscriber as the flow's last packet left them, and the meter's key without the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
     levels: [BucketLevels; 2],
+    subscriber: MeterKey,
 }
 
 /// Attribute: 1 green, 2 yellow, 3 red.
@@ -101,7 +107,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["police", "rate-limit", "RateLimit"],
     summary: "Limits the rate of connections, subscribers or tenants: token buckets, one or two rates, three colours",
     maturity: Maturity::Preview,
-    state_version: 1,
+    state_version: 2,
     attributes: &[
         Attribute {
             name: "colour",
@@ -123,7 +129,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("meters")],
-    across_nodes: NodeSharing::OneMachine("the rate of a subscriber is that of all its flows"),
+    across_nodes: NodeSharing::PerGroup,
     cycles_per_packet: 30,
     ..Descriptor::DEFAULT
 };
@@ -132,9 +138,20 @@ impl NetworkFunction for Policer {
     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
     type Config = Config;
     type State = State;
+    const HOT_BYTES: usize = offset_of!(State, subscriber);
 
     fn new(config: Config, setup: &mut Setup) -> Result<Policer, ConfigError> {
         check(&config)?;
+        match config.per {
+            MeterScope::Connection => {}
+            MeterScope::Inside => {
+                let (prefix4, prefix6) = (config.prefix4, Some(config.prefix6));
+                setup.groups_by(AffinityKey { prefix4, prefix6 });
+            }
+            _ => {
+                setup.one_machine("only buckets `per` host `inside` or `connection` can be at several nodes")
+            }
+        }
         let rates = config.rates()?;
         setup.meters(if config.per == MeterScope::Connection { 0 } else { config.meters });
         let lane = |number: Option<u8>| number.and_then(BucketPair::new);
@@ -155,6 +172,7 @@ impl NetworkFunction for Policer {
             per: config.per,
             when_full: config.when_full,
             as_new_ns: rates.marker.full_after_ns(),
+            is_grouped: setup.affinity_groups.is_some() && config.per == MeterScope::Inside,
             config,
         })
     }
@@ -175,6 +193,33 @@ impl NetworkFunction for Policer {
         context.count(PACKETS[colour as usize], 1);
         context.count(BYTES[colour as usize], bytes);
         if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
+    }
+
+    fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
+        let meta = packet.meta();
+        let has_ends = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
+        if self.per != MeterScope::Inside || !has_ends {
+            return None;
+        }
+        let (source, destination) = meta.key.ends(meta.reversed);
+        let inside = if meta.transit.side == Side::Inside { source } else { destination };
+        let masked = Addr::from_bytes(self.masks.apply(inside.addr).to_be_bytes());
+        Some(groups.of_subscriber(masked, &meta.key))
+    }
+
+    fn flow_arrives(&self, state: &mut State, context: &mut Context<'_>) -> bool {
+        if self.is_grouped {
+            self.bring_buckets(state, context);
+        }
+        true
+    }
+
+    /// Converts the state of version 1, without the subscriber.
+    fn upgrade(from_version: u16, old: &[u8]) -> Result<State, UpgradeError> {
+        match BucketLevels::read_pair(old) {
+            Some(levels) if from_version == 1 => Ok(State { levels, subscriber: [0; 4] }),
+            _ => Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version }),
+        }
     }
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens
@@ -253,7 +298,7 @@ impl Policer {
                 let levels = &mut state.levels[usize::from(lane.get() == 2)];
                 self.colour(levels, bytes, context.now_ns(), before)
             }
-            _ => match self.colour_of_key(packet, lane, bytes, before, context) {
+            _ => match self.colour_of_key(packet, lane, (bytes, before), state, context) {
                 Some(colour) => colour,
                 None => return Err(self.unmetered(context)),
             },
@@ -279,15 +324,36 @@ impl Policer {
         &self,
         packet: &PacketView<'_>,
         lane: BucketPair,
-        bytes: u64,
-        before: PacketColour,
+        (bytes, before): (u64, PacketColour),
+        state: &mut State,
         context: &mut Context<'_>,
     ) -> Option<PacketColour> {
         let key = self.key(packet, lane, context);
         let now_ns = context.now_ns();
         let value = context.meters(METERS).of(&key, now_ns, self.as_new_ns)?;
         let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
-        Some(self.colour(levels, bytes, now_ns, before))
+        let colour = self.colour(levels, bytes, now_ns, before);
+        if self.is_grouped {
+            state.levels[usize::from(lane.get() == 2)] = *levels;
+            state.subscriber = [key[0], key[1], key[2], key[3] & 0xffff];
+        }
+        Some(colour)
+    }
+
+    /// Takes the buckets that a flow brings, if they are newer than those that are here. A lane's
+    /// number is in the last word of the key.
+    fn bring_buckets(&self, state: &State, context: &mut Context<'_>) {
+        let now_ns = context.now_ns();
+        for (lane, brought) in (1u64..).zip(state.levels) {
+            let [high, low, scope, tenant] = state.subscriber;
+            let key = [high, low, scope, lane << 16 | tenant];
+            if brought != BucketLevels::default()
+                && let Some(value) = context.meters(METERS).of(&key, now_ns, self.as_new_ns)
+            {
+                let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
+                *levels = levels.newer(brought);
+            }
+        }
     }
 
     /// Returns the meter's key. Equal addresses in different tenants, VLANs or virtual networks are

@@ -26,6 +26,27 @@ impl AffinityGroup {
     }
 }
 
+/// The addresses by which an NF deals flows to affinity groups: subscribers, which are hosts at the
+/// inside, or all of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AffinityKey {
+    /// Significant bits of an IPv4 address.
+    pub prefix4: u8,
+    /// Significant bits of an IPv6 address; `None` if IPv6 flows are in no group.
+    pub prefix6: Option<u8>,
+}
+
+impl AffinityKey {
+    /// Each IPv4 address.
+    pub const ADDRESS4: AffinityKey = AffinityKey { prefix4: 32, prefix6: None };
+
+    /// Checks if flows that are in one group by this key are in one group by the other, too.
+    pub fn agrees_with(self, other: AffinityKey) -> bool {
+        let (own, others) = (self.prefix6, other.prefix6);
+        self.prefix4 == other.prefix4 && (own == others || own.is_none() || others.is_none())
+    }
+}
+
 /// The affinity groups of a policy: their number, and the seed of the hash that deals flows to
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use packet::memory::SlotField;
 use packet::{Addr, Packet, Side};
 
-use crate::affinity::{AffinityGroup, AffinityGroups};
+use crate::affinity::{AffinityGroup, AffinityGroups, AffinityKey};
 use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
@@ -286,6 +286,8 @@ pub struct Setup {
     pub(crate) sources: Option<PassedSources>,
     pub(crate) rules: Vec<RuleCounters>,
     pub(crate) prevents: bool,
+    pub(crate) affinity_key: Option<AffinityKey>,
+    pub(crate) one_machine: Option<&'static str>,
 }
 
 impl Setup {
@@ -309,6 +311,8 @@ impl Setup {
             sources: None,
             rules: Vec::new(),
             prevents: false,
+            affinity_key: None,
+            one_machine: None,
         }
     }
 
@@ -355,6 +359,18 @@ impl Setup {
     /// segments that a receiver could reassemble differently.
     pub fn prevents(&mut self) {
         self.prevents = true;
+    }
+
+    /// Names the addresses by which [`NetworkFunction::group_of`] deals flows to affinity groups.
+    /// Several NFs of a policy must agree.
+    pub fn groups_by(&mut self, key: AffinityKey) {
+        self.affinity_key = Some(key);
+    }
+
+    /// Declares that this instance runs on one machine only: its configuration makes flows share
+    /// state for which affinity groups are no help.
+    pub fn one_machine(&mut self, reason: &'static str) {
+        self.one_machine = Some(reason);
     }
 
     /// Declares that this NF owns the addresses `first` to `last`, for neighbours on `side` or on

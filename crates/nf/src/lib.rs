@@ -35,7 +35,7 @@ pub mod stream;
 mod verdict;
 mod view;
 
-pub use affinity::{AFFINITY_GROUPS, AFFINITY_GROUPS_MAX, AffinityGroup, AffinityGroups};
+pub use affinity::{AFFINITY_GROUPS, AFFINITY_GROUPS_MAX, AffinityGroup, AffinityGroups, AffinityKey};
 pub use alert::{
     Alert, AlertDetail, AlertFlow, AlertMessage, AlertSeverity, AlertText, AlertValue, Translation,
 };

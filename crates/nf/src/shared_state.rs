@@ -2,6 +2,7 @@
 
 use packet::{Addr, Side};
 
+use crate::affinity::AffinityKey;
 use crate::buffers::Buffers;
 use crate::counters::CounterValues;
 use crate::meters::Meters;
@@ -34,6 +35,11 @@ pub struct SharedState {
     pub owned: Vec<OwnedAddresses>,
     /// Sources that the NF lets pass from Inside; none: all.
     pub sources: Option<PassedSources>,
+    /// The addresses by which the NF deals flows to affinity groups.
+    pub affinity_key: Option<AffinityKey>,
+    /// The reason for which this instance runs on one machine only, unless the descriptor gives
+    /// one.
+    pub one_machine: Option<&'static str>,
     /// If set, the NF withholds bytes of TCP streams from receivers.
     pub prevents: bool,
 }

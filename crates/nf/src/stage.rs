@@ -380,6 +380,8 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     shared.sources = setup.sources;
     shared.rules = setup.rules;
     shared.prevents = setup.prevents;
+    shared.affinity_key = setup.affinity_key;
+    shared.one_machine = setup.one_machine;
     if shared.pools.len() != setup.pools.len() {
         let (declared, sized) = (shared.pools.len(), setup.pools.len());
         return Err(LoadError::Pools { function: descriptor.name, declared, sized });

@@ -1,7 +1,7 @@
 //! The check that flows at several nodes can share what the functions of a policy share.
 
 use nf::stage::Stage;
-use nf::{NodeSharing, Shared};
+use nf::{Field, NodeSharing, Shared};
 use runtime::Assembly;
 
 /// The reason for which a policy cannot run on several nodes.
@@ -19,6 +19,27 @@ pub enum SharingError {
         /// The reason.
         reason: &'static str,
     },
+    /// Two functions deal flows to affinity groups by different addresses.
+    #[error(
+        "`{first}` and `{second}` deal flows to nodes by different addresses; expected the same `prefix4` and \
+         `prefix6`, 32 beside a NAT"
+    )]
+    Keys {
+        /// One function.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// A function rewrites the addresses by which another one deals flows to groups.
+    #[error("`{rewriter}` rewrites the addresses by which `{name}` deals flows to nodes; expected {place}")]
+    Rewritten {
+        /// The function whose flows share state.
+        name: String,
+        /// The function that rewrites addresses.
+        rewriter: String,
+        /// The order that would do.
+        place: &'static str,
+    },
     /// The policy was assembled without affinity groups.
     #[error("`{name}` ({function}) divides its state among affinity groups; expected a policy with groups")]
     NoGroups {
@@ -32,18 +53,56 @@ pub enum SharingError {
 /// Checks if the functions of a policy may run on several nodes.
 pub(super) fn check(assembly: &Assembly) -> Result<(), SharingError> {
     let has_groups = assembly.graph.options().affinity_groups.is_some();
+    check_keys(assembly)?;
     for (name, stage) in assembly.names.iter().zip(assembly.graph.stages()) {
         let descriptor = stage.descriptor();
         let (name, function) = (name.clone(), descriptor.name);
         let state = shared_by(&**stage);
         match descriptor.across_nodes {
             _ if state.is_empty() => {}
+            NodeSharing::PerGroup | NodeSharing::PerNode if stage.shared().one_machine.is_some() => {
+                let (state, reason) = (state.join(", "), stage.shared().one_machine.unwrap_or_default());
+                return Err(SharingError::OneMachine { name, function, state, reason });
+            }
             NodeSharing::PerNode => {}
             NodeSharing::PerGroup if has_groups => {}
             NodeSharing::PerGroup => return Err(SharingError::NoGroups { name, function }),
             NodeSharing::OneMachine(reason) => {
                 let state = state.join(", ");
                 return Err(SharingError::OneMachine { name, function, state, reason });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks if the functions that deal flows to affinity groups see the same addresses. One that
+/// translates for itself, as a NAT does, knows the groups of what it makes of them.
+fn check_keys(assembly: &Assembly) -> Result<(), SharingError> {
+    let rewrites = |stage: &dyn Stage| {
+        let writes = stage.descriptor().writes;
+        writes.contains(&Field::SourceAddress) || writes.contains(&Field::DestinationAddress)
+    };
+    let stages: Vec<_> = assembly.names.iter().zip(assembly.graph.stages()).collect();
+    let mut first = None;
+    for (place, (name, stage)) in stages.iter().enumerate() {
+        let Some(key) = stage.shared().affinity_key else { continue };
+        let (of_first, first) = *first.get_or_insert((key, name));
+        if !key.agrees_with(of_first) {
+            return Err(SharingError::Keys { first: first.to_string(), second: name.to_string() });
+        }
+        if rewrites(&***stage) {
+            continue;
+        }
+        for (other, (rewriter, of_rewriter)) in stages.iter().enumerate() {
+            let translates_alike = other > place && of_rewriter.shared().affinity_key.is_some();
+            if rewrites(&***of_rewriter) && !translates_alike {
+                let (name, rewriter) = (name.to_string(), rewriter.to_string());
+                let place = match of_rewriter.shared().affinity_key {
+                    Some(_) => "the latter at the inside of the former",
+                    None => "one of them in another policy",
+                };
+                return Err(SharingError::Rewritten { name, rewriter, place });
             }
         }
     }

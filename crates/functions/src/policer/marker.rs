@@ -67,6 +67,18 @@ pub struct BucketLevels {
     other: u64,
 }
 
+impl BucketLevels {
+    /// Returns those that a later packet has left.
+    pub fn newer(self, other: BucketLevels) -> BucketLevels {
+        if other.last_ns > self.last_ns { other } else { self }
+    }
+
+    /// Reads two of them from their bytes.
+    pub fn read_pair(bytes: &[u8]) -> Option<[BucketLevels; 2]> {
+        <[BucketLevels; 2]>::read_from_bytes(bytes).ok()
+    }
+}
+
 impl Marker {
     /// Returns the colour of a packet that costs `cost` units and arrived with the colour `before`.
     /// A late packet adds no tokens. A packet that costs more than a bucket holds never gets its
