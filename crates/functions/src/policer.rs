@@ -10,15 +10,14 @@ pub mod marker;
 #[cfg(test)]
 mod tests;
 
-use std::mem::offset_of;
 use std::num::NonZeroU8;
 
 use nf::{
     Access, Affinity, AffinityGroup, AffinityGroups, AffinityKey, Attribute, Context, ControlError, Counter,
     Descriptor, Field, Maturity, MeterKey, NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared,
-    UpgradeError, Verdict,
+    Verdict,
 };
-use packet::{Addr, DropReason, Packet, PacketClass, Side};
+use packet::{Addr, DropReason, FlowKey, Packet, PacketClass, Side};
 use values::{ConfigError, Quantity};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -59,12 +58,11 @@ pub struct Policer {
 type BucketPair = NonZeroU8;
 
 /// Per-flow state: the buckets of a connection, as one pair or one per side. On a cluster, those of
-/// the subscriber as the flow's last packet left them, and the meter's key without the lane.
+/// the subscriber as the flow's last packet left them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
     levels: [BucketLevels; 2],
-    subscriber: MeterKey,
 }
 
 /// Attribute: 1 green, 2 yellow, 3 red.
@@ -107,7 +105,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["police", "rate-limit", "RateLimit"],
     summary: "Limits the rate of connections, subscribers or tenants: token buckets, one or two rates, three colours",
     maturity: Maturity::Preview,
-    state_version: 2,
+    state_version: 1,
     attributes: &[
         Attribute {
             name: "colour",
@@ -138,7 +136,6 @@ impl NetworkFunction for Policer {
     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
     type Config = Config;
     type State = State;
-    const HOT_BYTES: usize = offset_of!(State, subscriber);
 
     fn new(config: Config, setup: &mut Setup) -> Result<Policer, ConfigError> {
         check(&config)?;
@@ -212,14 +209,6 @@ impl NetworkFunction for Policer {
             self.bring_buckets(state, context);
         }
         true
-    }
-
-    /// Converts the state of version 1, without the subscriber.
-    fn upgrade(from_version: u16, old: &[u8]) -> Result<State, UpgradeError> {
-        match BucketLevels::read_pair(old) {
-            Some(levels) if from_version == 1 => Ok(State { levels, subscriber: [0; 4] }),
-            _ => Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version }),
-        }
     }
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens
@@ -335,20 +324,23 @@ impl Policer {
         let colour = self.colour(levels, bytes, now_ns, before);
         if self.is_grouped {
             state.levels[usize::from(lane.get() == 2)] = *levels;
-            state.subscriber = [key[0], key[1], key[2], key[3] & 0xffff];
         }
         Some(colour)
     }
 
-    /// Takes the buckets that a flow brings, if they are newer than those that are here. A lane's
-    /// number is in the last word of the key.
+    /// Takes the buckets that a flow brings, if they are newer than those that are here. Only
+    /// functions at the outside rewrite addresses: the dispatcher refuses other policies.
     fn bring_buckets(&self, state: &State, context: &mut Context<'_>) {
-        let now_ns = context.now_ns();
-        for (lane, brought) in (1u64..).zip(state.levels) {
-            let [high, low, scope, tenant] = state.subscriber;
-            let key = [high, low, scope, lane << 16 | tenant];
+        let flow = context.flow();
+        let ends = match flow.origin {
+            Side::Inside => flow.key.ends(flow.reversed),
+            Side::Outside => context.ends_at_exit().unwrap_or(flow.key.ends(flow.reversed)),
+        };
+        let inside = if flow.origin == Side::Inside { ends.0 } else { ends.1 };
+        for (lane, brought) in (1..).zip(state.levels) {
+            let key = self.key_of(inside.addr, lane, &flow.key);
             if brought != BucketLevels::default()
-                && let Some(value) = context.meters(METERS).of(&key, now_ns, self.as_new_ns)
+                && let Some(value) = context.meters(METERS).of(&key, flow.now_ns, self.as_new_ns)
             {
                 let levels: &mut BucketLevels = zerocopy::transmute_mut!(value);
                 *levels = levels.newer(brought);
@@ -369,8 +361,14 @@ impl Policer {
             | (MeterScope::Outside, Side::Outside) => packet.ends().0.addr,
             (MeterScope::Destination | MeterScope::Inside | MeterScope::Outside, _) => packet.ends().1.addr,
         };
+        self.key_of(addr, lane.get(), &key)
+    }
+
+    /// Returns the key of an address's meter.
+    fn key_of(&self, addr: Addr, lane: u8, key: &FlowKey) -> MeterKey {
         let addr = self.masks.apply(addr);
         let scope: u64 = zerocopy::transmute!(key.scope);
+        let last = u64::from(lane) << 16;
         [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant())]
     }
 
