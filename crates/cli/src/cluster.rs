@@ -143,9 +143,11 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let names = assembly.names;
     let report_file = args.report.as_deref().map(files::create).transpose()?;
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
+    let identity = config.identity()?;
+    let key_log = identity.key_log().map(Path::to_owned);
     let mut unit = UnitProcess::start(UnitOptions {
         listen,
-        identity: config.identity()?,
+        identity,
         policy: digest,
         incarnation: incarnation(),
         make: Box::new(move |seed| make(seed).map(|assembly| assembly.graph)),
@@ -153,6 +155,7 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     })
     .with_context(|| format!("cannot listen at {listen}"))?;
     say!("rivulet: {} listens at {}", config.name, unit.address());
+    say_key_log(key_log.as_deref());
     let order = Arc::new(UnitOrder::default());
     let ordered = Arc::clone(&order);
     std::thread::spawn(move || {
@@ -191,6 +194,13 @@ fn effects_to(sinks: Rc<RefCell<Sinks>>, names: Vec<String>) -> EffectsTaker {
     })
 }
 
+/// Says that the secrets of links are written to a file, if they are.
+fn say_key_log(path: Option<&Path>) {
+    if let Some(path) = path {
+        say!("rivulet: writes the secrets of links to {}: who reads it can decrypt them", path.display());
+    }
+}
+
 /// Returns a number that is higher after each restart.
 fn incarnation() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
@@ -213,8 +223,10 @@ pub fn dispatcher(
     let (digest, make) = policies::load_for_node(policy)?;
     // Pools are divided as those of the units.
     assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+    let identity = node.identity()?;
+    say_key_log(identity.key_log());
     let options = RemoteOptions {
-        identity: node.identity()?,
+        identity,
         policy: digest,
         incarnation: incarnation(),
         nodes: node.units.into_iter().collect(),

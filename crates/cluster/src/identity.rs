@@ -7,6 +7,7 @@
 
 mod authority;
 mod handshake;
+mod key_log;
 mod listener;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 pub use authority::{Authority, AuthorityError, IssuedIdentity};
 pub use handshake::{HANDSHAKE_TIMEOUT, HELLO_LEN_MAX, HandshakeError, LinkSecrets, Session, connect};
+pub use key_log::{KEY_LOG_VARIABLE, KeyLog};
 pub use listener::{HANDSHAKES_MAX, Listener, ListenerCounters};
 
 /// A node's name, certificate and key, and the authority that it trusts.
@@ -28,6 +30,7 @@ pub struct Identity {
     name: String,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    key_log: Option<Arc<KeyLog>>,
 }
 
 /// Why an identity cannot be used.
@@ -104,7 +107,19 @@ impl Identity {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_webpki_verifier(servers)
             .with_client_auth_cert(chain, key)?;
-        Ok(Identity { name: name.to_owned(), client: Arc::new(client), server: Arc::new(server) })
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok(Identity { name: name.to_owned(), client, server, key_log: None })
+    }
+
+    /// Writes the secrets of all links to this file, for debugging.
+    #[must_use]
+    pub fn with_key_log(self, key_log: KeyLog) -> Identity {
+        Identity { key_log: Some(Arc::new(key_log)), ..self }
+    }
+
+    /// Returns the file to which the secrets of links are written, if any.
+    pub fn key_log(&self) -> Option<&Path> {
+        self.key_log.as_deref().map(KeyLog::path)
     }
 
     /// Returns the node's name.

@@ -3,10 +3,13 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cluster::identity::{Authority, HandshakeError, Identity, IdentityError, Listener, Session, connect};
+use cluster::identity::{
+    Authority, HandshakeError, Identity, IdentityError, KeyLog, Listener, Session, connect,
+};
 use cluster::wire::{Hello, Role, VERSION};
 use tempfile::TempDir;
 
@@ -139,4 +142,21 @@ fn certificates_are_of_one_name_and_one_authority() {
     let listener = listen(cluster.read("unit-2", "unit-2").unwrap());
     let unit = cluster.read("unit-1", "unit-1").unwrap();
     assert!(connect(&unit, listener.address(), "unit-2", &hello("unit-1")).is_ok());
+}
+
+#[test]
+fn secrets_of_links_are_written_if_asked_for() {
+    let cluster = Cluster::new();
+    let listener = listen(cluster.identity("unit-1"));
+    let path = cluster.folder.path().join("links.keys");
+    let dispatcher = cluster.identity("dispatcher").with_key_log(KeyLog::open(&path).unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let session = connect(&dispatcher, listener.address(), "unit-1", &hello("dispatcher")).unwrap();
+    let line = |secret: &[u8; 32], ends: &str| {
+        let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("RIVULET_LINK_SECRET {:016x} {digits} {ends}\n", link::connection_id(secret))
+    };
+    let expected = line(&session.secrets.send, "dispatcher unit-1")
+        + &line(&session.secrets.receive, "unit-1 dispatcher");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
 }

@@ -82,8 +82,9 @@ impl PhaseKey {
     }
 }
 
-/// Derives the connection id of a direction.
-pub(crate) fn connection_id(secret: &[u8; 32]) -> u64 {
+/// Returns the connection id of datagrams that this secret protects.
+#[must_use]
+pub fn connection_id(secret: &[u8; 32]) -> u64 {
     u64::from_be_bytes(expand(secret, b"rivulet link id"))
 }
 

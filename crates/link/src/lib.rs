@@ -157,7 +157,9 @@ pub use errors::{DatagramRefusal, PacketError, SendError};
 pub use events::{DeadReason, LinkEvent};
 pub use flow_control::{INITIAL_GRANT, PART_COST};
 pub use frames::ACK_RANGES_MAX;
-pub use keys::{FORGED_MAX, KEY_BYTES_MAX, KEY_DATAGRAMS_MAX, LinkKeys, PREVIOUS_KEY_NS, TAG_LEN};
+pub use keys::{
+    FORGED_MAX, KEY_BYTES_MAX, KEY_DATAGRAMS_MAX, LinkKeys, PREVIOUS_KEY_NS, TAG_LEN, connection_id,
+};
 pub use link::{PeerLink, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
 pub use receiving::StreamMessage;
 pub use recovery::{IN_FLIGHT_MAX, PACKET_THRESHOLD, PROBE_DOUBLINGS_MAX};

@@ -80,6 +80,8 @@ events! {
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
     /// A node that connected was refused, or a node could not be reached.
     WARN "rivulet::cluster" peer_refused(reason: text) = "node refused";
+    /// The secrets of a link could not be written to the file of RIVULET_KEYLOG.
+    WARN "rivulet::cluster" key_log_failed(reason: text) = "secrets not written";
     /// A command of `--control` was executed.
     INFO "rivulet::policy" command_executed(place: text, command: text) = "command executed";
     /// A function refused a command of `--control` at its time.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use cluster::identity::Identity;
+use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 
 use crate::texts;
@@ -53,13 +53,21 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// Reads the certificates.
+    /// Reads the certificates, and opens the file for secrets of links if the environment names
+    /// one.
     ///
     /// # Errors
-    /// If one is missing or not valid.
+    /// If one is missing or not valid, or the file cannot be opened.
     pub fn identity(&self) -> anyhow::Result<Identity> {
         let file = |name: &str| self.certificates.join(name);
         let own = |end: &str| file(&format!("{}.{end}", self.name));
-        Ok(Identity::read(&self.name, &own("pem"), &own("key"), &file("ca.pem"))?)
+        let identity = Identity::read(&self.name, &own("pem"), &own("key"), &file("ca.pem"))?;
+        let Some(path) = std::env::var_os(KEY_LOG_VARIABLE).filter(|path| !path.is_empty()) else {
+            return Ok(identity);
+        };
+        let path = Path::new(&path);
+        let log = KeyLog::open(path)
+            .with_context(|| format!("{KEY_LOG_VARIABLE}: cannot append to {}", path.display()))?;
+        Ok(identity.with_key_log(log))
     }
 }

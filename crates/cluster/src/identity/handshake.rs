@@ -108,7 +108,7 @@ pub fn connect(
         return Err(HandshakeError::OtherName { said: peer.name });
     }
     let exported = export(&stream.conn)?;
-    finish(peer, hello, address, exported, true)
+    finish(identity, peer, hello, address, (exported, true))
 }
 
 /// Takes a connection of another node.
@@ -126,7 +126,7 @@ pub(super) fn accept(identity: &Identity, tcp: TcpStream, hello: &Hello) -> Resu
     check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
     send_hello(&mut stream, hello)?;
     let exported = export(&stream.conn)?;
-    finish(peer, hello, from, exported, false)
+    finish(identity, peer, hello, from, (exported, false))
 }
 
 fn limit(tcp: &TcpStream) -> std::io::Result<()> {
@@ -136,11 +136,11 @@ fn limit(tcp: &TcpStream) -> std::io::Result<()> {
 }
 
 fn finish(
+    identity: &Identity,
     peer: Hello,
     own: &Hello,
     mut address: SocketAddr,
-    exported: [u8; EXPORTED_LEN],
-    is_client: bool,
+    (exported, is_client): ([u8; EXPORTED_LEN], bool),
 ) -> Result<Session, HandshakeError> {
     let (newest, oldest) = peer.versions;
     peer.common_version().ok_or(HandshakeError::Versions { oldest, newest })?;
@@ -153,7 +153,11 @@ fn finish(
     let (of_client, of_server) = (key(), key());
     let (send, receive) = if is_client { (of_client, of_server) } else { (of_server, of_client) };
     let id = exported.last_chunk().map_or(0, |number| u64::from_be_bytes(*number));
-    Ok(Session { peer, address, secrets: LinkSecrets { send, receive, id }, is_client })
+    let secrets = LinkSecrets { send, receive, id };
+    if let Some(key_log) = &identity.key_log {
+        key_log.write(&own.name, &peer.name, &secrets);
+    }
+    Ok(Session { peer, address, secrets, is_client })
 }
 
 fn export<S: SideData>(connection: &ConnectionCommon<S>) -> Result<[u8; EXPORTED_LEN], rustls::Error> {

@@ -1,0 +1,107 @@
+-- Fields of frames, and the names of their values.
+
+local KINDS = {
+    [0x01] = "Hello", [0x10] = "Time", [0x11] = "Step", [0x12] = "Answer", [0x13] = "Packet",
+    [0x14] = "Message", [0x15] = "Control", [0x16] = "Figures asked", [0x17] = "Reset",
+    [0x18] = "Resume", [0x19] = "Finish", [0x1a] = "Units", [0x1b] = "Assign", [0x1c] = "Stopped",
+    [0x20] = "Report", [0x21] = "Output", [0x22] = "Figures", [0x23] = "Leave",
+    [0x30] = "Peer message", [0x31] = "Forwarded packet",
+}
+local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain" }
+local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived" }
+local OF_PEER = {
+    [0] = "Pull", "State", "StateAck", "Replicate", "Delta", "NeedFull", "End", "Refuse",
+}
+local REASONS = { [0] = "unreadable", "incompatible", "conflict", "no room" }
+local ROLES = { [0] = "dispatcher", "unit" }
+local HANDOVERS = { [0] = "none", "from" }
+local SIDES = { [0] = "inside", "outside" }
+local OPTIONS = { "Short stamp", "Long stamp", "Flow key", "Length on the wire" }
+local LINKS = { [0x6558] = "Ethernet" }
+
+local f, fields = {}, {}
+local function field(name, kind, title, ...)
+    f[name] = ProtoField[kind]("rivulet." .. name, title, ...)
+    fields[#fields + 1] = f[name]
+end
+field("kind", "uint8", "Kind", base.HEX, KINDS)
+field("of_dispatcher", "uint8", "Message", base.DEC, OF_DISPATCHER)
+field("of_unit", "uint8", "Message", base.DEC, OF_UNIT)
+field("of_peer", "uint8", "Message", base.DEC, OF_PEER)
+field("flow_index", "uint32", "Flow index")
+field("flow_generation", "uint32", "Flow generation")
+field("epoch", "uint32", "Epoch")
+field("seq", "uint64", "Seq")
+field("last", "uint64", "Last seq")
+field("arrival", "uint64", "Arrival (ns)")
+field("arrival_low", "uint32", "Arrival (ns, lowest 32 bits)")
+field("handover", "uint8", "Handover", base.DEC, HANDOVERS)
+field("targets", "uint8", "Targets of replicas", base.HEX)
+field("at_once", "uint8", "Replicated at once")
+field("unit", "uint16", "Unit")
+field("owner", "uint16", "Owner")
+field("previous", "uint16", "Previous owner")
+field("holder", "uint16", "Holder")
+field("reason", "uint8", "Reason", base.DEC, REASONS)
+field("again", "uint8", "Repeated")
+field("watermark", "uint64", "Watermark")
+field("ahead", "uint64", "Seqs ahead of the watermark", base.HEX)
+field("record", "bytes", "Flow record")
+field("delta", "bytes", "Delta")
+field("time", "uint64", "Time (ns)")
+field("stage", "uint32", "Stage")
+field("command", "string", "Command")
+field("version_newest", "uint16", "Newest version")
+field("version_oldest", "uint16", "Oldest version")
+field("name", "string", "Name")
+field("address", "string", "Address")
+field("incarnation", "uint64", "Incarnation")
+field("policy", "bytes", "Policy digest")
+field("role", "uint8", "Role", base.DEC, ROLES)
+field("port", "uint16", "UDP port of links")
+field("seed", "uint64", "Seed", base.HEX)
+field("gap", "uint64", "Gap between flowlets (ns)")
+field("copies", "uint8", "Copies")
+field("deltas", "uint8", "Copies as deltas")
+field("flags", "uint8", "Flags", base.HEX)
+field("is_ready", "bool", "Ready", 8, nil, 1)
+field("has_failed", "bool", "Failed", 8, nil, 2)
+field("has_answered", "bool", "Answered", 8, nil, 4)
+field("has_left", "bool", "Left", 8, nil, 8)
+field("lost", "uint64", "Packets lost")
+field("through", "uint64", "Packets finished")
+field("due", "uint64", "Next deadline (ns)")
+field("outputs", "uint32", "Packets that follow")
+field("count", "uint32", "Count")
+field("identification", "uint32", "Identification of the datagram")
+field("reversed", "uint8", "Reversed")
+field("passed", "uint8", "Passed")
+field("ingress", "uint16", "Ingress port")
+field("egress", "uint16", "Egress port")
+field("side", "uint8", "Side", base.DEC, SIDES)
+field("side_bit", "uint8", "Side", base.DEC, SIDES, 0x80)
+field("other_link", "bool", "Not Ethernet", 8, nil, 0x40)
+field("link_type", "uint16", "Link type (LINKTYPE)")
+field("protocol", "uint16", "Protocol", base.HEX, LINKS)
+field("wire_len", "uint32", "Length on the wire")
+field("offset", "uint16", "Offset of a header")
+field("options_len", "uint8", "Length of options (4 bytes)", base.DEC, nil, 0x3f)
+field("option_class", "uint16", "Class of the option", base.HEX)
+field("option", "uint8", "Option", base.DEC, OPTIONS, 0x7f)
+field("option_data", "bytes", "Data of the option")
+field("end4", "ipv4", "Address of an end")
+field("end6", "ipv6", "Address of an end")
+field("end_port", "uint16", "Port of an end")
+field("ip_protocol", "uint8", "IP protocol")
+field("ip_version", "uint8", "IP version")
+field("place", "uint16", "Tenant and segment", base.HEX)
+field("scope", "uint64", "VLANs and virtual network", base.HEX)
+field("number", "uint64", "Number")
+field("drop_reason", "string", "Drop reason")
+field("frame", "bytes", "Frame")
+field("more", "bytes", "Fields of a later version")
+
+return {
+    f = f, all = fields, kinds = KINDS, of_dispatcher = OF_DISPATCHER, of_unit = OF_UNIT,
+    of_peer = OF_PEER, options = OPTIONS,
+}
