@@ -221,8 +221,15 @@ pub fn dispatcher(
     // A node that comes back is another unit.
     let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
     let (digest, make) = policies::load_for_node(policy)?;
-    // Pools are divided as those of the units.
-    assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+    let is_divided = assembly.graph.options().affinity_groups.is_some();
+    if !is_divided && assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some()) {
+        // Pools are divided as those of the units.
+        let is_offloaded = assembly.graph.options().offloaded;
+        assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+        if is_offloaded {
+            assembly.graph.expect_offloaded();
+        }
+    }
     let identity = node.identity()?;
     say_key_log(identity.key_log());
     let options = RemoteOptions {

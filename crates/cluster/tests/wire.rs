@@ -4,16 +4,17 @@
 
 use cluster::wire::{
     ArrivedFrame, FrameError, Hello, Reader, Role, VERSION, read_frame, write_hello, write_input, write_mail,
+    write_report_frame,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
 use packet::{FlowKey, Packet, PacketPool, Side};
 use proptest::prelude::*;
 use protocol::message::{
-    FlowId, FlowRecord, FromDispatcher, FromPeer, Handover, RefuseReason, ReplicaTargets, Stamp, StateDelta,
-    UnitId, Version, Watermark,
+    FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
+    StateDelta, UnitId, Version, Watermark,
 };
-use runtime::transport::{Mail, ToUnit};
+use runtime::transport::{Mail, Return, ToUnit};
 
 fn no_hash(_: &FlowKey) -> u64 {
     7
@@ -60,6 +61,18 @@ fn reasons() -> impl Strategy<Value = RefuseReason> {
         Just(RefuseReason::Conflict),
         Just(RefuseReason::NoRoom),
     ]
+}
+
+fn from_units() -> impl Strategy<Value = FromUnit> {
+    (flows(), any::<u32>(), any::<u64>(), units(), reasons(), 0..5).prop_map(
+        |(flow, epoch, seq, holder, reason, kind)| match kind {
+            0 => FromUnit::Expire { flow, epoch, seq },
+            1 => FromUnit::Arrived { flow, epoch },
+            2 => FromUnit::Drained,
+            3 => FromUnit::Lost { flow, epoch },
+            _ => FromUnit::Refuse { flow, epoch, reason, holder },
+        },
+    )
 }
 
 fn from_peers() -> impl Strategy<Value = FromPeer> {
@@ -139,6 +152,17 @@ proptest! {
             Ok(ArrivedFrame::Input(ToUnit::Message(at_ns, found))) => prop_assert_eq!((at_ns, found), (now_ns, message)),
             _ => prop_assert!(false),
         }
+    }
+
+    #[test]
+    fn messages_of_units_arrive_with_their_reports(messages in prop::collection::vec(from_units(), 0..9)) {
+        let report = Return { unit: UnitId(3), messages, ..Return::default() };
+        let mut frame = Vec::new();
+        write_report_frame(&mut frame, &report, &[]);
+        let Ok(ArrivedFrame::Report(arrived, ..)) = read_frame(&frame, 5, no_hash) else {
+            return Err(TestCaseError::fail("it is a report"));
+        };
+        prop_assert_eq!((arrived.unit, arrived.messages), (report.unit, report.messages));
     }
 
     #[test]
