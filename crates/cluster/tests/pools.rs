@@ -4,11 +4,15 @@
 
 mod common;
 
-use cluster::remote::{NodeCommand, NodeStatus};
+use std::collections::{BTreeMap, BTreeSet};
+
+use cluster::remote::{NodeCommand, NodeInfo, NodeStatus};
 use io::traffic::Payload;
+use packet::{Endpoint, Packet};
 use protocol::dispatcher::Granularity;
 use runtime::Runner;
 
+use common::support::packets::{frame, udp, v4};
 use common::support::{Arriving, SEED, Sink, assembly_of, conversation_with, play, profile, receive};
 use common::{Cluster, assert_same, assert_same_counts, config, end, play_until};
 
@@ -83,6 +87,83 @@ fn mappings_hold_while_units_join_and_leave() {
     println!("{} groups moved, {} waited", of_units.groups_moved, of_units.packets_waited);
     assert!(of_units.groups_moved > 0 && of_units.states_moved > 0);
     assert_eq!(end(units)[0].flows[1], 0, "a drained unit has no flows");
+}
+
+/// An inside endpoint has one external endpoint towards everybody (RFC 4787 REQ-1), by which
+/// everybody reaches it, whatever joins and leaves; and no other one has it.
+#[test]
+fn endpoint_is_mapped_once_wherever_its_group_is() {
+    const POLICY: &str = "
+        settings { flows: 20k, affinity_groups: 16 }
+        Port<0> inside; Port<1> outside;
+        NAT n { external: [203.0.113.0/30] };
+        pipelet { inside <-> n <-> outside; }";
+    let cluster = Cluster::new(POLICY);
+    let mut units = cluster.units(2);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flowlet, 2), &units);
+    let (mut sink, mut at_ns) = (Sink::default(), 1_000_000_000);
+    let inside = |host: u8| v4(10, 0, 0, host, 5000 + u16::from(host % 3));
+    let mut externals: BTreeMap<u8, Endpoint> = BTreeMap::new();
+    for phase in 0..6 {
+        for host in 1..80 {
+            // To a new host each time, and from one that nobody has asked.
+            for to_inside in [false, true] {
+                at_ns += 100_000;
+                let remote = v4(198, 51, 100, if to_inside { 200 } else { phase }, 53 + u16::from(phase));
+                let (port, network) = match (to_inside, externals.get(&host)) {
+                    (false, _) => (0, udp(inside(host), remote, &[host])),
+                    (true, Some(&external)) => (1, udp(remote, external, &[host])),
+                    (true, None) => panic!("{host} has no external endpoint"),
+                };
+                receive(
+                    &mut runner,
+                    &Arriving { timestamp_ns: at_ns, port, data: frame(&network) },
+                    &mut sink,
+                );
+                runner.settle(&mut sink).unwrap();
+                let [(left_by, _, data)] = &sink.sent[..] else { panic!("{host}: {:?}", sink.sent) };
+                let mut packet = Packet::from_bytes(data);
+                packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
+                let (source, destination) = packet.meta().key.ends(packet.meta().reversed);
+                assert_eq!((*left_by, data.last()), (1 - port, Some(&host)));
+                match to_inside {
+                    true => assert_eq!(destination, inside(host)),
+                    false => assert_eq!(*externals.entry(host).or_insert(source), source, "{host}"),
+                }
+                sink.sent.clear();
+            }
+        }
+        match phase {
+            1 => {
+                let late = cluster.unit("unit-late");
+                handle.send(NodeCommand::Add { name: late.name.clone(), address: late.address.clone() });
+                units.push(late);
+            }
+            3 => handle.send(NodeCommand::Drain { name: "unit-0".to_owned() }),
+            _ => {}
+        }
+        let expected: (&str, fn(&NodeInfo) -> bool) = match phase {
+            1 => ("unit-late", |node| node.status == NodeStatus::Active),
+            3 => ("unit-0", |node| node.status == NodeStatus::Drained),
+            _ => continue,
+        };
+        let mut more = (1..).map(|number| Arriving {
+            timestamp_ns: at_ns + number * 1_000_000,
+            port: 0,
+            data: frame(&udp(inside((number % 79) as u8 + 1), v4(198, 51, 100, 0, 53), &[0])),
+        });
+        play_until(&mut runner, &mut more, &mut sink, &handle, expected);
+        at_ns += 100_000_000_000;
+        runner.settle(&mut sink).unwrap();
+        sink.sent.clear();
+    }
+    let distinct: BTreeSet<(u128, u16)> =
+        externals.values().map(|external| (external.addr.to_u128(), external.port)).collect();
+    assert_eq!(distinct.len(), 79, "an external endpoint was handed out twice");
+    let report = runner.finish(&mut sink).unwrap();
+    assert_eq!(report.drops, Default::default());
+    assert!(report.units.unwrap().groups_moved >= 5);
+    end(units);
 }
 
 /// Subscribers with a rate each, behind a NAT.
