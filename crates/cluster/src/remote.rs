@@ -29,7 +29,7 @@ use crate::identity::Identity;
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, Hello, Reader, Role, VERSION, VERSION_MIN, read_frame, read_output,
-    write_assignment, write_input, write_units,
+    write_assignment, write_input, write_stopped, write_units,
 };
 
 pub use handle::{NodeCommand, RemoteHandle};
@@ -238,7 +238,8 @@ impl RemoteUnits {
                     }
                 }
                 Ok(ArrivedFrame::Leave) => {
-                    self.changes.extend(self.nodes.leave(peer).map(UnitChange::Leave));
+                    let change = self.nodes.leave(peer);
+                    self.change_unit(change);
                 }
                 Ok(_) | Err(_) => self.refused += 1,
             }
@@ -266,9 +267,8 @@ impl RemoteUnits {
             match command {
                 NodeCommand::Add { name, address } => self.add_node(name, address),
                 NodeCommand::Drain { name } => {
-                    if let Some(unit) = self.nodes.drain(&name) {
-                        self.changes.push_back(UnitChange::Leave(unit));
-                    }
+                    let change = self.nodes.drain(&name);
+                    self.change_unit(change);
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(&name) {
                     ResumedNode::Spare => self.employ_spare(),
@@ -280,6 +280,17 @@ impl RemoteUnits {
         if self.shown.elapsed() >= STATUS {
             self.show_status();
         }
+    }
+
+    /// Has the dispatcher follow a change of a node. A unit that has no flows already will get
+    /// none.
+    fn change_unit(&mut self, change: Option<UnitChange>) {
+        if let Some(UnitChange::Retire(unit)) = change
+            && let Some(unit) = self.units.alive_mut(unit)
+        {
+            self.peers.send(unit.peer, 0, write_stopped);
+        }
+        self.changes.extend(change);
     }
 
     /// Makes a spare node a unit that the dispatcher waits for, or one more.

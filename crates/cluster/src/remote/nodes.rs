@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use protocol::message::UnitId;
+use runtime::transport::UnitChange;
 
 use crate::peers::PeerId;
 use crate::wire::UnitAddress;
@@ -88,21 +89,38 @@ impl Nodes {
 
     /// A spare node becomes a unit.
     pub fn assign(&mut self, unit: UnitId) -> Option<(usize, PeerId)> {
-        let place = self.0.iter().position(|node| node.info.status == NodeStatus::Spare)?;
+        let is_free = |node: &Node| node.info.status == NodeStatus::Spare && node.info.unit.is_none();
+        let place = self.0.iter().position(is_free)?;
         let node = &mut self.0[place];
         (node.info.status, node.info.unit) = (NodeStatus::Active, Some(unit));
         node.peer.map(|peer| (place, peer))
     }
 
-    /// A node is to give its flows away. Returns its unit, if it has one.
-    pub fn drain(&mut self, name: &str) -> Option<UnitId> {
+    /// A node is to give its flows away. Returns the change for its unit, if it has one.
+    pub fn drain(&mut self, name: &str) -> Option<UnitChange> {
         let node = self.0.iter_mut().find(|node| node.info.name == name)?;
         match node.info.status {
-            NodeStatus::Active => node.info.status = NodeStatus::Draining,
-            NodeStatus::Spare => node.info.status = NodeStatus::Drained,
-            NodeStatus::Connecting | NodeStatus::Draining | NodeStatus::Drained => return None,
+            NodeStatus::Active => {
+                node.info.status = NodeStatus::Draining;
+                node.info.unit.map(UnitChange::Leave)
+            }
+            NodeStatus::Spare => {
+                node.info.status = NodeStatus::Drained;
+                node.info.unit.map(UnitChange::Retire)
+            }
+            NodeStatus::Connecting | NodeStatus::Draining | NodeStatus::Drained => None,
         }
-        node.info.unit
+    }
+
+    /// The dispatcher has stopped a unit that it did not need, or starts it again: its node keeps
+    /// it.
+    pub fn set_spare(&mut self, unit: UnitId, is_spare: bool) {
+        let Some(node) = self.0.iter_mut().find(|node| node.info.unit == Some(unit)) else { return };
+        node.info.status = match (node.info.status, is_spare) {
+            (NodeStatus::Active, true) => NodeStatus::Spare,
+            (NodeStatus::Spare, false) => NodeStatus::Active,
+            (status, _) => status,
+        };
     }
 
     /// An operator drains a unit, or has resumed it.
@@ -138,8 +156,8 @@ impl Nodes {
         }
     }
 
-    /// A node says that it ends. Returns its unit, if it has one.
-    pub fn leave(&mut self, peer: PeerId) -> Option<UnitId> {
+    /// A node says that it ends. Returns the change for its unit, if it has one.
+    pub fn leave(&mut self, peer: PeerId) -> Option<UnitChange> {
         let node = self.0.iter_mut().find(|node| node.peer == Some(peer))?;
         node.is_leaving = true;
         let name = node.info.name.clone();

@@ -53,7 +53,10 @@ impl Transport for RemoteUnits {
 
     fn start(&mut self, unit: UnitId) -> Started {
         match self.units.get(unit) {
-            Some(unit) if unit.is_alive && unit.is_ready => return Started::Ready,
+            Some(known) if known.is_alive && known.is_ready => {
+                self.nodes.set_spare(unit, false);
+                return Started::Ready;
+            }
             Some(_) => return Started::Unchanged,
             None => {}
         }
@@ -71,6 +74,8 @@ impl Transport for RemoteUnits {
         if self.nodes.has_drained(stopped.node) {
             self.peers.send(stopped.peer, 0, write_stopped);
             self.changes.push_back(UnitChange::Retire(unit));
+        } else {
+            self.nodes.set_spare(unit, true);
         }
     }
 
