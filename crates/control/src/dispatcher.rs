@@ -1,0 +1,140 @@
+//! The API's way to the dispatcher: requests over the operator's channel, and the nodes' status.
+
+use std::time::Duration;
+
+use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle};
+use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
+use protocol::message::{FlowId, UnitId};
+use runtime::operator::{
+    FLOWS_LISTED_MAX, FlowList, MigrationTarget, OperatorError, OperatorHandle, OperatorRequest, Reply,
+    RunStatus, UnitInfo,
+};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::problem::Problem;
+use crate::resources::UnitName;
+
+/// Limit on the time for an answer of the dispatcher.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A client of the dispatcher.
+#[derive(Clone)]
+pub(crate) struct DispatcherClient {
+    operator: OperatorHandle,
+    nodes: Option<RemoteHandle>,
+}
+
+impl DispatcherClient {
+    pub fn new(operator: OperatorHandle, nodes: Option<RemoteHandle>) -> DispatcherClient {
+        DispatcherClient { operator, nodes }
+    }
+
+    pub async fn status(&self) -> Result<RunStatus, Problem> {
+        self.ask(OperatorRequest::Status).await
+    }
+
+    pub async fn units(&self) -> Result<Vec<UnitInfo>, Problem> {
+        self.ask(OperatorRequest::Units).await
+    }
+
+    /// Returns flows from this index on.
+    pub async fn flows(&self, from: u32) -> Result<FlowList, Problem> {
+        let indexes = from..from.saturating_add(FLOWS_LISTED_MAX);
+        self.ask(|reply| OperatorRequest::Flows(indexes, reply)).await
+    }
+
+    /// Returns the flow with this index, and the time.
+    pub async fn flow_at(&self, index: u32) -> Result<FlowList, Problem> {
+        self.ask(|reply| OperatorRequest::Flows(index..index.saturating_add(1), reply)).await
+    }
+
+    pub async fn flow(&self, flow: FlowId) -> Result<Option<FlowStatus>, Problem> {
+        self.ask(|reply| OperatorRequest::Flow(flow, reply)).await
+    }
+
+    pub async fn migrate(
+        &self,
+        targets: Vec<MigrationTarget>,
+    ) -> Result<Vec<Result<MigratedFlow, MigrateError>>, Problem> {
+        self.ask(|reply| OperatorRequest::Migrate(targets, reply)).await
+    }
+
+    /// Returns for each flow whether this unit has refused its state.
+    pub async fn refusals(&self, flows: Vec<(FlowId, UnitId)>) -> Result<Vec<bool>, Problem> {
+        self.ask(|reply| OperatorRequest::Refusals(flows, reply)).await
+    }
+
+    pub async fn drain(&self, unit: UnitId) -> Result<(), Problem> {
+        Ok(self.ask(|reply| OperatorRequest::Drain(unit, reply)).await??)
+    }
+
+    pub async fn resume(&self, unit: UnitId) -> Result<(), Problem> {
+        Ok(self.ask(|reply| OperatorRequest::Resume(unit, reply)).await??)
+    }
+
+    /// Returns the nodes, in the order in which they were named; none if all units run here.
+    pub fn nodes(&self) -> Vec<NodeInfo> {
+        self.nodes.as_ref().map(RemoteHandle::status).unwrap_or_default()
+    }
+
+    /// Returns the node of this name.
+    pub fn node(&self, name: &str) -> Result<NodeInfo, Problem> {
+        let found = self.nodes().into_iter().find(|node| node.name == name);
+        found.ok_or_else(|| Problem::unknown("unknown_node", format!("there is no node `{name}`")))
+    }
+
+    /// Sends a command about a node.
+    pub fn command(&self, command: NodeCommand) -> Result<(), Problem> {
+        let none = || Problem::conflict("no_cluster", "units run in this process; start it with --cluster");
+        self.nodes.as_ref().ok_or_else(none)?.send(command);
+        Ok(())
+    }
+
+    /// Returns the name of a unit's node.
+    pub fn node_of(&self) -> impl Fn(UnitId) -> Option<String> + use<> {
+        let nodes = self.nodes();
+        move |unit| {
+            let is_it = |node: &&NodeInfo| node.unit == Some(unit) && node.status != NodeStatus::Drained;
+            nodes.iter().find(is_it).map(|node| node.name.clone())
+        }
+    }
+
+    /// Returns the unit that a request names in this field.
+    pub fn unit(&self, field: &str, name: &UnitName) -> Result<UnitId, Problem> {
+        match name {
+            UnitName::Number(number) => Ok(UnitId(*number)),
+            UnitName::Node(name) => {
+                let nodes = self.nodes();
+                let found = nodes.iter().find(|node| node.name == *name);
+                let unit = found.and_then(|node| node.unit);
+                unit.ok_or_else(|| match found {
+                    Some(node) => {
+                        let detail = format!("node `{name}` is {} and has no unit", node.status.name());
+                        Problem { field: Some(field.to_owned()), ..Problem::conflict("no_unit", detail) }
+                    }
+                    None => Problem::invalid((field, format!("there is no node `{name}`"))),
+                })
+            }
+        }
+    }
+
+    /// Sends a request, and waits for the answer.
+    async fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Reply<T>) -> OperatorRequest,
+    ) -> Result<T, Problem> {
+        let (sender, receiver) = oneshot::channel();
+        // Nobody waits for the answer any more if this fails.
+        let reply: Reply<T> = Box::new(move |answer| drop(sender.send(answer)));
+        self.operator.send(request(reply))?;
+        match timeout(ANSWER_TIMEOUT, receiver).await {
+            Ok(Ok(answer)) => Ok(answer?),
+            Ok(Err(_)) => Err(OperatorError::Ended.into()),
+            Err(_) => {
+                let detail = format!("no answer of the dispatcher within {} s", ANSWER_TIMEOUT.as_secs());
+                Err(Problem::busy("no_answer", detail))
+            }
+        }
+    }
+}

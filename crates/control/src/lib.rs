@@ -1,0 +1,36 @@
+//! The control API of a running dispatcher (A16): HTTP and JSON over a Unix socket.
+//!
+//! Operators list nodes, units and flows, migrate flows, drain and resume nodes. `docs/api.md`
+//! describes the API, and `docs/api/v1.json` is its OpenAPI document, generated from this code.
+//!
+//! The server runs on a thread of its own. It asks the dispatcher through a
+//! [`runtime::operator::OperatorHandle`], which packets never wait for.
+//!
+//! ```text
+//! client -> socket -> routes -> dispatcher client -> OperatorHandle ... runner, between batches
+//!                        |                ^
+//!                        +-> migrations --+   tasks that move flows batch by batch
+//! ```
+
+mod dispatcher;
+mod filter;
+mod flow_id;
+mod migrations;
+mod paging;
+mod problem;
+mod resources;
+mod routes;
+mod server;
+pub mod socket;
+
+pub use dispatcher::ANSWER_TIMEOUT;
+pub use flow_id::FlowIdError;
+pub use migrations::{FLOWS_NAMED_MAX, MIGRATION_FLOWS_MAX, MIGRATIONS_MAX, MIGRATIONS_RUNNING_MAX};
+pub use paging::{PAGE_DEFAULT, PAGE_MAX, Page};
+pub use problem::{FieldProblem, Problem};
+pub use resources::{
+    DispatcherResource, FlowResource, MigrationRequest, MigrationResource, MigrationState, MoveRequest,
+    NewNode, NodeResource, StatusResource, UnitName, UnitResource,
+};
+pub use routes::{BODY_MAX, WATCHERS_MAX, document};
+pub use server::{CLIENTS_MAX, ControlOptions, ControlServer};

@@ -1,0 +1,303 @@
+//! The resources of the API.
+
+use cluster::remote::NodeInfo;
+use protocol::dispatcher::{FlowStatus, UnitState};
+use protocol::message::UnitId;
+use runtime::operator::{DispatcherStatus, UnitInfo};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::flow_id;
+
+/// The state of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Status)]
+pub struct StatusResource {
+    /// The name of this process in its cluster, or that of the policy.
+    pub name: String,
+    /// The version of the program.
+    pub version: String,
+    /// The policy.
+    pub policy: String,
+    /// Time since the start.
+    pub uptime_seconds: f64,
+    /// Packets that arrived at ports.
+    pub packets_in: u64,
+    /// Packets that left by ports.
+    pub packets_out: u64,
+    /// The dispatcher of units; absent if the policy runs without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatcher: Option<DispatcherResource>,
+    /// Units that are active.
+    pub units_active: u32,
+    /// Units that hand their flows over.
+    pub units_draining: u32,
+    /// Nodes, other than this one.
+    pub nodes: u32,
+    /// Of these, nodes that are not there.
+    pub nodes_connecting: u32,
+    /// Migrations under way.
+    pub migrations_running: u32,
+}
+
+/// The state of a dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Dispatcher)]
+pub struct DispatcherResource {
+    /// The unit of assignment: `flow`, `flowlet`, and so on.
+    pub mode: String,
+    /// Live flows.
+    pub flows: u32,
+    /// Flows that began.
+    pub flows_started: u64,
+    /// Flows lost with their units.
+    pub flows_lost: u64,
+    /// Flows that operators have migrated.
+    pub flows_migrated: u64,
+    /// Flows that stayed because a unit refused their state.
+    pub states_refused: u64,
+    /// Packets sent to units.
+    pub packets: u64,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Node)]
+pub struct NodeResource {
+    /// Its name, as in its certificate.
+    pub name: String,
+    /// The address of its handshakes.
+    pub address: String,
+    /// `connecting`, `spare`, `active`, `draining` or `drained`.
+    pub status: String,
+    /// Its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<u16>,
+    /// Packets that were sent to that unit.
+    pub packets: u64,
+}
+
+/// A unit that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Unit)]
+pub struct UnitResource {
+    /// Its number.
+    pub unit: u16,
+    /// Its node; absent if it runs in this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// `starting`, `active` or `draining`.
+    pub status: String,
+    /// Its load, as a share of its capacity.
+    pub load: f64,
+    /// Flows that it owns.
+    pub flows: u32,
+    /// Bytes of packets that were sent to it.
+    pub bytes: u64,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Flow)]
+pub struct FlowResource {
+    /// Its identity: index and generation.
+    #[schema(example = "17.0")]
+    pub id: String,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Both ends, `ADDRESS:PORT`, in the order of their addresses.
+    #[schema(example = json!(["10.0.0.5:51514", "192.0.2.1:443"]))]
+    pub ends: [String; 2],
+    /// Outermost VLAN identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Identifier of the virtual network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<u32>,
+    /// Tenant.
+    pub tenant: u16,
+    /// The unit that owns it.
+    pub unit: u16,
+    /// The node of that unit; absent if it runs in this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Number of its owners so far.
+    pub epoch: u32,
+    /// Packets so far.
+    pub packets: u64,
+    /// Time since its last packet.
+    pub idle_seconds: f64,
+}
+
+/// A node to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewNode {
+    /// Its name, as in its certificate.
+    #[schema(example = "unit-3")]
+    pub name: String,
+    /// The address of its handshakes, `HOST:PORT`.
+    #[schema(example = "10.0.0.4:7400")]
+    pub address: String,
+}
+
+/// A unit, by number or by its node's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum UnitName {
+    /// Its number.
+    Number(u16),
+    /// Its node's name.
+    Node(String),
+}
+
+/// The new unit of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveRequest {
+    /// The unit; without one, the other active unit with the fewest flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<UnitName>,
+}
+
+/// Flows to migrate: those that meet all conditions. At least one is required.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MigrationRequest {
+    /// These flows, up to 1024.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Vec<String>>,
+    /// Flows of this unit; without other conditions, all of them (evacuate).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<UnitName>,
+    /// Flows that this filter matches in one of their directions, in the policy's language.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "dst port 443 && src net 10.0.0.0/8")]
+    pub filter: Option<String>,
+    /// Limit on the flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// Their new unit; without one, each flow goes to the other active unit with the fewest flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<UnitName>,
+}
+
+/// The state of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationState {
+    /// Flows are being moved.
+    Running,
+    /// All flows that were wanted have moved, or cannot.
+    Done,
+    /// It was cancelled; flows that had moved stay there.
+    Cancelled,
+    /// The dispatcher did not answer; flows that had moved stay there.
+    Failed,
+    /// Flows are being moved back.
+    Reverting,
+    /// All flows that are still there have moved back, or cannot.
+    Reverted,
+}
+
+/// A migration of flows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Migration)]
+pub struct MigrationResource {
+    /// Its number, counted from 1.
+    pub id: u64,
+    /// Its state.
+    pub state: MigrationState,
+    /// Its request.
+    pub request: MigrationRequest,
+    /// Flows that the request selects, so far.
+    pub wanted: u64,
+    /// Flows that have a new owner.
+    pub moved: u64,
+    /// Flows whose new owner refused their state: they stayed.
+    pub refused: u64,
+    /// Flows that could not be moved: they have ended, or their unit is not active.
+    pub failed: u64,
+    /// Flows that were moved back.
+    pub reverted: u64,
+    /// True if more flows are selected than one migration may move.
+    pub is_truncated: bool,
+    /// The reason of the latest flow that could not be moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl From<DispatcherStatus> for DispatcherResource {
+    fn from(status: DispatcherStatus) -> DispatcherResource {
+        let DispatcherStatus {
+            mode,
+            flows,
+            flows_started,
+            flows_lost,
+            flows_migrated,
+            states_refused,
+            packets,
+        } = status;
+        DispatcherResource { mode, flows, flows_started, flows_lost, flows_migrated, states_refused, packets }
+    }
+}
+
+impl From<NodeInfo> for NodeResource {
+    fn from(info: NodeInfo) -> NodeResource {
+        let NodeInfo { name, address, status, unit, packets } = info;
+        NodeResource {
+            name,
+            address,
+            status: status.name().to_owned(),
+            unit: unit.map(|unit| unit.0),
+            packets,
+        }
+    }
+}
+
+impl UnitResource {
+    /// Creates the resource of a unit at this node.
+    pub(crate) fn of(info: &UnitInfo, node: Option<String>) -> UnitResource {
+        let status = match info.state {
+            UnitState::Off => "off",
+            UnitState::Starting => "starting",
+            UnitState::Active => "active",
+            UnitState::Draining => "draining",
+            UnitState::Lost => "lost",
+        };
+        UnitResource {
+            unit: info.unit.0,
+            node,
+            status: status.to_owned(),
+            load: info.load,
+            flows: info.flows,
+            bytes: info.bytes,
+        }
+    }
+}
+
+impl FlowResource {
+    /// Creates the resource of a flow; `node` returns the name of a unit's node.
+    pub(crate) fn of(
+        status: &FlowStatus,
+        now_ns: u64,
+        node: impl Fn(UnitId) -> Option<String>,
+    ) -> FlowResource {
+        let (one, other) = status.key.ends(false);
+        let (low, high) = (one.min(other), one.max(other));
+        let network = status.key.scope.network();
+        FlowResource {
+            id: flow_id::to_text(status.flow),
+            protocol: status.key.protocol,
+            ends: [low.to_string(), high.to_string()],
+            vlan: status.key.scope.vlan(),
+            network: Some(network).filter(|&network| network != 0),
+            tenant: status.key.tenant(),
+            unit: status.owner.0,
+            node: node(status.owner),
+            epoch: status.epoch,
+            packets: status.packets,
+            idle_seconds: now_ns.saturating_sub(status.last_seen_ns) as f64 / 1e9,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The routes of the API, and their document.
+
+mod changes;
+mod flows;
+mod migrations;
+mod nodes;
+mod status;
+mod units;
+mod watches;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::dispatcher::DispatcherClient;
+use crate::migrations::Migrations;
+use crate::problem::Problem;
+
+pub use changes::WATCHERS_MAX;
+
+/// Limit on the body of a request, in bytes.
+pub const BODY_MAX: usize = 64 * 1024;
+/// Limit on the time for a request's body and answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The state that handlers share.
+pub(crate) struct Api {
+    pub name: String,
+    pub version: String,
+    pub began: Instant,
+    pub dispatcher: DispatcherClient,
+    pub migrations: Migrations,
+    /// Places for watches.
+    pub watches: Arc<Semaphore>,
+}
+
+/// A body in JSON; its errors are problems.
+#[derive(FromRequest)]
+#[from_request(via(Json), rejection(Problem))]
+struct ApiJson<T>(T);
+
+/// A query; its errors are problems.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Query), rejection(Problem))]
+struct ApiQuery<T>(T);
+
+/// A part of the path; its errors are problems.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Path), rejection(Problem))]
+struct ApiPath<T>(T);
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Rivulet control API",
+        version = "1",
+        description = "Operators list nodes, units and flows of a dispatcher, migrate flows, and drain and resume \
+                       nodes. Errors are problems (RFC 9457), lists come in pages, and watches are server-sent events.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    servers((url = "/", description = "The Unix socket of a dispatcher")),
+    tags(
+        (name = "status", description = "The run"),
+        (name = "nodes", description = "Nodes of the cluster"),
+        (name = "units", description = "Units that run the policy"),
+        (name = "flows", description = "Flows, and the units that own them"),
+        (name = "migrations", description = "Flows that move to other units"),
+        (name = "watch", description = "Changes as they happen")
+    )
+)]
+struct Document;
+
+impl Api {
+    pub fn new(
+        (name, version): (String, String),
+        began: Instant,
+        dispatcher: DispatcherClient,
+        migrations: Migrations,
+    ) -> Api {
+        Api { name, version, began, dispatcher, migrations, watches: Arc::new(Semaphore::new(WATCHERS_MAX)) }
+    }
+}
+
+/// Returns the OpenAPI document of the API, as JSON.
+pub fn document() -> String {
+    let (_, document) = documented().split_for_parts();
+    // A document has no maps with other keys than strings, so this cannot fail.
+    document.to_pretty_json().unwrap_or_default() + "\n"
+}
+
+fn documented() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(status::show))
+        .routes(routes!(nodes::list, nodes::add))
+        .routes(routes!(nodes::show))
+        .routes(routes!(nodes::drain))
+        .routes(routes!(nodes::resume))
+        .routes(routes!(units::list))
+        .routes(routes!(units::show))
+        .routes(routes!(units::drain))
+        .routes(routes!(units::resume))
+        .routes(routes!(flows::list))
+        .routes(routes!(flows::show))
+        .routes(routes!(flows::move_one))
+        .routes(routes!(migrations::list, migrations::start))
+        .routes(routes!(migrations::show))
+        .routes(routes!(migrations::undo))
+        .routes(routes!(migrations::cancel))
+        .routes(routes!(watches::watch))
+}
+
+/// Returns the router of all requests.
+pub(crate) fn router(api: Arc<Api>) -> Router {
+    let (routes, document) = documented().split_for_parts();
+    let text = document.to_json().unwrap_or_default();
+    let serve_document = move || {
+        let text = text.clone();
+        async move { ([(header::CONTENT_TYPE, "application/json")], text) }
+    };
+    routes
+        .route("/v1/openapi.json", get(serve_document))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(other_method)
+        .layer(middleware::from_fn(with_body))
+        .layer(middleware::from_fn(in_time))
+        .with_state(api)
+}
+
+async fn unknown_path(OriginalUri(uri): OriginalUri) -> Problem {
+    let detail = format!("there is no {}; see /v1/openapi.json", uri.path());
+    Problem::unknown("unknown_path", detail)
+}
+
+async fn other_method(method: Method, OriginalUri(uri): OriginalUri) -> Problem {
+    let detail = format!("{} is not for {method}; see /v1/openapi.json", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
+}
+
+/// Reads the whole body, even if nobody needs it: a connection that ends with unread bytes would be
+/// reset, and the client could lose the answer.
+async fn with_body(request: Request, next: Next) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = to_bytes(body, BODY_MAX).await.map_err(|_| {
+        let detail = format!("the body cannot be read; expected up to {BODY_MAX} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", detail)
+    })?;
+    Ok(next.run(Request::from_parts(head, Body::from(body))).await)
+}
+
+/// Bounds the time of a request. A watch's answer goes on after its head.
+async fn in_time(request: Request, next: Next) -> Result<Response, Problem> {
+    let late = |_| {
+        let detail = format!("the request was not complete within {} s", REQUEST_TIMEOUT.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail)
+    };
+    timeout(REQUEST_TIMEOUT, next.run(request)).await.map_err(late)
+}

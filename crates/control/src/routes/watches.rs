@@ -1,0 +1,28 @@
+//! Watches of resources.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+
+use super::changes::{self, WatchQuery};
+use super::{Api, ApiQuery};
+use crate::problem::Problem;
+
+/// Watch nodes, units and migrations
+#[utoipa::path(
+    get, path = "/v1/watch", tag = "watch", operation_id = "watch", params(WatchQuery),
+    description = "Sends an event for each resource, and then one for each that changes: `node`, `unit` or \
+                   `migration` with the resource as data, or `node_gone`, `unit_gone` or `migration_gone` with \
+                   its name.",
+    responses(
+        (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
+        (status = "default", description = "A problem", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn watch(
+    State(api): State<Arc<Api>>,
+    ApiQuery(query): ApiQuery<WatchQuery>,
+) -> Result<Response, Problem> {
+    changes::watch(api, &query).map(IntoResponse::into_response)
+}
