@@ -94,8 +94,9 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     let place = Place::new();
     place.write("site.rvl", POLICY);
     place.write(
-        "nat.rvl",
-        "Port<0> a; Port<1> b; NAT n { external: [203.0.113.1] }; pipelet { a <-> n <-> b; }",
+        "re.rvl",
+        "Port<0> a; Port<1> b; Re n { local_networks: [10.1.0.0/16], remote_networks: [10.2.0.0/16] };
+        pipelet { a <-> n <-> b; }",
     );
     place.stdout("traffic --packets 10 --write in.pcap");
     place.stdout("cluster init ca dispatcher unit-1");
@@ -115,7 +116,7 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     fails("cluster init ca ../unit", "not a valid name");
     let node = unit(&place, "unit-1", "site.rvl");
     dispatcher(&place, &[("unit-1", &node)]);
-    fails("run nat.rvl --read in.pcap --cluster dispatcher.toml", "share state");
+    fails("run re.rvl --read in.pcap --cluster dispatcher.toml", "runs on one machine only");
     place.write("none.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n");
     fails("run site.rvl --read in.pcap --cluster none.toml", "[units]");
 }
