@@ -169,7 +169,7 @@ fn of_interfaces(
     let signals = Signals::of_service().context("cannot install signal handlers")?;
     let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
-    privileges::refuse_other_calls(&drivers, true).context("cannot install the system call filter")?;
+    privileges::refuse_other_calls(&drivers, true, false).context("cannot install the system call filter")?;
     let said = up::said(&given, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot start the console thread")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);

@@ -206,6 +206,11 @@ fn incarnation() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
+/// Returns the name of a dispatcher, as its file says.
+pub fn name_of(file: &Path) -> anyhow::Result<String> {
+    NodeConfig::read(file).map(|config| config.name)
+}
+
 /// Creates the dispatcher of a cluster, with units as this file says.
 pub fn dispatcher(
     file: &Path,

@@ -89,6 +89,10 @@ pub struct Args {
     /// Run a dispatcher and three units as processes: one more joins, and one is drained
     #[arg(long, conflicts_with_all = ["units_max", "follow_at", "stay_below", "copies", "write"])]
     pub cluster: bool,
+    /// Serve the control API of that dispatcher at this Unix socket, for `rivulet status` and
+    /// others
+    #[arg(long, value_name = "PATH", requires = "cluster")]
+    pub api: Option<PathBuf>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

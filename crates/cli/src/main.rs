@@ -1,5 +1,6 @@
 //! The `rivulet` command.
 
+mod api;
 mod bench;
 mod capture;
 mod catalogue;
@@ -7,13 +8,16 @@ mod cluster;
 mod control;
 mod demo;
 mod doctor;
+mod drain;
 mod eve;
 mod explain;
 mod export;
 mod files;
+mod flows;
 mod lab;
 mod log;
 mod messages;
+mod migrate;
 mod nat_record;
 mod output;
 mod picture;
@@ -27,6 +31,7 @@ mod signals;
 mod sim;
 mod sinks;
 mod sources;
+mod status;
 mod summary;
 mod supervisor;
 mod texts;
@@ -78,6 +83,20 @@ enum Task {
     Node(cluster::NodeArgs),
     /// Issue the certificates of a cluster's nodes
     Cluster(cluster::ClusterArgs),
+    /// Show the state of a running dispatcher
+    Status(status::StatusArgs),
+    /// List the nodes of a running dispatcher's cluster
+    Nodes(status::NodesArgs),
+    /// List the units of a running dispatcher
+    Units(status::UnitsArgs),
+    /// List, show and move flows of a running dispatcher
+    Flows(flows::Args),
+    /// Migrate flows of a running dispatcher to other units
+    Migrate(migrate::Args),
+    /// Drain a node: it gets no new flows, its flows move to other units, and it stops
+    Drain(drain::DrainArgs),
+    /// Resume a node that drains, or let a drained one join again
+    Resume(drain::ResumeArgs),
     /// Show a live view of a running `rivulet up`
     Top(top::Args),
     /// Check whether this machine is ready for `rivulet up`
@@ -125,6 +144,13 @@ fn main() -> ExitCode {
         Task::Up(args) => up::run(&args),
         Task::Node(args) => cluster::run_node(&args),
         Task::Cluster(args) => cluster::issue(&args),
+        Task::Status(args) => status::run(&args),
+        Task::Nodes(args) => status::run_nodes(&args),
+        Task::Units(args) => status::run_units(&args),
+        Task::Flows(args) => flows::run(&args),
+        Task::Migrate(args) => migrate::run(&args),
+        Task::Drain(args) => drain::run(&args),
+        Task::Resume(args) => drain::run_resume(&args),
         Task::Top(args) => top::run(&args),
         Task::Doctor(args) => doctor::run(&args),
         Task::Explain(args) => explain::run(&args),

@@ -108,7 +108,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
     let (functions, ports) = (assembly.names.len() as u64, assembly.ports.all().len() as u64);
     event::policy_applied(&args.policy.display(), functions, ports);
-    let mut runner = args.units.runner(&args.policy, assembly, maker, false)?;
+    let api = args.units.open_api(&args.policy)?;
+    let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, false)?;
+    api.complaint.iter().for_each(|complaint| say!("{complaint}"));
+    let _api = api.socket.map(|api| api.serve(&mut runner, nodes)).transpose()?;
     let mut pace = Speedup::new(args.speedup);
     let mut packets = 0u64;
     let mut has_failed = false;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use ::cluster::remote::RemoteHandle;
 use anyhow::Context;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
@@ -13,6 +14,7 @@ use sim::scenario::AssignmentMode;
 use values::BitRate;
 use values::{Nanos, PositiveBitRate};
 
+use crate::api::{ApiSocket, OpenedApi};
 use crate::output::{duration, rate, thousands};
 use crate::{cluster, picture, policies};
 
@@ -48,6 +50,10 @@ pub struct Options {
     /// Run the units on other nodes, as this file says; see `rivulet node`
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub cluster: Option<PathBuf>,
+    /// Serve the control API at this Unix socket, or `none` [default with --cluster:
+    /// /run/rivulet/NAME.sock, or for users in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH")]
+    pub api: Option<PathBuf>,
 }
 
 impl Options {
@@ -60,15 +66,25 @@ impl Options {
         Ok((policies::load(policy, seed)?, None))
     }
 
+    /// Opens the socket of the control API, if it will be served.
+    pub fn open_api(&self, policy: &Path) -> anyhow::Result<OpenedApi> {
+        let name = match &self.cluster {
+            Some(file) => cluster::name_of(file)?,
+            None => policy.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+        };
+        ApiSocket::open(self.api.as_deref(), &name, self.cluster.is_some())
+    }
+
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
-    /// there is a `maker`. `is_live`: packets come from interfaces.
+    /// there is a `maker`. `is_live`: packets come from interfaces. Also returns the way to the
+    /// nodes that units run on.
     pub fn runner(
         &self,
         policy: &Path,
         assembly: Assembly,
         maker: Option<Maker>,
         is_live: bool,
-    ) -> anyhow::Result<Runner> {
+    ) -> anyhow::Result<(Runner, Option<RemoteHandle>)> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
             && self.cluster.is_none()
@@ -80,7 +96,7 @@ impl Options {
             && self.stay_below.is_none()
             && self.copies.is_none();
         if is_one {
-            return Ok(Runner::new(assembly, &name));
+            return Ok((Runner::new(assembly, &name), None));
         }
         let defaults = UnitsConfig::default();
         let config = UnitsConfig {
@@ -96,12 +112,14 @@ impl Options {
             ..defaults
         };
         if let Some(file) = &self.cluster {
-            return cluster::dispatcher(file, policy, assembly, config).map(|(runner, _)| runner);
+            let (runner, nodes) = cluster::dispatcher(file, policy, assembly, config)?;
+            return Ok((runner, Some(nodes)));
         }
-        match maker {
-            Some(make) => Runner::on_threads(assembly, &name, config, make).context("cannot set up units"),
-            None => Runner::on_units(assembly, &name, config).context("cannot set up units"),
-        }
+        let runner = match maker {
+            Some(make) => Runner::on_threads(assembly, &name, config, make),
+            None => Runner::on_units(assembly, &name, config),
+        };
+        Ok((runner.context("cannot set up units")?, None))
     }
 }
 

@@ -99,7 +99,7 @@ pub struct Args {
     pub output: Format,
     /// Worker threads, each with a share of the flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
-    #[arg(conflicts_with_all = ["mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads"])]
+    #[arg(conflicts_with_all = ["mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api"])]
     pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,
@@ -203,6 +203,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .metrics
         .map(|address| server::listen(address).with_context(|| format!("cannot listen on {address}")));
     let listener = listener.transpose()?;
+    let api = args.units.open_api(&args.policy)?;
     let signals = Signals::of_service().context("cannot install signal handlers")?;
     let name = args.policy.display().to_string();
     let parts = match assemblies.len() {
@@ -218,14 +219,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .collect();
     let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
-    privileges::refuse_other_calls(&drivers, outputs.have_files())
+    privileges::refuse_other_calls(&drivers, outputs.have_files(), api.socket.is_some())
         .context("cannot install the system call filter")?;
     // Threads that are started after this point inherit the restrictions.
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
     let sinks = sinks.begin(Some(&console))?;
+    let mut _api = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
-            let runner = args.units.runner(&args.policy, assembly, maker, true)?;
+            let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, true)?;
+            _api = api.socket.map(|api| api.serve(&mut runner, nodes)).transpose()?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
@@ -239,6 +242,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         console.say(said);
     }
+    api.complaint.into_iter().for_each(|complaint| console.say(complaint));
     let nodes = nodes.watch()?;
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use super::world::{DemoNetwork, LoadCurve, START_NS};
 use super::{Args, GAP_NS, profile};
+use crate::api::ApiSocket;
 use crate::output::{self, Format, Table, thousands};
 use crate::sinks::{Outputs, Sinks};
 use crate::{cluster as nodes, policies};
@@ -87,7 +88,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (outputs, events) = (&[], &crate::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
-    let (runner, handle) = nodes::dispatcher(&file, &policy, assembly, config)?;
+    let (mut runner, handle) = nodes::dispatcher(&file, &policy, assembly, config)?;
+    let api = ApiSocket::open(args.api.as_deref(), "demo", false)?;
+    let _api = api.socket.map(|api| api.serve(&mut runner, Some(handle.clone()))).transpose()?;
     let end_ns = args.seconds * 1_000_000_000;
     let mut world = DemoNetwork::with_runner(&profile(args), LoadCurve::new(end_ns), runner, sinks)?;
     let is_text = args.output == Format::Table;

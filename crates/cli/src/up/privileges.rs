@@ -95,8 +95,9 @@ const OLD_CALLS: [libc::c_long; 0] = [];
 
 /// Has the kernel refuse every system call that is not needed with these drivers, as if the
 /// privilege for it were missing: of all threads that exist, and of those that they start. With
-/// `appends`, files may be created and appended to, as after a rotation.
-pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool) -> Result<()> {
+/// `appends`, files may be created and appended to, as after a rotation. With `serves`, there is a
+/// control API.
+pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool, serves: bool) -> Result<()> {
     let calls = CALLS.iter().chain(&OLD_CALLS);
     // A call without rules is allowed with any arguments.
     let mut allowed: BTreeMap<_, _> = calls.map(|&call| (call, Vec::new())).collect();
@@ -107,6 +108,9 @@ pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool) -> Result<()>
     if appends {
         // What is left of a record that a disk had no room for.
         allowed.insert(libc::SYS_ftruncate, Vec::new());
+    }
+    if serves {
+        allowed.extend(EVENT_CALLS.iter().chain(&OLD_EVENT_CALLS).map(|&call| (call, Vec::new())));
     }
     allowed.insert(libc::SYS_openat, opens);
     for call in drivers.iter().flat_map(|driver| driver.info.system_calls) {
@@ -126,6 +130,16 @@ pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool) -> Result<()>
     let program = BpfProgram::try_from(filter).map_err(Error::other)?;
     seccompiler::apply_filter_all_threads(&program).map_err(Error::other)
 }
+
+/// System calls of the control API's event loop.
+const EVENT_CALLS: [libc::c_long; 4] =
+    [libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2];
+
+/// The same, of a call that only older kinds of processors have.
+#[cfg(target_arch = "x86_64")]
+const OLD_EVENT_CALLS: [libc::c_long; 1] = [libc::SYS_epoll_wait];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_EVENT_CALLS: [libc::c_long; 0] = [];
 
 /// A file that is there is opened, and not to be written.
 fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError> {

@@ -11,6 +11,7 @@ mod journal;
 mod lab;
 mod log;
 mod manuals;
+mod operated;
 mod policy;
 mod run;
 mod sim;

@@ -1,11 +1,12 @@
 //! A dispatcher between real hosts, and units on hosts of their own, which are restarted one by one
-//! while connections go on.
+//! while connections go on, and an operator moves flows to and fro.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::net::{Host, Io, Network, PATIENCE, Server, wait_until};
+use crate::operator::Operator;
 
 /// Functions whose flows share no state.
 const POLICY: &str = "Port<0> inside; Port<1> outside;
@@ -117,7 +118,7 @@ fn serve_file(network: &Network) -> (Vec<u8>, Server) {
 fn units_are_restarted_one_by_one_while_connections_go_on() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let mut units = start_units(&network, POLICY);
-    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
+    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow --api api.sock");
     let (file, _server) = serve_file(&network);
     wait_until("the first download succeeds", || {
         network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
@@ -126,6 +127,14 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     let mut pings = network.inside.command("ping");
     let pings = pings.args(["-q", "-i", "0.05", "-c", PINGS, "-w", "60", "fd07::2"]);
     let pings = pings.stdout(Stdio::piped()).spawn().unwrap();
+    let socket = network.path("api.sock");
+    let curl = |path: &str| -> serde_json::Value {
+        let line = format!("curl -sf --unix-socket {} http://localhost{path}", socket.display());
+        serde_json::from_str(&network.middle.run(&line)).unwrap()
+    };
+    assert!(curl("/v1/status")["dispatcher"]["flows"].as_u64() > Some(0));
+    assert_eq!(curl("/v1/nodes")["items"].as_array().unwrap().len(), UNITS.len());
+    let operator = Operator::start(socket.clone());
     for unit in &mut units {
         let mut download = network
             .inside
@@ -143,7 +152,10 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     let pings = pings.wait_with_output().unwrap();
     let pings = String::from_utf8_lossy(&pings.stdout).into_owned();
     assert!(pings.contains(" 0% packet loss"), "{pings}");
+    let by_operator = operator.end();
     let report = up.end();
+    assert!(by_operator > 100, "{by_operator}");
+    assert!(report["units"]["flows_migrated"].as_u64() >= Some(by_operator), "{report}");
     assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
     let moved = report["units"]["states_moved"].as_u64().unwrap();
     assert!(moved > 0, "{report}");

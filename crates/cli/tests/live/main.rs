@@ -21,6 +21,7 @@ mod metrics;
 mod net;
 mod nodes;
 mod operated;
+mod operator;
 mod programs;
 mod proxied;
 mod routed;

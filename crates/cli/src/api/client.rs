@@ -1,0 +1,131 @@
+//! A client of the control API: one request per connection.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use control::{Page, Problem};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Timeout of an answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Maximum length of an answer, in bytes.
+const ANSWER_MAX: u64 = 16 << 20;
+/// Items of a page.
+const PAGE: usize = 1000;
+
+/// Names and values of a query.
+pub type Query<'a> = Vec<(&'a str, String)>;
+
+/// A client of the dispatcher that listens on this socket.
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Creates a client; each request connects.
+    pub fn new(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    /// Requests a resource.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.request("GET", path, "")
+    }
+
+    /// Sends a command.
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        self.request("POST", path, &serde_json::to_string(body)?)
+    }
+
+    /// Sends a command without a body.
+    pub fn act<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.request("POST", path, "")
+    }
+
+    /// Requests the first `count` items of a list, page by page.
+    pub fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &Query<'_>,
+        count: usize,
+    ) -> anyhow::Result<Vec<T>> {
+        let (mut items, mut after) = (Vec::new(), None::<String>);
+        while items.len() < count {
+            let limit = PAGE.min(count - items.len()).to_string();
+            let own = [("limit", Some(limit)), ("after", after)];
+            let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            let parts =
+                query.iter().cloned().chain(own).map(|(name, value)| format!("{name}={}", encode(&value)));
+            let page: Page<T> = self.get(&format!("{path}?{}", parts.collect::<Vec<_>>().join("&")))?;
+            items.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    fn request<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> anyhow::Result<T> {
+        let bytes = self
+            .exchange(method, path, body)
+            .map_err(|error| anyhow!("cannot reach the control API at {}: {error}", self.socket.display()))?;
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(at) = response.parse(&bytes).context("the answer is not HTTP")? else {
+            bail!("the answer is incomplete");
+        };
+        let body = &bytes[at..];
+        if response.code.is_none_or(|code| code >= 300) {
+            let problem = serde_json::from_slice(body).map(|problem: Problem| problem.detail);
+            bail!(
+                "{}",
+                problem.unwrap_or_else(|_| response.reason.unwrap_or("the request failed").to_owned())
+            );
+        }
+        serde_json::from_slice(body).context("the answer is not of this version of the API")
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+        let mut server = UnixStream::connect(&self.socket)?;
+        server.set_read_timeout(Some(PATIENCE))?;
+        server.set_write_timeout(Some(PATIENCE))?;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        server.write_all(head.as_bytes())?;
+        server.write_all(body.as_bytes())?;
+        let mut bytes = Vec::new();
+        server.take(ANSWER_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Encodes a part of a path or query (RFC 3986 2.1).
+pub fn encode(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match is_plain(byte) {
+            true => encoded.push(byte.into()),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encode;
+
+    #[test]
+    fn only_unreserved_letters_stay() {
+        assert_eq!(encode("dst port 443 && a/b~"), "dst%20port%20443%20%26%26%20a%2Fb~");
+    }
+}

@@ -1,0 +1,159 @@
+//! `rivulet status`, `rivulet nodes`, `rivulet units`: the state of a running dispatcher.
+
+use std::process::ExitCode;
+
+use control::{NewNode, NodeResource, StatusResource, UnitResource};
+
+use crate::api::ApiOptions;
+use crate::output::{self, Format, Table, duration, thousands};
+
+/// Show the state of a running dispatcher
+///
+/// The dispatcher is a `rivulet up` or `rivulet run` with --cluster or --api, on this machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  rivulet status
+  rivulet status --api /run/rivulet/dispatcher.sock
+  rivulet status -o json | jq .dispatcher.flows";
+
+/// List the nodes of a running dispatcher's cluster
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = NODES_EXAMPLES)]
+pub struct NodesArgs {
+    #[command(subcommand)]
+    task: Option<NodesTask>,
+    #[command(flatten)]
+    api: ApiOptions,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum NodesTask {
+    /// Add a node, which becomes a unit once it is there
+    Add {
+        /// Its name, as in its certificate
+        name: String,
+        /// The address of its handshakes, HOST:PORT
+        address: String,
+        #[command(flatten)]
+        api: ApiOptions,
+    },
+}
+
+const NODES_EXAMPLES: &str = "\
+Examples:
+  rivulet nodes
+  rivulet nodes add unit-3 10.0.0.4:7400
+  rivulet nodes -o json | jq -r '.[] | select(.status != \"active\") | .name'";
+
+/// List the units of a running dispatcher
+#[derive(Debug, clap::Args)]
+#[command(after_help = UNITS_EXAMPLES)]
+pub struct UnitsArgs {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+const UNITS_EXAMPLES: &str = "\
+Examples:
+  rivulet units
+  rivulet units -o json | jq 'map(.flows) | add'";
+
+/// Runs `rivulet status`.
+pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let status: StatusResource = args.api.client()?.get("/v1/status")?;
+    match args.output {
+        Format::Json => output::print_json(&status)?,
+        Format::Table => output::print(&text(&status))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `rivulet nodes`.
+pub fn run_nodes(args: &NodesArgs) -> anyhow::Result<ExitCode> {
+    if let Some(NodesTask::Add { name, address, api }) = &args.task {
+        let node = NewNode { name: name.clone(), address: address.clone() };
+        let node: NodeResource = api.client()?.post("/v1/nodes", &node)?;
+        output::print(&format!("{}: {}\n", node.name, node.status))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let nodes: Vec<NodeResource> = args.api.client()?.list("/v1/nodes", &Vec::new(), usize::MAX)?;
+    match args.output {
+        Format::Json => output::print_json(&nodes)?,
+        Format::Table => {
+            let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "ADDRESS"]);
+            for NodeResource { name, address, status, unit, packets } in nodes {
+                let unit = unit.map_or_else(|| "-".to_owned(), |unit| unit.to_string());
+                table.row(vec![name, status, unit, thousands(packets), address]);
+            }
+            output::print(&table.render())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `rivulet units`.
+pub fn run_units(args: &UnitsArgs) -> anyhow::Result<ExitCode> {
+    let units: Vec<UnitResource> = args.api.client()?.list("/v1/units", &Vec::new(), usize::MAX)?;
+    match args.output {
+        Format::Json => output::print_json(&units)?,
+        Format::Table => {
+            let mut table = Table::new(&["UNIT", "NODE", "STATUS", "LOAD", "FLOWS", "BYTES"]);
+            for UnitResource { unit, node, status, load, flows, bytes } in units {
+                table.row(vec![
+                    unit.to_string(),
+                    node.unwrap_or_else(|| "-".to_owned()),
+                    status,
+                    format!("{:.1} %", load * 100.0),
+                    thousands(flows.into()),
+                    thousands(bytes),
+                ]);
+            }
+            output::print(&table.render())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(status: &StatusResource) -> String {
+    let mut lines = vec![
+        ("name", format!("{}, rivulet {}", status.name, status.version)),
+        ("policy", status.policy.clone()),
+        ("up for", duration((status.uptime_seconds * 1e9) as u64)),
+        ("packets", format!("{} in, {} out", thousands(status.packets_in), thousands(status.packets_out))),
+    ];
+    if let Some(dispatcher) = &status.dispatcher {
+        let flows = format!(
+            "{} live, {} began, {} migrated, {} lost",
+            thousands(dispatcher.flows.into()),
+            thousands(dispatcher.flows_started),
+            thousands(dispatcher.flows_migrated),
+            thousands(dispatcher.flows_lost)
+        );
+        let units = format!(
+            "{} active, {} draining; assigned by {}",
+            status.units_active, status.units_draining, dispatcher.mode
+        );
+        lines.extend([("flows", flows), ("units", units)]);
+    }
+    if status.nodes > 0 {
+        lines.push(("nodes", format!("{}, {} connecting", status.nodes, status.nodes_connecting)));
+    }
+    lines.push(("migrations", format!("{} running", status.migrations_running)));
+    lines.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
+}

@@ -1,0 +1,148 @@
+//! `rivulet status`, `nodes`, `units`, `flows`, `migrate`, `drain` and `resume`: a cluster of
+//! processes is operated while packets flow.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::*;
+
+/// Time within which everything must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A dispatcher with three units, as processes; one more joins, and the first one is drained half
+/// way.
+struct Demo {
+    place: Place,
+    child: Option<Child>,
+}
+
+impl Demo {
+    fn start(seconds: u64) -> Demo {
+        let place = Place::new();
+        let line = format!(
+            "demo --cluster --seconds {seconds} --rate 5kpps --flows 300 --unit-capacity 1Gbps --api demo.sock -o json"
+        );
+        let child = place.command(&line).stdout(Stdio::piped()).spawn().unwrap();
+        let demo = Demo { place, child: Some(child) };
+        let began = Instant::now();
+        while demo.place.path("demo.sock").metadata().is_err() {
+            assert!(began.elapsed() < PATIENCE, "there is no socket");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        demo.wait_for("status", |status| status["dispatcher"]["flows"].as_u64() > Some(100));
+        demo
+    }
+
+    fn json(&self, line: &str) -> Value {
+        self.place.json(&format!("{line} --api demo.sock -o json"))
+    }
+
+    fn text(&self, line: &str) -> String {
+        self.place.stdout(&format!("{line} --api demo.sock"))
+    }
+
+    fn wait_for(&self, line: &str, is_expected: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let value = self.json(line);
+            if is_expected(&value) {
+                return value;
+            }
+            assert!(began.elapsed() < PATIENCE, "{line}: {value}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn end(mut self) -> Value {
+        let output = self.child.take().unwrap().wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn flows_are_moved_while_packets_flow_and_none_is_lost() {
+    let demo = Demo::start(10);
+    let nodes = demo.json("nodes");
+    let names: Vec<_> = nodes.as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["unit-1", "unit-2", "unit-3"]);
+    assert!(demo.text("units").starts_with("UNIT"));
+    let flow = demo.json("flows list --limit 1")[0].clone();
+    let id = flow["id"].as_str().unwrap();
+    let to = if flow["node"] == "unit-2" { "unit-3" } else { "unit-2" };
+    assert_eq!(demo.json(&format!("flows move {id} --to {to}"))["node"], to);
+    assert_eq!(demo.json(&format!("flows show {id}"))["id"], id);
+    assert!(demo.text(&format!("flows show {id}")).contains(to));
+
+    let units = demo.json("units");
+    let busiest = units.as_array().unwrap().iter().max_by_key(|unit| unit["flows"].as_u64()).unwrap();
+    let busiest = busiest["node"].as_str().unwrap();
+    let other = if busiest == "unit-3" { "unit-2" } else { "unit-3" };
+    let mut moved = 1;
+    for (from, to) in [(busiest, other), (other, busiest), (busiest, other)] {
+        let migration = demo.json(&format!("migrate --from {from} --to {to}"));
+        assert_eq!(migration["state"], "done", "{migration}");
+        moved += migration["moved"].as_u64().unwrap();
+    }
+    let some =
+        demo.json(&format!("migrate --count 20 --filter port==80||port!=80 --from {other} --to {busiest}"));
+    assert_eq!(some["state"], "done");
+    moved += some["moved"].as_u64().unwrap();
+    let undone = demo.json(&format!("migrate undo {}", some["id"]));
+    assert_eq!(undone["state"], "reverted", "{undone}");
+    assert!(moved > 100, "{moved}");
+    assert!(demo.text("migrate list").contains("reverted"));
+    assert!(demo.text("status").contains("migrations"));
+
+    let outcome = demo.end();
+    assert_adds_up(&outcome["report"]);
+    assert_eq!(outcome["packets_lost"], 0);
+    assert!(outcome["report"]["units"]["flows_migrated"].as_u64() >= Some(moved), "{outcome}");
+}
+
+#[test]
+fn nodes_are_drained_and_resumed_by_hand() {
+    let demo = Demo::start(12);
+    let drained = demo.json("drain unit-3");
+    assert_eq!(drained["status"], "drained", "{drained}");
+    let said = demo.place.refused(1, "drain unit-9 --api demo.sock");
+    assert!(said.contains("there is no node `unit-9`"), "{said}");
+    let said = demo.place.refused(1, "flows move 4000000000.0 --api demo.sock");
+    assert!(said.contains("ended"), "{said}");
+    let said = demo.place.refused(1, "flows list --filter nonsense --api demo.sock");
+    assert!(said.contains("filter"), "{said}");
+    assert_eq!(demo.json("drain unit-2 --no-wait")["status"], "draining");
+    demo.place.run("resume unit-2 --api demo.sock");
+    demo.wait_for("nodes", |nodes| nodes[1]["status"] != "draining");
+    let outcome = demo.end();
+    assert_adds_up(&outcome["report"]);
+    assert_eq!(outcome["packets_lost"], 0);
+}
+
+#[test]
+fn commands_without_a_dispatcher_say_what_to_do() {
+    let place = Place::new();
+    let said = place.refused(1, "status --api nothing.sock");
+    assert!(said.contains("cannot reach the control API at nothing.sock"), "{said}");
+    let said = place.refused(2, "flows move");
+    assert!(said.contains("<FLOW>"), "{said}");
+    place.write("file", "text");
+    place.write("wire.rvl", WIRE);
+    place.stdout("traffic --packets 10 --write in.pcap");
+    let said = place.refused(1, "run wire.rvl --read in.pcap --api file");
+    assert!(said.contains("cannot serve the control API at file") && said.contains("no socket"), "{said}");
+    assert_eq!(place.read("file"), b"text");
+    place.stdout("run wire.rvl --read in.pcap --api own.sock");
+    assert!(!place.path("own.sock").exists(), "it is removed at the end");
+}
