@@ -266,6 +266,19 @@ impl FromPeer {
         }
     }
 
+    /// Returns the epoch that a pull or a state asks about, and that their answers name; `None` for
+    /// messages that are neither.
+    pub fn epoch_of_exchange(&self) -> Option<Epoch> {
+        match *self {
+            FromPeer::Pull { epoch, .. }
+            | FromPeer::State { epoch, .. }
+            | FromPeer::StateAck { epoch, .. }
+            | FromPeer::End { epoch, .. }
+            | FromPeer::Refuse { epoch, .. } => Some(epoch),
+            FromPeer::Replicate { .. } | FromPeer::Delta { .. } | FromPeer::NeedFull { .. } => None,
+        }
+    }
+
     /// Bytes of state or delta in the message.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {

@@ -19,7 +19,7 @@ use crate::message::{
 };
 
 use crate::unit::{
-    Config, DropCause, Engine,
+    Config, DropCause, Engine, Outbox,
     ownership::{Ownership, StateSource},
     pending::{PacketSlab, PendingPacket, PendingQueue},
 };
@@ -190,10 +190,16 @@ impl Flow {
         !self.is_past(epoch) && self.find(epoch).is_some()
     }
 
-    /// Gives up this epoch and all later ones: no state will come for them. Returns the last one.
-    pub fn lose(&mut self, epoch: Epoch) -> Epoch {
+    /// Gives up this epoch and all later ones: no state will come for them. Owners that have asked
+    /// for it are answered. Returns the last epoch.
+    pub fn lose<P>(&mut self, epoch: Epoch, out: &mut Outbox<P>) -> Epoch {
         let last = self.ownerships.back().map_or(epoch, |last| last.epoch);
-        while self.ownerships.pop_back_if(|ownership| ownership.epoch >= epoch).is_some() {}
+        while let Some(lost) = self.ownerships.pop_back_if(|ownership| ownership.epoch >= epoch) {
+            if let Some(next) = lost.next.filter(|next| next.asked) {
+                let end = FromPeer::End { flow: self.id, epoch: lost.epoch.saturating_add(1) };
+                out.to_units.push((next.owner, end));
+            }
+        }
         last
     }
 

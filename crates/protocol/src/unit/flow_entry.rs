@@ -139,7 +139,7 @@ impl FlowEntry {
             cx.counters.messages_stale += 1; // It answers a pull that has been answered before.
             return;
         };
-        let last = flow.lose(epoch);
+        let last = flow.lose(epoch, cx.out);
         self.lost_from = epoch;
         self.end(id.index, cx);
         cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });

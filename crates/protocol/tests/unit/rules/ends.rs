@@ -205,6 +205,8 @@ fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
     b.peer(X, no_state(4));
     assert_eq!(b.out.to_dispatcher, [FromUnit::Lost { flow: FLOW, epoch: 4 }]);
     assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
+    // The pull that waited is answered, and so is its repetition.
+    assert_eq!(b.sent(), [(Y, no_state(5))]);
     b.peer(Y, pull(5, Y, 4));
     assert_eq!(b.sent(), [(Y, no_state(5))]);
     assert_eq!(b.unit.engine().ended, [(FLOW, vec![1])]);
