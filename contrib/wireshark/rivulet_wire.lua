@@ -329,6 +329,15 @@ function Reader:report()
             return "unit " .. before
         end)
     end
+    for _ = 1, self.at < self.len and self:count("Units with forwarded packets") or 0 do
+        self:within("Forwarded packets", function()
+            local other = self:add("unit", 2)
+            self:add("forwarded", 8)
+            self:add("received", 8)
+            self:add("is_cut", 1)
+            return "unit " .. other
+        end)
+    end
     local text = "unit " .. unit .. " through " .. through .. ", " .. outputs .. " packets"
     return #texts > 0 and text .. ", " .. table.concat(texts, ", ") or text
 end

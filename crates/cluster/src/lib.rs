@@ -9,13 +9,15 @@
 //! | [`identity`] | certificates, and the handshake of two nodes |
 //! | [`remote`] | the dispatcher's end: units at other nodes as a transport of [`runtime`] |
 //! | [`mod@unit`] | a unit as a process |
+//! | [`network`] | access to other nodes and to the time |
+//! | [`simulated`] | nodes of one thread, on virtual time, behind faulty links |
 
-mod connector;
 mod digest;
 pub mod identity;
+pub mod network;
 mod peers;
 pub mod remote;
-mod socket;
+pub mod simulated;
 pub mod unit;
 pub mod wire;
 

@@ -1,14 +1,13 @@
-//! The nodes that a node has links with, over one socket.
+//! The nodes that a node has links with.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use link::{Config, LinkEvent, LinkKeys, PeerLink, SendError, connection_of};
 
 use crate::identity::Session;
-use crate::socket::DatagramSocket;
+use crate::network::Network;
 
 /// The time without any datagram after which a node counts as dead is at least this.
 pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
@@ -30,8 +29,8 @@ pub(crate) enum PeerEvent {
 }
 
 /// Nodes, and the links to them.
-pub(crate) struct Peers {
-    socket: DatagramSocket,
+pub(crate) struct Peers<N> {
+    network: N,
     config: Config,
     peers: Vec<Option<Peer>>,
     /// By the number that datagrams from them carry.
@@ -55,9 +54,9 @@ struct Peer {
     waiting: VecDeque<(u16, Vec<u8>)>,
 }
 
-impl Peers {
-    /// Opens a socket.
-    pub fn bind(address: SocketAddr) -> io::Result<Peers> {
+impl<N: Network> Peers<N> {
+    /// Creates a node without links.
+    pub fn new(network: N) -> Peers<N> {
         let heartbeat_ns = HEARTBEAT.as_nanos() as u64;
         let config = Config {
             heartbeat_ns,
@@ -65,8 +64,8 @@ impl Peers {
             silence_max_ns: 4 * DEAD_AFTER.as_nanos() as u64,
             ..Config::default()
         };
-        Ok(Peers {
-            socket: DatagramSocket::bind(address)?,
+        Peers {
+            network,
             config,
             peers: Vec::new(),
             connections: HashMap::new(),
@@ -75,16 +74,22 @@ impl Peers {
             datagrams: Vec::new(),
             dead: VecDeque::new(),
             strange: 0,
-        })
+        }
     }
 
-    /// Returns the socket's address.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.address()
+    /// Returns the network.
+    pub fn network(&mut self) -> &mut N {
+        &mut self.network
+    }
+
+    /// Returns the time.
+    pub fn now_ns(&self) -> u64 {
+        self.network.now_ns()
     }
 
     /// Begins a link.
-    pub fn add(&mut self, session: Session, now_ns: u64) -> PeerId {
+    pub fn add(&mut self, session: Session) -> PeerId {
+        let now_ns = self.now_ns();
         let Session { peer, address, secrets, .. } = session;
         let keys = LinkKeys { send: secrets.send, receive: secrets.receive };
         let place = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
@@ -110,15 +115,12 @@ impl Peers {
         }
     }
 
-    /// Ends the links to a node but this one, of an earlier run or process.
-    pub fn keep_only(&mut self, kept: PeerId) {
+    /// Returns the links to a node but this one, of an earlier process or a second handshake.
+    pub fn besides(&self, kept: PeerId) -> Vec<PeerId> {
         let name = self.name(kept);
-        for at in 0..self.peers.len() {
-            let is_other = at != kept.0 && self.peers[at].as_ref().is_some_and(|peer| peer.name == name);
-            if is_other {
-                self.remove(PeerId(at));
-            }
-        }
+        let is_other =
+            |at: &usize| *at != kept.0 && self.peers[*at].as_ref().is_some_and(|peer| peer.name == name);
+        (0..self.peers.len()).filter(is_other).map(PeerId).collect()
     }
 
     /// Returns the name of a node.
@@ -137,7 +139,7 @@ impl Peers {
     }
 
     /// Returns the next message that has arrived, and its sender.
-    pub fn poll(&mut self, now_ns: u64) -> Option<(PeerId, &[u8])> {
+    pub fn poll(&mut self) -> Option<(PeerId, &[u8])> {
         loop {
             let count = self.peers.len();
             let has_message =
@@ -147,16 +149,17 @@ impl Peers {
                 let message = self.peers[at].as_mut()?.link.poll_message()?;
                 return Some((PeerId(at), message.bytes));
             }
-            if !self.receive(now_ns) {
+            if !self.receive() {
                 return None;
             }
         }
     }
 
     /// Takes datagrams from the socket. Returns false if there are none.
-    fn receive(&mut self, now_ns: u64) -> bool {
+    fn receive(&mut self) -> bool {
+        let now_ns = self.now_ns();
         let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.strange);
-        self.socket.receive(|from, datagram| {
+        self.network.receive(&mut |from, datagram| {
             let peer = connection_of(datagram).and_then(|connection| connections.get(&connection));
             let Some(peer) = peer.and_then(|peer| peers[peer.0].as_mut()) else {
                 *strange += 1;
@@ -175,26 +178,28 @@ impl Peers {
 
     /// Handles deadlines, and sends everything that may be sent now. All datagrams must have been
     /// polled before: a process that was suspended would take its peers for dead.
-    pub fn flush(&mut self, now_ns: u64) {
+    pub fn flush(&mut self) {
+        let now_ns = self.now_ns();
         for peer in self.peers.iter_mut().flatten() {
             if peer.link.next_timeout_ns().is_some_and(|due_ns| due_ns <= now_ns) {
                 peer.link.handle_timeout(now_ns);
             }
         }
-        self.transmit(now_ns);
+        self.transmit();
     }
 
     /// Sends everything that may be sent now.
-    pub fn transmit(&mut self, now_ns: u64) {
-        self.transmit_if(now_ns, |_| true);
+    pub fn transmit(&mut self) {
+        self.transmit_if(|_| true);
     }
 
     /// Sends what fills a call of the kernel, because more follows at once.
-    pub fn transmit_full(&mut self, now_ns: u64) {
-        self.transmit_if(now_ns, |link| link.unsent_datagrams() >= FULL);
+    pub fn transmit_full(&mut self) {
+        self.transmit_if(|link| link.unsent_datagrams() >= FULL);
     }
 
-    fn transmit_if(&mut self, now_ns: u64, is_ready: impl Fn(&PeerLink) -> bool) {
+    fn transmit_if(&mut self, is_ready: impl Fn(&PeerLink) -> bool) {
+        let now_ns = self.now_ns();
         for at in 0..self.peers.len() {
             let Some(peer) = self.peers[at].as_mut().filter(|peer| is_ready(&peer.link)) else { continue };
             while let Some((stream, frame)) = peer.waiting.front() {
@@ -206,7 +211,7 @@ impl Peers {
             loop {
                 self.datagrams.clear();
                 let Some(transmit) = peer.link.poll_transmit(now_ns, &mut self.datagrams) else { break };
-                if !self.socket.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
+                if !self.network.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
                     break; // The link takes the datagrams for lost, and sends them again.
                 }
             }
@@ -224,13 +229,13 @@ impl Peers {
     }
 
     /// Returns the time until a link has something to do.
-    pub fn sleep_ns(&self, now_ns: u64) -> u64 {
+    pub fn sleep_ns(&self) -> u64 {
         let due = self.peers.iter().flatten().filter_map(|peer| peer.link.next_timeout_ns());
-        due.min().unwrap_or(u64::MAX).saturating_sub(now_ns)
+        due.min().unwrap_or(u64::MAX).saturating_sub(self.now_ns())
     }
 
     /// Waits until a datagram arrives.
-    pub fn wait(&self, timeout: Duration) {
-        self.socket.wait(timeout);
+    pub fn wait(&mut self, timeout: Duration) {
+        self.network.wait(timeout);
     }
 }

@@ -13,7 +13,7 @@ mod units;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
@@ -24,12 +24,12 @@ use telemetry::event;
 
 use self::nodes::{Nodes, ResumedNode};
 use self::units::{PartialReport, UnitTable};
-use crate::connector::Connector;
 use crate::identity::Identity;
+use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Hello, Reader, Role, VERSION, VERSION_MIN, read_frame, read_output,
-    write_assignment, write_input, write_stopped, write_units,
+    ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_input,
+    write_stopped, write_units,
 };
 
 pub use handle::{NodeCommand, RemoteHandle};
@@ -48,7 +48,7 @@ const HOLD_NS: u64 = 100_000;
 /// Sleep while the dispatcher waits for units.
 const WAIT: Duration = Duration::from_micros(200);
 /// Period of the status that others see.
-const STATUS: Duration = Duration::from_millis(50);
+const STATUS_NS: u64 = 50_000_000;
 /// Limit on the time for the first units to be there.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -65,12 +65,11 @@ pub struct RemoteOptions {
 }
 
 /// The dispatcher's end of units at other nodes.
-pub struct RemoteUnits {
+pub struct RemoteUnits<N> {
     config: UnitsConfig,
     seed: u64,
     local: LocalGraph,
-    peers: Peers,
-    connector: Connector,
+    peers: Peers<N>,
     nodes: Nodes,
     units: UnitTable,
     /// Units that the dispatcher wants, and for which there is no node yet.
@@ -78,8 +77,7 @@ pub struct RemoteUnits {
     changes: VecDeque<UnitChange>,
     commands: Receiver<NodeCommand>,
     status: Arc<Mutex<Vec<NodeInfo>>>,
-    shown: Instant,
-    began: Instant,
+    shown_ns: u64,
     now_ns: u64,
     told_ns: u64,
     /// A packet was sent since the last batch.
@@ -125,16 +123,19 @@ pub fn remote_runner(
     options: RemoteOptions,
 ) -> Result<(Runner, RemoteHandle), RemoteError> {
     let RemoteOptions { identity, policy, incarnation, nodes } = options;
+    let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
+    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, None)?), nodes)
+}
+
+/// Creates a runner of a policy on units that are reached over a network.
+pub(crate) fn runner_over<N: Network>(
+    assembly: Assembly,
+    name: &str,
+    config: UnitsConfig,
+    open: impl FnOnce() -> Result<N, RemoteError>,
+    nodes: Vec<(String, String)>,
+) -> Result<(Runner, RemoteHandle), RemoteError> {
     sharing::check(&assembly)?;
-    let peers = Peers::bind(([0, 0, 0, 0], 0).into())?;
-    let hello = Hello {
-        versions: (VERSION, VERSION_MIN),
-        name: identity.name().to_owned(),
-        incarnation,
-        policy,
-        role: Role::Dispatcher,
-        port: peers.address()?.port(),
-    };
     let (sender, commands) = channel();
     let status = Arc::new(Mutex::new(Vec::new()));
     let handle = RemoteHandle { commands: sender, status: Arc::clone(&status) };
@@ -142,16 +143,14 @@ pub fn remote_runner(
         config,
         seed: assembly.seed,
         local: LocalGraph::placeholder(&assembly.graph)?,
-        peers,
-        connector: Connector::new(identity, hello),
+        peers: Peers::new(open()?),
         nodes: Nodes::default(),
         units: UnitTable::default(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         changes: VecDeque::new(),
         commands,
         status,
-        shown: Instant::now(),
-        began: Instant::now(),
+        shown_ns: 0,
         now_ns: 0,
         told_ns: 0,
         is_busy: false,
@@ -167,15 +166,15 @@ pub fn remote_runner(
     Ok((Runner::on_transport(assembly, name, config, remote)?, handle))
 }
 
-impl RemoteUnits {
+impl<N: Network> RemoteUnits<N> {
     fn add_node(&mut self, name: String, address: String) {
-        self.connector.connect(&name, &address);
+        self.peers.network().connect(&name, &address);
         self.nodes.add(name, address);
     }
 
     /// Waits until the units are there that run from the beginning.
     fn await_first_units(&mut self) -> Result<(), RemoteError> {
-        let began = Instant::now();
+        let began_ns = self.peers.now_ns();
         let wanted = self.config.units_min;
         loop {
             self.work();
@@ -185,46 +184,41 @@ impl RemoteUnits {
                 self.units.discard_reports();
                 return Ok(());
             }
-            if began.elapsed() >= START_TIMEOUT {
+            if u128::from(self.peers.now_ns() - began_ns) >= START_TIMEOUT.as_nanos() {
                 return Err(RemoteError::Missing { there, wanted });
             }
             self.peers.wait(WAIT);
         }
     }
 
-    fn clock_ns(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
-    }
-
     /// Sends and receives everything that can be now.
     fn work(&mut self) {
-        self.peers.transmit(self.clock_ns());
+        self.peers.transmit();
         self.receive_frames();
         self.unsent_since_ns = None;
-        self.peers.flush(self.clock_ns());
+        self.peers.flush();
     }
 
     /// Sends what fills calls of the kernel, or has waited for [`HOLD_NS`], and receives: more
     /// packets follow at once.
     fn work_on(&mut self) {
-        let now_ns = self.clock_ns();
+        let now_ns = self.peers.now_ns();
         let since_ns = *self.unsent_since_ns.get_or_insert(now_ns);
         if now_ns.saturating_sub(since_ns) >= HOLD_NS {
             return self.work();
         }
-        self.peers.transmit_full(now_ns);
+        self.peers.transmit_full();
         self.receive_frames();
     }
 
     fn receive_frames(&mut self) {
         self.greet();
-        let now_ns = self.clock_ns();
-        while let Some((peer, frame)) = self.peers.poll(now_ns) {
+        while let Some((peer, frame)) = self.peers.poll() {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {
-                Ok(ArrivedFrame::Report(report, priors, left)) => {
-                    self.units.take_report(peer, PartialReport { report, priors, left });
+                Ok(ArrivedFrame::Report(report, context, left)) => {
+                    self.units.take_report(peer, PartialReport { report, context, left });
                 }
                 Ok(ArrivedFrame::Output(mut rest)) => {
                     let packet = output(&mut rest, &mut self.local);
@@ -251,10 +245,10 @@ impl RemoteUnits {
 
     /// Takes nodes that are there now, and commands.
     fn greet(&mut self) {
-        while let Some(session) = self.connector.poll() {
+        while let Some(session) = self.peers.network().poll_session() {
             let (name, address) = (session.peer.name.clone(), session.address);
             let is_unit = session.peer.role == Role::Unit;
-            let peer = self.peers.add(session, self.clock_ns());
+            let peer = self.peers.add(session);
             match self.nodes.connected(&name, peer, address).filter(|_| is_unit) {
                 Some(_) => {
                     event::peer_connected(&name, &address);
@@ -272,12 +266,12 @@ impl RemoteUnits {
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(&name) {
                     ResumedNode::Spare => self.employ_spare(),
-                    ResumedNode::Awaited(address) => self.connector.connect(&name, &address),
+                    ResumedNode::Awaited(address) => self.peers.network().connect(&name, &address),
                     ResumedNode::Unchanged => {}
                 },
             }
         }
-        if self.shown.elapsed() >= STATUS {
+        if self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();
         }
     }
@@ -302,7 +296,7 @@ impl RemoteUnits {
     }
 
     fn show_status(&mut self) {
-        self.shown = Instant::now();
+        self.shown_ns = self.peers.now_ns();
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let infos = self.nodes.infos(packets);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = infos;
@@ -350,7 +344,7 @@ impl RemoteUnits {
         }
         // It may come back.
         if let Some(address) = address.filter(|_| !self.is_finishing) {
-            self.connector.connect(&name, &address);
+            self.peers.network().connect(&name, &address);
         }
     }
 

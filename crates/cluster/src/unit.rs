@@ -5,7 +5,7 @@ mod others;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use graph::Graph;
 use nf::Effects;
@@ -17,17 +17,17 @@ use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 use telemetry::event;
 
 use self::others::Others;
-use crate::connector::Connector;
-use crate::identity::{Identity, Listener};
+use crate::identity::Identity;
+use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, Hello, Role, UnitFigures, VERSION, VERSION_MIN, begin_output,
-    read_frame, write_figures, write_leave, write_output, write_report_frame,
+    ArrivedFrame, Assignment, FrameError, Role, UnitFigures, begin_output, read_frame, write_figures,
+    write_leave, write_output, write_report_frame,
 };
 
 /// The longest sleep.
-const SLEEP: Duration = Duration::from_millis(20);
+const SLEEP_NS: u64 = 20_000_000;
 /// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
 /// again, if all packets in flight are here at once.
 const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
@@ -37,9 +37,9 @@ const BUFFERS_MORE: usize = 256;
 const SETTLE_NS: u64 = 2_000_000_000;
 
 /// Limit on the time that a unit takes to give its flows away before it ends.
-const LEAVE_MAX: Duration = Duration::from_secs(10);
+const LEAVE_MAX_NS: u64 = 10_000_000_000;
 /// Time for which a unit without flows forwards packets that were on their way to it.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER_NS: u64 = 500_000_000;
 
 /// An order to a unit that works on another thread.
 #[derive(Debug, Default)]
@@ -84,19 +84,25 @@ pub struct UnitProcessCounters {
 }
 
 /// A unit as a process.
-pub struct UnitProcess {
-    listener: Listener,
-    connector: Connector,
-    peers: Peers,
+pub struct UnitProcess<N = HostNetwork> {
+    peers: Peers<N>,
     make: GraphMaker,
     effects: EffectsTaker,
     dispatcher: Option<PeerId>,
     /// Name and incarnation of the dispatcher that it had last.
     last_dispatcher: Option<(String, u64)>,
     unit: Option<Running>,
-    /// Units that have connected, by name.
-    early: Vec<(String, PeerId)>,
+    /// Nodes that have connected, and whose units are not known yet.
+    early: Vec<EarlyPeer>,
     counters: UnitProcessCounters,
+}
+
+/// A node that has connected.
+struct EarlyPeer {
+    name: String,
+    peer: PeerId,
+    /// This node has begun the connection.
+    is_client: bool,
 }
 
 /// A unit at work.
@@ -108,18 +114,26 @@ struct Running {
     /// Packets so far.
     sequence: u64,
     /// The dispatcher's clock when it was heard last, and when that was.
-    told: (u64, Instant),
+    told: (u64, u64),
+    /// The node's own clock.
+    clock_ns: u64,
     /// It has asked to leave, and has no flows any more, since then.
-    leaving: Option<Instant>,
-    drained: Option<Instant>,
+    leaving_ns: Option<u64>,
+    drained_ns: Option<u64>,
     /// The run ends, since this time.
     finishing_ns: Option<u64>,
     has_finished: bool,
 }
 
-fn clock_ns() -> u64 {
-    static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+/// What a unit's process does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// There may be more to do.
+    More,
+    /// Nothing is to be done for this time, or until something arrives.
+    Wait(u64),
+    /// The unit has ended.
+    Over,
 }
 
 impl UnitProcess {
@@ -129,19 +143,33 @@ impl UnitProcess {
     /// If the address cannot be used.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
         let UnitOptions { listen, identity, policy, incarnation, make, effects } = options;
-        let peers = Peers::bind(SocketAddr::new(listen.ip(), 0))?;
-        let hello = Hello {
-            versions: (VERSION, VERSION_MIN),
-            name: identity.name().to_owned(),
-            incarnation,
-            policy,
-            role: Role::Unit,
-            port: peers.address()?.port(),
-        };
-        Ok(UnitProcess {
-            listener: Listener::start(identity.clone(), listen, hello.clone())?,
-            connector: Connector::new(identity, hello),
-            peers,
+        let node = NodeSelf { identity, policy, incarnation, role: Role::Unit };
+        Ok(UnitProcess::over(HostNetwork::open(node, Some(listen))?, make, effects))
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&mut self) -> SocketAddr {
+        self.peers.network().address()
+    }
+
+    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit
+    /// gives its flows away before it ends. Returns what it counted.
+    pub fn run(&mut self, order: &UnitOrder) -> Option<UnitFigures> {
+        loop {
+            match self.turn(order) {
+                Turn::More => {}
+                Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
+                Turn::Over => return self.figures(),
+            }
+        }
+    }
+}
+
+impl<N: Network> UnitProcess<N> {
+    /// Creates a unit's process on a network.
+    pub(crate) fn over(network: N, make: GraphMaker, effects: EffectsTaker) -> UnitProcess<N> {
+        UnitProcess {
+            peers: Peers::new(network),
             make,
             effects,
             dispatcher: None,
@@ -149,12 +177,27 @@ impl UnitProcess {
             unit: None,
             early: Vec::new(),
             counters: UnitProcessCounters::default(),
-        })
+        }
     }
 
-    /// Returns the address at which it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.listener.address()
+    /// Returns what the unit waits for, for the report of a fault.
+    pub(crate) fn description(&self) -> String {
+        let Some(unit) = &self.unit else { return "no unit".to_owned() };
+        let counters = unit.end.counters();
+        format!(
+            "{:?}, {:?}, processed: {}, pulls: {}, taken: {}, lost: {}",
+            unit.id,
+            unit.others,
+            counters.processed,
+            counters.pulls_sent,
+            counters.states_taken,
+            counters.states_lost
+        )
+    }
+
+    /// Returns what the unit has counted; none before it is assigned.
+    pub(crate) fn figures(&self) -> Option<UnitFigures> {
+        self.unit.as_ref().map(Running::figures)
     }
 
     /// Returns the counters.
@@ -173,53 +216,54 @@ impl UnitProcess {
         Some(report)
     }
 
-    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit
-    /// gives its flows away before it ends. Returns what it counted.
-    pub fn run(&mut self, order: &UnitOrder) -> Option<UnitFigures> {
-        while !order.aborts.load(Ordering::Relaxed) {
-            let worked = self.step();
-            if order.leaves.load(Ordering::Relaxed) && self.has_left() {
-                break;
-            }
-            let unit = self.unit.as_ref();
-            let is_heard = self.dispatcher.is_none_or(|dispatcher| self.peers.is_flushed(dispatcher));
-            if let Some(unit) = unit.filter(|unit| unit.has_finished && is_heard) {
-                return Some(unit.figures());
-            }
-            if !worked {
-                let due_ns = unit.map_or(u64::MAX, Running::sleep_ns).min(self.peers.sleep_ns(clock_ns()));
-                self.peers.wait(Duration::from_nanos(due_ns).min(SLEEP));
-            }
+    /// Handles what has arrived, and what is due.
+    pub(crate) fn turn(&mut self, order: &UnitOrder) -> Turn {
+        if order.aborts.load(Ordering::Relaxed) {
+            return Turn::Over;
         }
-        self.unit.as_ref().map(Running::figures)
+        let has_worked = self.step();
+        if order.leaves.load(Ordering::Relaxed) && self.has_left() {
+            return Turn::Over;
+        }
+        let is_heard = self.dispatcher.is_none_or(|dispatcher| self.peers.is_flushed(dispatcher));
+        if is_heard && self.unit.as_ref().is_some_and(|unit| unit.has_finished) {
+            return Turn::Over;
+        }
+        if has_worked {
+            return Turn::More;
+        }
+        let due_ns = self.unit.as_ref().map_or(u64::MAX, |unit| unit.sleep_ns());
+        Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
     }
 
     /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is
     /// no dispatcher, or if it takes too long.
     fn has_left(&mut self) -> bool {
+        let now_ns = self.peers.now_ns();
         let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
-        let Some(since) = unit.leaving else {
-            unit.leaving = Some(Instant::now());
+        let Some(since_ns) = unit.leaving_ns else {
+            unit.leaving_ns = Some(now_ns);
             self.peers.send(dispatcher, 0, write_leave);
             return false;
         };
         // Packets that were on their way are forwarded for a while.
-        let has_drained = unit.drained.is_some_and(|at| at.elapsed() >= LINGER);
-        has_drained && self.peers.is_flushed(dispatcher) || since.elapsed() >= LEAVE_MAX
+        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= LINGER_NS);
+        has_drained && self.peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
     }
 
     /// Handles what has arrived. Returns true if there was anything.
     fn step(&mut self) -> bool {
         self.greet();
-        let now_ns = clock_ns();
+        self.set_clock();
         let mut worked = false;
-        while let Some((peer, frame)) = self.peers.poll(now_ns) {
+        while let Some((peer, frame)) = self.peers.poll() {
             worked = true;
             let is_dispatcher = self.dispatcher == Some(peer);
-            match handle(&mut self.unit, is_dispatcher, frame) {
+            match handle(&mut self.unit, (peer, is_dispatcher), frame) {
                 Ok(Some(Order::Assign(assignment))) => self.assign(&assignment),
                 Ok(Some(Order::Connect(units))) => {
-                    units.iter().for_each(|(name, address)| self.connector.connect(name, address));
+                    let network = self.peers.network();
+                    units.iter().for_each(|(name, address)| network.connect(name, address));
                     self.seat_early();
                 }
                 Ok(None) => {}
@@ -236,18 +280,26 @@ impl UnitProcess {
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
         }
+        self.set_clock();
         if let Some(unit) = &mut self.unit {
             worked |= unit.handle_timeouts();
             unit.end.report();
             unit.send(self.dispatcher, &mut self.peers, &mut self.effects);
         }
-        self.peers.flush(clock_ns());
+        self.peers.flush();
         worked
+    }
+
+    fn set_clock(&mut self) {
+        if let Some(unit) = &mut self.unit {
+            unit.clock_ns = self.peers.now_ns();
+        }
     }
 
     /// Takes nodes that have connected, or to which this one has.
     fn greet(&mut self) {
-        while let Some(session) = self.listener.poll().or_else(|| self.connector.poll()) {
+        while let Some(session) = self.peers.network().poll_session() {
+            let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
             if role == Role::Dispatcher && !self.may_follow(&name, incarnation) {
@@ -255,7 +307,7 @@ impl UnitProcess {
                 continue;
             }
             event::peer_connected(&name, &session.address);
-            let peer = self.peers.add(session, clock_ns());
+            let peer = self.peers.add(session);
             match role {
                 Role::Dispatcher => {
                     self.last_dispatcher = Some((name, incarnation));
@@ -265,9 +317,7 @@ impl UnitProcess {
                     self.dispatcher = Some(peer);
                 }
                 Role::Unit => {
-                    self.peers.keep_only(peer);
-                    self.early.retain(|(other, _)| *other != name);
-                    self.early.push((name, peer));
+                    self.early.push(EarlyPeer { name, peer, is_client });
                     self.seat_early();
                 }
             }
@@ -283,14 +333,18 @@ impl UnitProcess {
 
     /// Gives units that have connected their numbers, once these are known.
     fn seat_early(&mut self) {
-        if let Some(unit) = &mut self.unit {
-            let peers = &mut self.peers;
-            self.early.retain(|(name, peer)| !unit.others.connected(name, *peer, peers));
+        let Some(unit) = &mut self.unit else { return };
+        let peers = &mut self.peers;
+        let seated: Vec<EarlyPeer> =
+            self.early.extract_if(.., |early| unit.others.connected(early, peers)).collect();
+        for early in seated {
+            self.peers.besides(early.peer).into_iter().for_each(|other| self.lose(other));
         }
     }
 
     fn assign(&mut self, assignment: &Assignment) {
-        match Running::new(assignment, &mut self.make) {
+        let stopwatch = self.peers.network().stopwatch();
+        match Running::new(assignment, &mut self.make, stopwatch) {
             Ok(unit) => self.unit = Some(unit),
             Err(reason) => event::peer_refused(&format!("cannot make the unit's graph: {reason}")),
         }
@@ -308,7 +362,7 @@ impl UnitProcess {
             }
             return;
         }
-        self.early.retain(|(_, early)| *early != peer);
+        self.early.retain(|early| early.peer != peer);
         if let Some(unit) = &mut self.unit {
             for mail in unit.others.lose(peer) {
                 unit.end.handle_mail(mail);
@@ -336,7 +390,11 @@ impl From<FrameError> for Refused {
 }
 
 /// Handles a frame.
-fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Result<Option<Order>, Refused> {
+fn handle(
+    unit: &mut Option<Running>,
+    (peer, is_dispatcher): (PeerId, bool),
+    frame: &[u8],
+) -> Result<Option<Order>, Refused> {
     const WRONG_SENDER: Refused = Refused::Frame(FrameError::Invalid("sender"));
     let now_ns = unit.as_ref().map_or(0, Running::now_ns);
     let arrived = read_frame(frame, now_ns, |_| 0)?;
@@ -357,12 +415,12 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
     match arrived {
         ArrivedFrame::Units(units) => {
-            let (connect, answers) = unit.others.set(unit.id, units);
+            let (connect, answers) = unit.others.set(units);
             answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
             return Ok(Some(Order::Connect(connect)));
         }
         ArrivedFrame::Stopped => {
-            unit.drained.get_or_insert_with(Instant::now);
+            unit.drained_ns.get_or_insert(unit.clock_ns);
             unit.others.owes_figures = true;
         }
         ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
@@ -393,6 +451,7 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
             let stamp = packet.stamp;
             let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
             unit.sequence += 1;
+            unit.others.received_from(peer);
             unit.end.handle_mail(Mail::Packet(stamp, packet.ok_or(Refused::Packet)?));
         }
         _ => return Err(WRONG_SENDER),
@@ -401,7 +460,11 @@ fn handle(unit: &mut Option<Running>, is_dispatcher: bool, frame: &[u8]) -> Resu
 }
 
 impl Running {
-    fn new(assignment: &Assignment, make: &mut GraphMaker) -> Result<Running, String> {
+    fn new(
+        assignment: &Assignment,
+        make: &mut GraphMaker,
+        stopwatch: fn() -> u64,
+    ) -> Result<Running, String> {
         let graph = make(assignment.seed)?;
         let config = UnitsConfig {
             gap_ns: assignment.gap_ns,
@@ -415,13 +478,14 @@ impl Running {
         let unit = protocol::unit::Config { has_groups, ..unit };
         Ok(Running {
             id: assignment.unit,
-            end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, clock_ns),
-            others: Others::default(),
+            end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch),
+            others: Others::new(assignment.unit),
             pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
             sequence: 0,
-            told: (0, Instant::now()),
-            leaving: None,
-            drained: None,
+            told: (0, 0),
+            clock_ns: 0,
+            leaving_ns: None,
+            drained_ns: None,
             finishing_ns: None,
             has_finished: false,
         })
@@ -430,7 +494,7 @@ impl Running {
     /// The dispatcher's clock shows at least this time.
     fn hear(&mut self, now_ns: u64) {
         if now_ns >= self.told.0 {
-            self.told = (now_ns, Instant::now());
+            self.told = (now_ns, self.clock_ns);
         }
     }
 
@@ -438,7 +502,7 @@ impl Running {
     fn now_ns(&self) -> u64 {
         match self.told {
             (0, _) => 0,
-            (now_ns, at) => now_ns.saturating_add(at.elapsed().as_nanos() as u64),
+            (now_ns, at) => now_ns.saturating_add(self.clock_ns.saturating_sub(at)),
         }
     }
 
@@ -474,8 +538,15 @@ impl Running {
     }
 
     /// Sends what the unit sends.
-    fn send(&mut self, dispatcher: Option<PeerId>, peers: &mut Peers, effects: &mut EffectsTaker) {
-        while let Some(sending) = self.end.poll() {
+    fn send<N: Network>(
+        &mut self,
+        dispatcher: Option<PeerId>,
+        peers: &mut Peers<N>,
+        effects: &mut EffectsTaker,
+    ) {
+        loop {
+            let passed_on = self.others.take_passed_on().map(|(to, mail)| Sending::Mail(to, mail));
+            let Some(sending) = passed_on.or_else(|| self.end.poll()) else { break };
             match sending {
                 Sending::Return(report) => self.send_report(*report, dispatcher, peers, effects),
                 Sending::Mail(to, Mail::Packet(_, packet)) if !self.others.reaches(to) => {
@@ -491,6 +562,10 @@ impl Running {
                 }
             }
         }
+        if self.others.has_context() {
+            let report = Return { unit: self.id, through: self.others.through, ..Return::default() };
+            self.send_report(report, dispatcher, peers, effects);
+        }
         let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
             return;
         };
@@ -499,15 +574,16 @@ impl Running {
         if self.has_finished {
             let last = Return { unit: self.id, has_answered: true, ..Return::default() };
             let last = Return { through: self.others.through, due_ns: u64::MAX, ..last };
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &last, &[]));
+            let context = self.others.take_context();
+            peers.send(dispatcher, 0, |out| write_report_frame(out, &last, &context));
         }
     }
 
-    fn send_report(
+    fn send_report<N: Network>(
         &mut self,
         mut report: Return,
         dispatcher: Option<PeerId>,
-        peers: &mut Peers,
+        peers: &mut Peers<N>,
         effects: &mut EffectsTaker,
     ) {
         self.others.through = report.through;
@@ -515,8 +591,8 @@ impl Running {
         report.effects.drain(..).for_each(|of_report| effects(of_report, now_ns));
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
-            let priors = self.others.take_priors();
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &priors));
+            let context = self.others.take_context();
+            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &context));
             for packet in &report.out {
                 peers.send(dispatcher, 0, |out| {
                     begin_output(out);

@@ -34,8 +34,9 @@ mod stamps;
 pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
-    ArrivedFrame, PriorReport, UnitAddress, begin_output, read_frame, write_assignment, write_figures,
-    write_hello, write_input, write_leave, write_mail, write_report_frame, write_stopped, write_units,
+    ArrivedFrame, ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_output, read_frame,
+    write_assignment, write_figures, write_hello, write_input, write_leave, write_mail, write_report_frame,
+    write_stopped, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cluster::wire::{
-    Assignment, Hello, Role, UnitAddress, UnitFigures, begin_output, write_assignment, write_figures,
-    write_hello, write_input, write_leave, write_mail, write_output, write_report_frame, write_stopped,
-    write_units,
+    Assignment, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures, begin_output,
+    write_assignment, write_figures, write_hello, write_input, write_leave, write_mail, write_output,
+    write_report_frame, write_stopped, write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
@@ -161,8 +161,10 @@ fn of_unit() -> Vec<Vec<u8>> {
         FromPeer::End { flow, epoch },
         FromPeer::Refuse { flow, epoch, reason: RefuseReason::Conflict, record: record() },
     ];
+    let counts = ForwardCounts { sent: 3, received: 2, is_cut: true };
+    let context = ReportContext { priors: vec![(UnitId(4), 8)], forwards: vec![(UnitId(5), counts)] };
     let mut frames = vec![
-        frame(|out| write_report_frame(out, &report, &[(UnitId(4), 8)])),
+        frame(|out| write_report_frame(out, &report, &context)),
         frame(|out| {
             begin_output(out);
             write_output(out, &leaving);

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use cluster::wire::{
-    ArrivedFrame, FrameError, Hello, Reader, Role, VERSION, read_frame, write_hello, write_input, write_mail,
-    write_report_frame,
+    ArrivedFrame, ForwardCounts, FrameError, Hello, Reader, ReportContext, Role, VERSION, read_frame,
+    write_hello, write_input, write_mail, write_report_frame,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -155,13 +155,20 @@ proptest! {
     }
 
     #[test]
-    fn messages_of_units_arrive_with_their_reports(messages in prop::collection::vec(from_units(), 0..9)) {
+    fn messages_of_units_arrive_with_their_reports(
+        messages in prop::collection::vec(from_units(), 0..9),
+        priors in prop::collection::vec((units(), any::<u64>()), 0..3),
+        forwards in prop::collection::vec((units(), any::<u64>(), any::<u64>(), any::<bool>()), 0..3),
+    ) {
+        let forwards = forwards.into_iter().map(|(unit, sent, received, is_cut)| (unit, ForwardCounts { sent, received, is_cut }));
+        let context = ReportContext { priors, forwards: forwards.collect() };
         let report = Return { unit: UnitId(3), messages, ..Return::default() };
         let mut frame = Vec::new();
-        write_report_frame(&mut frame, &report, &[]);
-        let Ok(ArrivedFrame::Report(arrived, ..)) = read_frame(&frame, 5, no_hash) else {
+        write_report_frame(&mut frame, &report, &context);
+        let Ok(ArrivedFrame::Report(arrived, found, 0)) = read_frame(&frame, 5, no_hash) else {
             return Err(TestCaseError::fail("it is a report"));
         };
+        prop_assert_eq!(found, context);
         prop_assert_eq!((arrived.unit, arrived.messages), (report.unit, report.messages));
     }
 

@@ -9,9 +9,10 @@ use runtime::report::Report;
 use runtime::transport::{LocalGraph, Return, Started, ToUnit, Transport, UnitChange};
 
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
+use crate::network::Network;
 use crate::wire::write_stopped;
 
-impl Transport for RemoteUnits {
+impl<N: Network> Transport for RemoteUnits<N> {
     const IS_LOCAL: bool = false;
 
     const UNITS_HAVE_CLOCKS: bool = true;
@@ -117,7 +118,7 @@ impl Transport for RemoteUnits {
     }
 
     fn wait(&mut self) {
-        self.peers.transmit(self.clock_ns());
+        self.peers.transmit();
         if self.units.is_idle() {
             self.peers.wait(WAIT);
         }
@@ -181,11 +182,6 @@ impl Transport for RemoteUnits {
     }
 
     fn add_to_report(&self, report: &mut Report, _names: &[String]) {
-        self.units.iter().for_each(|unit| unit.figures.add_to(report));
-        if self.units.outputs_lost > 0 {
-            // Their units count them as sent.
-            report.packets_out = report.packets_out.saturating_sub(self.units.outputs_lost);
-            *report.drops.entry(DropReason::NoBuffer.name()).or_default() += self.units.outputs_lost;
-        }
+        self.units.add_to(report);
     }
 }

@@ -1,20 +1,20 @@
 //! The units of a cluster, as its dispatcher sees them: their packets in flight, and their reports
 //! in the order in which they take effect.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use packet::Packet;
+use packet::{DropReason, Packet};
 use protocol::message::UnitId;
+use runtime::report::Report;
 use runtime::transport::Return;
 
 use crate::peers::PeerId;
-use crate::wire::{PriorReport, UnitFigures};
+use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitFigures};
 
 /// A report on its way.
 pub(super) struct PartialReport {
     pub report: Box<Return>,
-    /// Reports of other units that must take effect before.
-    pub priors: Vec<PriorReport>,
+    pub context: ReportContext,
     /// Packets that have not come.
     pub left: usize,
 }
@@ -25,7 +25,9 @@ pub(super) struct RemoteUnit {
     pub node: usize,
     pub is_ready: bool,
     pub is_alive: bool,
-    /// Packets sent to it, and those that it has finished.
+    /// It was lost with its flows: its own counts are not known.
+    pub is_lost: bool,
+    /// Packets sent to it, and those that it has finished, by its reports.
     pub sent: u64,
     pub through: u64,
     /// It has not answered.
@@ -34,6 +36,11 @@ pub(super) struct RemoteUnit {
     /// Packets that it has returned, and their bytes.
     packets_out: u64,
     bytes_out: u64,
+    /// Packets that it has exchanged with other units, by its reports.
+    forwards: BTreeMap<UnitId, ForwardCounts>,
+    /// Packets that came to it from other units, and that went from it to them.
+    got: u64,
+    gave: u64,
     /// A report whose packets have not all come.
     partial: Option<PartialReport>,
     /// Reports that wait for those of other units.
@@ -47,27 +54,41 @@ impl RemoteUnit {
             node,
             is_ready: false,
             is_alive: true,
+            is_lost: false,
             sent: 0,
             through: 0,
             is_behind: false,
             figures: UnitFigures::default(),
             packets_out: 0,
             bytes_out: 0,
+            forwards: BTreeMap::new(),
+            got: 0,
+            gave: 0,
             partial: None,
             waiting: VecDeque::new(),
         }
     }
 
-    /// The unit is lost. Its figures count what it has returned, if `has_flows`.
+    /// Returns the number of packets that the unit has to process, or has.
+    fn given(&self) -> u64 {
+        (self.sent + self.got).saturating_sub(self.gave)
+    }
+
+    /// Returns the number of packets that the unit has forwarded, by its own count.
+    fn forwarded(&self) -> u64 {
+        self.forwards.values().map(|counts| counts.sent).sum()
+    }
+
+    /// The unit is lost, `has_flows` if it was not drained before.
     fn lose(&mut self, has_flows: bool) {
         self.is_alive = false;
+        self.is_lost = has_flows;
         self.is_behind = false;
         self.partial = None;
         self.waiting.clear();
         if has_flows {
-            self.figures.lose(self.sent, (self.packets_out, self.bytes_out));
+            self.figures.lose((self.packets_out, self.bytes_out));
         }
-        self.through = self.sent;
     }
 }
 
@@ -119,9 +140,58 @@ impl UnitTable {
 
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u64 {
-        // A packet that a unit forwarded is finished by another one.
-        let sent: u64 = self.iter().map(|unit| unit.sent).sum();
-        sent.saturating_sub(self.iter().map(|unit| unit.through).sum())
+        let alive = self.iter().filter(|unit| unit.is_alive);
+        alive.map(|unit| unit.given().saturating_sub(unit.through)).sum()
+    }
+
+    /// Counts again the packets that units have exchanged.
+    fn recount(&mut self) {
+        for at in 0..self.units.len() {
+            let unit = UnitId(at as u16);
+            let others = || (0..self.units.len() as u16).map(UnitId);
+            let got = others().map(|from| self.forwarded(from, unit)).sum();
+            let gave = others().map(|to| self.forwarded(unit, to)).sum();
+            if let Some(unit) = &mut self.units[at] {
+                (unit.got, unit.gave) = (got, gave);
+            }
+        }
+    }
+
+    /// Returns the number of packets that one unit has forwarded to another one and that come to
+    /// it: the receiver's word counts if nothing more can arrive.
+    fn forwarded(&self, from: UnitId, to: UnitId) -> u64 {
+        let (Some(giver), Some(taker)) = (self.get(from), self.get(to)) else { return 0 };
+        let (sent, got) = (giver.forwards.get(&to), taker.forwards.get(&from));
+        let (sent, got) = (sent.copied().unwrap_or_default(), got.copied().unwrap_or_default());
+        match taker.is_alive {
+            true if giver.is_alive && !sent.is_cut && !got.is_cut => sent.sent.max(got.received),
+            true => got.received,
+            false => sent.sent,
+        }
+    }
+
+    /// Returns the number of packets that were lost with units, or between them.
+    fn lost(&self) -> u64 {
+        // What a lost unit returned is known; what it dropped is not.
+        let lost_units = self.iter().filter(|unit| unit.is_lost);
+        let with_units: u64 = lost_units.map(|unit| unit.given().saturating_sub(unit.packets_out)).sum();
+        let alive = self.iter().filter(|unit| unit.is_alive);
+        let between: u64 = alive.map(|unit| unit.forwarded().saturating_sub(unit.gave)).sum();
+        with_units + between
+    }
+
+    /// Adds what units have counted to the dispatcher's report.
+    pub fn add_to(&self, report: &mut Report) {
+        self.iter().for_each(|unit| unit.figures.add_to(report));
+        let mut drop = |reason: DropReason, count| {
+            if count > 0 {
+                *report.drops.entry(reason.name()).or_default() += count;
+            }
+        };
+        drop(DropReason::UnitLost, self.lost());
+        // Their units count them as sent.
+        drop(DropReason::NoBuffer, self.outputs_lost);
+        report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
     }
 
     /// The unit at a node is lost. Reports that waited for its own take effect.
@@ -129,6 +199,7 @@ impl UnitTable {
         if let Some(unit) = self.at_mut(peer) {
             unit.lose(has_flows);
         }
+        self.recount();
         while self.release() {}
     }
 
@@ -195,17 +266,22 @@ impl UnitTable {
                 self.get(unit).is_none_or(|unit| !unit.is_alive || unit.through >= through)
             };
             let next = self.units[at].as_ref().and_then(|unit| unit.waiting.front());
-            if !next.is_some_and(|next| next.priors.iter().all(has_come)) {
+            if !next.is_some_and(|next| next.context.priors.iter().all(has_come)) {
                 continue;
             }
             let Some(unit) = &mut self.units[at] else { continue };
-            let Some(PartialReport { report, .. }) = unit.waiting.pop_front() else { continue };
+            let Some(PartialReport { report, context, .. }) = unit.waiting.pop_front() else { continue };
             has_released = true;
             unit.through = unit.through.max(report.through);
+            let has_forwards = !context.forwards.is_empty();
+            unit.forwards.extend(context.forwards);
             unit.is_ready |= report.is_ready;
             unit.is_behind &= !report.has_answered;
             self.has_failed |= report.has_failed;
             self.reports.push_back(report);
+            if has_forwards {
+                self.recount();
+            }
         }
         has_released
     }

@@ -51,12 +51,11 @@ impl UnitFigures {
         }
     }
 
-    /// The unit is lost, to which this many packets were sent, and which has returned packets and
-    /// bytes. What else it counted is not known.
-    pub fn lose(&mut self, sent: u64, (packets_out, bytes_out): (u64, u64)) {
+    /// The unit is lost, and has returned packets and bytes. What else it counted is not known.
+    pub fn lose(&mut self, (packets_out, bytes_out): (u64, u64)) {
         (self.packets, self.bytes_out) = ([packets_out, 0, 0], bytes_out);
         self.flows[1] = 0;
-        self.drops = vec![(DropReason::UnitLost, sent.saturating_sub(packets_out))];
+        self.drops.clear();
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {

@@ -6,7 +6,9 @@ use runtime::transport::{Mail, Return, ToUnit};
 
 use super::control::{Assignment, Hello};
 use super::figures::UnitFigures;
-use super::messages::{read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer};
+use super::messages::{
+    read_flag, read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer,
+};
 use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::reader::{FrameError, Reader, put, put_sized};
 use super::reports::{read_report, write_report};
@@ -49,8 +51,8 @@ pub enum ArrivedFrame<'a> {
     Stopped,
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
-    /// A report of a unit, what must take effect before it, and the number of packets that follow.
-    Report(Box<Return>, Vec<PriorReport>, usize),
+    /// A report of a unit, its context, and the number of packets that follow.
+    Report(Box<Return>, ReportContext, usize),
     /// One of these packets: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
     /// Counts of a unit.
@@ -67,6 +69,28 @@ pub enum ArrivedFrame<'a> {
 /// A report that must take effect before another one: that of a unit, up to this many packets. A
 /// flow's packets leave in order although two units have processed them.
 pub type PriorReport = (UnitId, u64);
+
+/// The other units, as far as a report depends on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportContext {
+    /// Reports of other units that must take effect before.
+    pub priors: Vec<PriorReport>,
+    /// Packets that the unit has forwarded and received so far, by the other unit: those that have
+    /// changed since the report before.
+    pub forwards: Vec<(UnitId, ForwardCounts)>,
+}
+
+/// Packets that a unit has exchanged with another one since its start, because their flows had
+/// moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardCounts {
+    /// Forwarded to the other unit.
+    pub sent: u64,
+    /// Received from it.
+    pub received: u64,
+    /// The other unit is lost from here: nothing more comes from it or goes to it.
+    pub is_cut: bool,
+}
 
 /// The address of a unit, for other units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,11 +168,17 @@ pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
 }
 
 /// Appends a report of a unit without its packets.
-pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, priors: &[PriorReport]) {
+pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, context: &ReportContext) {
     out.push(kind::REPORT);
     write_report(out, report);
+    let ReportContext { priors, forwards } = context;
     put!(out, priors.len() as u32);
     priors.iter().for_each(|(unit, through)| put!(out, unit.0, through));
+    put!(out, forwards.len() as u32);
+    for (unit, counts) in forwards {
+        put!(out, unit.0, counts.sent, counts.received);
+        out.push(counts.is_cut.into());
+    }
 }
 
 /// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the
@@ -202,7 +232,9 @@ pub fn read_frame(
             let (report, packets) = read_report(&mut from, hash)?;
             let priors = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
             let priors = priors.collect::<Result<_, FrameError>>()?;
-            return Ok(ArrivedFrame::Report(Box::new(report), priors, packets));
+            let count = if from.is_empty() { 0 } else { from.count(19)? };
+            let forwards = (0..count).map(|_| read_forward(&mut from)).collect::<Result<_, _>>()?;
+            return Ok(ArrivedFrame::Report(Box::new(report), ReportContext { priors, forwards }, packets));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
         kind::ASSIGN => return Assignment::read(&mut from).map(ArrivedFrame::Assign),
@@ -228,6 +260,12 @@ pub fn read_frame(
         unknown => return Err(FrameError::UnknownKind(unknown)),
     };
     Ok(ArrivedFrame::Input(input))
+}
+
+fn read_forward(from: &mut Reader<'_>) -> Result<(UnitId, ForwardCounts), FrameError> {
+    let unit = UnitId(from.u16()?);
+    let counts = ForwardCounts { sent: from.u64()?, received: from.u64()?, is_cut: read_flag(from)? };
+    Ok((unit, counts))
 }
 
 fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, FrameError> {

@@ -44,6 +44,7 @@ pub enum ToUnit {
 }
 
 /// From a unit to a unit.
+#[derive(Debug)]
 pub enum Mail {
     /// A message.
     Message(UnitId, FromPeer),

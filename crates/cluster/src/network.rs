@@ -1,0 +1,125 @@
+//! A node's access to other nodes, and to the time: everything of it that is not a state machine.
+//!
+//! | network | nodes |
+//! |---|---|
+//! | [`HostNetwork`] | processes: a UDP socket, handshakes on threads, the system's clock |
+//! | [`SimulatedNetwork`](crate::simulated::SimulatedNetwork) | of one thread, on virtual time, behind faulty links |
+
+mod connector;
+mod socket;
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use self::connector::Connector;
+use self::socket::DatagramSocket;
+use crate::identity::{Identity, Listener, Session};
+use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
+
+/// A node's access to other nodes, and to the time.
+pub trait Network: 'static {
+    /// Returns the time in nanoseconds, from any beginning.
+    fn now_ns(&self) -> u64;
+
+    /// Returns a clock to measure durations.
+    fn stopwatch(&self) -> fn() -> u64;
+
+    /// Connects to a node of this name, and tries again until it is there.
+    fn connect(&mut self, name: &str, address: &str);
+
+    /// Returns the next node that has connected, or to which this one has.
+    fn poll_session(&mut self) -> Option<Session>;
+
+    /// Hands over datagrams that have arrived, with their senders. Returns false if there is none.
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool;
+
+    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if no more
+    /// can be sent now.
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool;
+
+    /// Waits until a datagram arrives.
+    fn wait(&mut self, timeout: Duration);
+}
+
+/// The network of a process.
+pub struct HostNetwork {
+    socket: DatagramSocket,
+    address: SocketAddr,
+    connector: Connector,
+    listener: Option<Listener>,
+}
+
+/// A node's description of itself, for others.
+pub(crate) struct NodeSelf {
+    /// Certificate and key.
+    pub identity: Identity,
+    /// Digest of the policy.
+    pub policy: [u8; 32],
+    /// Counts restarts of the process.
+    pub incarnation: u64,
+    /// The role.
+    pub role: Role,
+}
+
+impl HostNetwork {
+    /// Opens a socket; others can connect at `listen`, if that is given.
+    pub(crate) fn open(node: NodeSelf, listen: Option<SocketAddr>) -> std::io::Result<HostNetwork> {
+        let local = listen.map_or_else(|| [0, 0, 0, 0].into(), |listen| listen.ip());
+        let socket = DatagramSocket::bind(SocketAddr::new(local, 0))?;
+        let address = socket.address()?;
+        let NodeSelf { identity, policy, incarnation, role } = node;
+        let hello = Hello {
+            versions: (VERSION, VERSION_MIN),
+            name: identity.name().to_owned(),
+            incarnation,
+            policy,
+            role,
+            port: address.port(),
+        };
+        let listener =
+            listen.map(|listen| Listener::start(identity.clone(), listen, hello.clone())).transpose()?;
+        Ok(HostNetwork { socket, address, connector: Connector::new(identity, hello), listener })
+    }
+
+    /// Returns the address at which others can connect; that of links, if they cannot.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.as_ref().map_or(self.address, Listener::address)
+    }
+}
+
+fn clock_ns() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+impl Network for HostNetwork {
+    fn now_ns(&self) -> u64 {
+        clock_ns()
+    }
+
+    fn stopwatch(&self) -> fn() -> u64 {
+        clock_ns
+    }
+
+    fn connect(&mut self, name: &str, address: &str) {
+        self.connector.connect(name, address);
+    }
+
+    fn poll_session(&mut self) -> Option<Session> {
+        let accepted = self.listener.as_ref().and_then(Listener::poll);
+        accepted.or_else(|| self.connector.poll())
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+        self.socket.receive(take)
+    }
+
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
+        self.socket.send(to, datagrams, segment)
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.socket.wait(timeout);
+    }
+}

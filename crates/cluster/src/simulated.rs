@@ -1,0 +1,188 @@
+//! Nodes of one thread, on virtual time, behind faulty links: the code of the processes, with
+//! another network under it. The same seed gives the same run.
+//!
+//! A [`SimulatedCluster`] has a dispatcher, which the caller drives, and units. Datagrams take
+//! time, and are lost, repeated and overtaken; directions of links fail for a while; units pause,
+//! crash and come back; clocks run at different rates. Handshakes are not simulated beyond their
+//! time and their checks: [`identity`](crate::identity) has tests of its own.
+
+mod faults;
+mod world;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use packet::split_mix;
+use runtime::elastic::UnitsConfig;
+use runtime::{Assembly, Output, Report, Runner};
+
+use self::world::{NodeId, World};
+use crate::identity::Session;
+use crate::network::Network;
+use crate::remote::{RemoteError, RemoteHandle, runner_over};
+use crate::unit::{GraphMaker, UnitProcess};
+use crate::wire::UnitFigures;
+
+pub use faults::{LinkFaults, NodeFault, NodeFaultKind, SimulatedFaults};
+pub use world::SimulatedCounters;
+
+/// Period in which the dispatcher handles deadlines, in nanoseconds.
+const TICK_NS: u64 = 1_000_000;
+
+/// A node's end of the simulated network.
+pub struct SimulatedNetwork {
+    world: Rc<World>,
+    node: NodeId,
+}
+
+impl Network for SimulatedNetwork {
+    fn now_ns(&self) -> u64 {
+        self.world.clock_ns(self.node)
+    }
+
+    fn stopwatch(&self) -> fn() -> u64 {
+        || 0 // Durations depend on the machine.
+    }
+
+    fn connect(&mut self, name: &str, _address: &str) {
+        self.world.connect(self.node, name);
+    }
+
+    fn poll_session(&mut self) -> Option<Session> {
+        self.world.poll_session(self.node)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+        self.world.receive(self.node, take)
+    }
+
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
+        datagrams.chunks(segment.max(1)).for_each(|datagram| self.world.send(self.node, to, datagram));
+        true
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        if self.world.is_stuck() {
+            // Nothing can come any more that the dispatcher waits for: this is a fault to be found.
+            #[allow(clippy::panic)]
+            {
+                panic!("the dispatcher waits forever for: {:?}", self.world.states());
+            }
+        }
+        self.world.run_until_arrival(self.node, timeout.as_nanos() as u64);
+    }
+}
+
+/// A dispatcher and its units.
+pub struct SimulatedCluster {
+    world: Rc<World>,
+    runner: Runner,
+    handle: RemoteHandle,
+    /// Time of the first packet, which is that of the world's beginning.
+    start_ns: u64,
+    ticked_ns: u64,
+}
+
+impl SimulatedCluster {
+    /// Starts a dispatcher and `units` units, which are named `unit-0` and so on. `make` returns a
+    /// maker of graphs for each. Packets arrive from `start_ns` on.
+    ///
+    /// # Errors
+    /// As for [`remote_runner`](crate::remote::remote_runner).
+    pub fn start(
+        assembly: Assembly,
+        config: UnitsConfig,
+        units: usize,
+        make: impl Fn() -> GraphMaker + 'static,
+        faults: SimulatedFaults,
+        (seed, start_ns): (u64, u64),
+    ) -> Result<SimulatedCluster, RemoteError> {
+        let world = World::new(faults, seed);
+        let dispatcher = world.add("dispatcher", None);
+        for number in 0..units {
+            let made = make();
+            world.add(&format!("unit-{number}"), Some(made));
+        }
+        let config = UnitsConfig { is_live: true, ..config };
+        let network = SimulatedNetwork { world: Rc::clone(&world), node: dispatcher };
+        let nodes = (0..units).map(|number| (format!("unit-{number}"), String::new())).collect();
+        world.begin();
+        let (runner, handle) = runner_over(assembly, "simulated", config, || Ok(network), nodes)?;
+        world.begin_faults();
+        Ok(SimulatedCluster { world, runner, handle, start_ns, ticked_ns: 0 })
+    }
+
+    /// Returns the runner of the dispatcher.
+    pub fn runner(&mut self) -> &mut Runner {
+        &mut self.runner
+    }
+
+    /// Returns the way to the dispatcher for operators.
+    pub fn handle(&self) -> &RemoteHandle {
+        &self.handle
+    }
+
+    /// Lets time pass up to a packet's arrival. The dispatcher works as soon as anything arrives.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn run_to<O: Output>(&mut self, at_ns: u64, output: &mut O) -> Result<(), O::Error> {
+        let until_ns = at_ns.saturating_sub(self.start_ns);
+        loop {
+            let next_ns = (self.ticked_ns + TICK_NS).min(until_ns);
+            let has_arrived = self.world.run_to(self.world.dispatcher(), next_ns);
+            let now_ns = self.world.run_time_ns();
+            if now_ns >= self.ticked_ns + TICK_NS {
+                self.ticked_ns = now_ns;
+                self.runner.handle_timeout(self.start_ns + now_ns, output)?;
+            } else if has_arrived {
+                self.runner.flush(output)?;
+            } else if now_ns >= until_ns {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends the run. Faults of nodes and links end before, so that everything settles.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn finish<O: Output>(mut self, output: &mut O) -> Result<SimulatedOutcome, O::Error> {
+        self.world.end_faults();
+        let report = self.runner.finish(output)?;
+        let counters = self.world.counters();
+        Ok(SimulatedOutcome { report, counters, units: self.world.figures() })
+    }
+}
+
+/// The outcome of a simulated run.
+pub struct SimulatedOutcome {
+    /// The dispatcher's report.
+    pub report: Report,
+    /// Counts of the network.
+    pub counters: SimulatedCounters,
+    /// What units have counted.
+    pub units: Vec<UnitFigures>,
+}
+
+/// A unit on the simulated network.
+type SimulatedUnit = UnitProcess<SimulatedNetwork>;
+
+/// A stream of random numbers.
+struct Random(RefCell<u64>);
+
+impl Random {
+    fn bits(&self) -> u64 {
+        split_mix(&mut self.0.borrow_mut())
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
+    }
+
+    fn happens(&self, share: f64) -> bool {
+        share > 0.0 && ((self.bits() >> 11) as f64) < share * (1_u64 << 53) as f64
+    }
+}

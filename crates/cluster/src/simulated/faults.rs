@@ -1,0 +1,111 @@
+//! The faults of a simulated run.
+
+use std::cell::RefCell;
+
+use super::Random;
+
+/// The faults of all links, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkFaults {
+    /// Time of a datagram on its way, in nanoseconds.
+    pub latency_ns: u64,
+    /// Further time, up to this, at random.
+    pub jitter_ns: u64,
+    /// Share of datagrams that are lost, 0 to 1.
+    pub loss: f64,
+    /// Share of datagrams that arrive twice.
+    pub duplication: f64,
+    /// Share of datagrams that others overtake.
+    pub reordering: f64,
+    /// Further time of these, up to this, in nanoseconds.
+    pub reordered_by_ns: u64,
+}
+
+impl LinkFaults {
+    /// Links of a data centre: 20 us, and nothing is lost.
+    pub const NONE: LinkFaults = LinkFaults {
+        latency_ns: 20_000,
+        jitter_ns: 5_000,
+        loss: 0.0,
+        duplication: 0.0,
+        reordering: 0.0,
+        reordered_by_ns: 0,
+    };
+}
+
+/// A fault of a node at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeFault {
+    /// When, in nanoseconds from the first packet on.
+    pub at_ns: u64,
+    /// The unit, by number of its node.
+    pub unit: usize,
+    /// The kind.
+    pub kind: NodeFaultKind,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeFaultKind {
+    /// The process stands still for this time, in nanoseconds.
+    Pause(u64),
+    /// The process is gone, and a new one starts after this time, in nanoseconds.
+    Crash(u64),
+    /// The process ends in order, and a new one starts this time after its end, in nanoseconds.
+    Restart(u64),
+    /// Datagrams from the unit to all others are lost for this time, in nanoseconds.
+    Mute(u64),
+    /// Datagrams to the unit are lost for this time, in nanoseconds.
+    Deaf(u64),
+}
+
+/// The faults of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimulatedFaults {
+    /// Faults of links.
+    pub links: LinkFaults,
+    /// Faults of nodes, in order of time.
+    pub nodes: Vec<NodeFault>,
+    /// The clocks of nodes run at rates that differ by up to this share, 0 to 1.
+    pub clock_skew: f64,
+}
+
+impl SimulatedFaults {
+    /// No faults.
+    pub const NONE: SimulatedFaults =
+        SimulatedFaults { links: LinkFaults::NONE, nodes: Vec::new(), clock_skew: 0.0 };
+
+    /// Returns random faults of a run of this duration with this number of units. Unless
+    /// `may_lose`, they are of kinds that must cost no packet.
+    pub fn random(seed: u64, duration_ns: u64, units: usize, may_lose: bool) -> SimulatedFaults {
+        let random = Random(RefCell::new(seed ^ 0x6661_756c_7473));
+        let share = |most: f64| most * random.below(1_001) as f64 / 1_000.0;
+        let links = LinkFaults {
+            latency_ns: 2_000 + random.below(200_000),
+            jitter_ns: random.below(100_000),
+            loss: share(0.05),
+            duplication: share(0.05),
+            reordering: share(0.1),
+            reordered_by_ns: random.below(1_000_000),
+        };
+        let kind = || {
+            let ns = random.below(400_000_000);
+            match random.below(if may_lose { 6 } else { 4 }) {
+                0 => NodeFaultKind::Pause(ns),
+                1 => NodeFaultKind::Restart(ns),
+                2 => NodeFaultKind::Mute(ns),
+                3 => NodeFaultKind::Deaf(ns),
+                4 => NodeFaultKind::Crash(ns),
+                _ => NodeFaultKind::Mute(10 * ns),
+            }
+        };
+        let fault = |_| NodeFault {
+            at_ns: random.below(duration_ns),
+            unit: random.below(units as u64) as usize,
+            kind: kind(),
+        };
+        let mut nodes: Vec<_> = (0..random.below(6)).map(fault).collect();
+        nodes.sort_by_key(|fault| fault.at_ns);
+        SimulatedFaults { links, nodes, clock_skew: share(0.002) }
+    }
+}

@@ -1,0 +1,466 @@
+//! The world of simulated nodes: events in order of time, and the nodes.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use super::faults::{NodeFault, NodeFaultKind, SimulatedFaults};
+use super::{Random, SimulatedNetwork, SimulatedUnit};
+use crate::identity::{LinkSecrets, Session};
+use crate::unit::{GraphMaker, Turn, UnitOrder, UnitProcess};
+use crate::wire::{Hello, Role, UnitFigures, VERSION, VERSION_MIN};
+
+/// Delay before another attempt to connect, in nanoseconds.
+const RETRY_NS: u64 = 200_000_000;
+/// Datagrams that a node holds before it takes them; more are lost.
+const INBOX_MAX: usize = 4096;
+/// Time for which the dispatcher may wait for units, in nanoseconds.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// Time that a turn of a unit takes, in nanoseconds.
+const TURN_NS: u64 = 2_000;
+/// Datagrams that a node takes at once.
+const TAKEN_AT_ONCE: usize = 64;
+
+/// A node, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeId(usize);
+
+/// Counts of the simulated network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimulatedCounters {
+    /// Datagrams that were sent.
+    pub datagrams: u64,
+    /// Datagrams that were lost.
+    pub lost: u64,
+    /// Datagrams that arrived twice.
+    pub repeated: u64,
+    /// Datagrams that others overtook.
+    pub overtaken: u64,
+    /// Faults of nodes.
+    pub node_faults: u64,
+}
+
+/// Something that happens at a time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Scheduled {
+    at_ns: u64,
+    number: u64,
+    event: Event,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrival { to: NodeId, from: NodeId, datagram: Vec<u8> },
+    Handshake { from: NodeId, incarnation: u64, to: NodeId },
+    Fault { number: usize },
+    Start(NodeId),
+}
+
+/// A node.
+struct Node {
+    name: String,
+    /// Makes graphs of a unit.
+    make: Option<Rc<RefCell<GraphMaker>>>,
+    order: UnitOrder,
+    incarnation: u64,
+    is_up: bool,
+    inbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    sessions: VecDeque<Session>,
+    /// Time at which it works next.
+    wake_ns: u64,
+    /// It stands still until then, and nothing goes from it or to it.
+    paused_ns: u64,
+    mute_ns: u64,
+    deaf_ns: u64,
+    /// Its clock runs faster than the world's by this share.
+    skew: f64,
+    /// A new process starts so long after this one's end, if it ends in order.
+    restart_ns: Option<u64>,
+}
+
+/// The world.
+pub(super) struct World {
+    faults: SimulatedFaults,
+    random: Random,
+    now_ns: Cell<u64>,
+    /// When the dispatcher last waited for nothing but time.
+    driven_ns: Cell<u64>,
+    /// The time at which the run began.
+    began_ns: Cell<u64>,
+    events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
+    scheduled: Cell<u64>,
+    nodes: RefCell<Vec<Node>>,
+    /// Processes of units, by place of the node.
+    units: RefCell<BTreeMap<usize, Box<SimulatedUnit>>>,
+    counters: Cell<SimulatedCounters>,
+    has_faults: Cell<bool>,
+    itself: RefCell<std::rc::Weak<World>>,
+    ended: RefCell<Vec<UnitFigures>>,
+}
+
+impl World {
+    pub fn new(faults: SimulatedFaults, seed: u64) -> Rc<World> {
+        let world = Rc::new(World {
+            faults,
+            random: Random(RefCell::new(seed ^ 0x6c69_6e6b_7300)),
+            now_ns: Cell::new(0),
+            driven_ns: Cell::new(0),
+            began_ns: Cell::new(0),
+            events: RefCell::default(),
+            scheduled: Cell::new(0),
+            nodes: RefCell::default(),
+            units: RefCell::default(),
+            counters: Cell::default(),
+            has_faults: Cell::new(false),
+            itself: RefCell::default(),
+            ended: RefCell::default(),
+        });
+        *world.itself.borrow_mut() = Rc::downgrade(&world);
+        world
+    }
+
+    /// Adds a node. One that makes graphs is a unit; the first is the dispatcher.
+    pub fn add(&self, name: &str, make: Option<GraphMaker>) -> NodeId {
+        let skew = self.faults.clock_skew * (self.random.below(2_001) as f64 / 1_000.0 - 1.0);
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.push(Node {
+            name: name.to_owned(),
+            make: make.map(|make| Rc::new(RefCell::new(make))),
+            order: UnitOrder::default(),
+            incarnation: 0,
+            is_up: true,
+            inbox: VecDeque::new(),
+            sessions: VecDeque::new(),
+            wake_ns: u64::MAX,
+            paused_ns: 0,
+            mute_ns: 0,
+            deaf_ns: 0,
+            skew,
+            restart_ns: None,
+        });
+        NodeId(nodes.len() - 1)
+    }
+
+    /// Starts the units.
+    pub fn begin(&self) {
+        (1..self.nodes.borrow().len()).for_each(|node| self.schedule(0, Event::Start(NodeId(node))));
+    }
+
+    /// Lets faults happen from now on, and counts the time of the run from here.
+    pub fn begin_faults(&self) {
+        self.has_faults.set(true);
+        self.began_ns.set(self.now_ns.get());
+        for (number, fault) in self.faults.nodes.iter().enumerate() {
+            self.schedule(self.now_ns.get() + fault.at_ns, Event::Fault { number });
+        }
+    }
+
+    /// Ends all faults: what stands still goes on.
+    pub fn end_faults(&self) {
+        self.has_faults.set(false);
+        for node in self.nodes.borrow_mut().iter_mut() {
+            (node.paused_ns, node.mute_ns, node.deaf_ns) = (0, 0, 0);
+            node.wake_ns = node.wake_ns.min(self.now_ns.get());
+        }
+    }
+
+    pub fn dispatcher(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    pub fn counters(&self) -> SimulatedCounters {
+        self.counters.get()
+    }
+
+    /// Returns what units have counted, those that have ended, too.
+    pub fn figures(&self) -> Vec<UnitFigures> {
+        let running = self.units.borrow();
+        let running = running.values().filter_map(|unit| unit.figures());
+        self.ended.borrow_mut().drain(..).chain(running).collect()
+    }
+
+    /// Returns whether the dispatcher has waited for too long: it was last idle, or packets came,
+    /// before [`PATIENCE_NS`].
+    pub fn is_stuck(&self) -> bool {
+        self.now_ns.get() - self.driven_ns.get() >= PATIENCE_NS
+    }
+
+    /// Returns the counters of units, for the report of a fault.
+    pub fn states(&self) -> Vec<String> {
+        let units = self.units.borrow();
+        units.iter().map(|(at, unit)| format!("node {at}: {}", unit.description())).collect()
+    }
+
+    /// Returns the time since the run began.
+    pub fn run_time_ns(&self) -> u64 {
+        self.now_ns.get() - self.began_ns.get()
+    }
+
+    /// Returns the time of a node's own clock.
+    pub fn clock_ns(&self, node: NodeId) -> u64 {
+        let skew = self.nodes.borrow()[node.0].skew;
+        let now_ns = self.now_ns.get();
+        now_ns.saturating_add_signed((now_ns as f64 * skew) as i64)
+    }
+
+    /// Connects to a node, again and again until it is there.
+    pub fn connect(&self, from: NodeId, name: &str) {
+        let nodes = self.nodes.borrow();
+        let Some(to) = nodes.iter().position(|node| node.name == name) else { return };
+        let incarnation = nodes[from.0].incarnation;
+        drop(nodes);
+        let at_ns = self.now_ns.get() + 4 * self.faults.links.latency_ns;
+        self.schedule(at_ns, Event::Handshake { from, incarnation, to: NodeId(to) });
+    }
+
+    pub fn poll_session(&self, node: NodeId) -> Option<Session> {
+        self.nodes.borrow_mut()[node.0].sessions.pop_front()
+    }
+
+    /// Hands over datagrams that have arrived at a node.
+    pub fn receive(&self, node: NodeId, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+        let mut taken: Vec<_> = {
+            let inbox = &mut self.nodes.borrow_mut()[node.0].inbox;
+            let count = inbox.len().min(TAKEN_AT_ONCE);
+            inbox.drain(..count).collect()
+        };
+        taken.iter_mut().for_each(|(from, datagram)| take(*from, datagram));
+        !taken.is_empty()
+    }
+
+    /// Sends a datagram, or loses it.
+    pub fn send(&self, from: NodeId, to: SocketAddr, datagram: &[u8]) {
+        let mut counters = self.counters.get();
+        counters.datagrams += 1;
+        let links = self.faults.links;
+        let to = NodeId(usize::from(to.port()) - 1);
+        let (now_ns, has_faults) = (self.now_ns.get(), self.has_faults.get());
+        let is_cut = {
+            let nodes = self.nodes.borrow();
+            nodes[from.0].mute_ns > now_ns || nodes[to.0].deaf_ns > now_ns
+        };
+        if is_cut || has_faults && self.random.happens(links.loss) {
+            counters.lost += 1;
+            return self.counters.set(counters);
+        }
+        let way_ns = || links.latency_ns + self.random.below(links.jitter_ns + 1);
+        let mut at_ns = now_ns + way_ns();
+        if has_faults && self.random.happens(links.reordering) {
+            counters.overtaken += 1;
+            at_ns += self.random.below(links.reordered_by_ns + 1);
+        }
+        if has_faults && self.random.happens(links.duplication) {
+            counters.repeated += 1;
+            let again_ns = now_ns + way_ns() + self.random.below(links.reordered_by_ns + 1);
+            self.schedule(again_ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
+        }
+        self.counters.set(counters);
+        self.schedule(at_ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
+    }
+
+    /// Lets everything happen up to this time of the run, or until something arrives at a node.
+    /// Returns true if it has.
+    pub fn run_to(&self, node: NodeId, until_ns: u64) -> bool {
+        self.driven_ns.set(self.now_ns.get());
+        self.run(node, self.began_ns.get() + until_ns)
+    }
+
+    /// Lets everything happen for this time, or until something arrives at a node.
+    pub fn run_until_arrival(&self, node: NodeId, timeout_ns: u64) {
+        self.run(node, self.now_ns.get() + timeout_ns);
+    }
+
+    fn run(&self, node: NodeId, until_ns: u64) -> bool {
+        let has_something = || {
+            let node = &self.nodes.borrow()[node.0];
+            !node.inbox.is_empty() || !node.sessions.is_empty()
+        };
+        loop {
+            if has_something() {
+                return true;
+            }
+            let event_ns = self.events.borrow().peek().map(|Reverse(next)| next.at_ns);
+            let woken = self.next_to_wake();
+            let wake_ns = woken.map_or(u64::MAX, |(at_ns, _)| at_ns);
+            let next_ns = event_ns.unwrap_or(u64::MAX).min(wake_ns);
+            if next_ns > until_ns {
+                self.now_ns.set(self.now_ns.get().max(until_ns));
+                return false;
+            }
+            self.now_ns.set(self.now_ns.get().max(next_ns));
+            match woken.filter(|_| wake_ns <= event_ns.unwrap_or(u64::MAX)) {
+                Some((_, unit)) => self.work(unit),
+                None => {
+                    let next = self.events.borrow_mut().pop();
+                    next.into_iter().for_each(|Reverse(next)| self.happen(next.event));
+                }
+            }
+        }
+    }
+
+    /// Returns the unit that works next, and when.
+    fn next_to_wake(&self) -> Option<(u64, usize)> {
+        let nodes = self.nodes.borrow();
+        let running = nodes.iter().enumerate().filter(|(_, node)| node.is_up && node.wake_ns < u64::MAX);
+        running.map(|(at, node)| (node.wake_ns.max(node.paused_ns), at)).min()
+    }
+
+    /// Lets a unit work.
+    fn work(&self, at: usize) {
+        let Some(mut unit) = self.units.borrow_mut().remove(&at) else {
+            self.nodes.borrow_mut()[at].wake_ns = u64::MAX;
+            return;
+        };
+        let order = std::mem::take(&mut self.nodes.borrow_mut()[at].order);
+        let turn = unit.turn(&order);
+        let mut nodes = self.nodes.borrow_mut();
+        let node = &mut nodes[at];
+        node.order = order;
+        match turn {
+            Turn::More => node.wake_ns = self.now_ns.get() + TURN_NS,
+            Turn::Wait(ns) => node.wake_ns = self.now_ns.get() + ns.max(TURN_NS),
+            Turn::Over => {
+                let restart_ns = node.restart_ns.take();
+                self.ended.borrow_mut().extend(unit.figures());
+                node.end();
+                drop(nodes);
+                if let Some(after_ns) = restart_ns {
+                    self.schedule(self.now_ns.get() + after_ns, Event::Start(NodeId(at)));
+                }
+                return;
+            }
+        }
+        drop(nodes);
+        self.units.borrow_mut().insert(at, unit);
+    }
+
+    fn happen(&self, event: Event) {
+        let now_ns = self.now_ns.get();
+        match event {
+            Event::Arrival { to, from, datagram } => {
+                let mut nodes = self.nodes.borrow_mut();
+                let node = &mut nodes[to.0];
+                if node.is_up && node.inbox.len() < INBOX_MAX {
+                    node.inbox.push_back((address_of(from), datagram));
+                    node.wake_ns = node.wake_ns.min(now_ns);
+                }
+            }
+            Event::Handshake { from, incarnation, to } => self.meet(from, incarnation, to),
+            Event::Fault { number } if self.has_faults.get() => self.fail(self.faults.nodes[number]),
+            Event::Fault { .. } => {}
+            Event::Start(node) => self.start(node),
+        }
+    }
+
+    /// Two nodes meet, if both are there.
+    fn meet(&self, from: NodeId, incarnation: u64, to: NodeId) {
+        let now_ns = self.now_ns.get();
+        let mut nodes = self.nodes.borrow_mut();
+        if !nodes[from.0].is_up || nodes[from.0].incarnation != incarnation {
+            return;
+        }
+        let hears = |node: &Node| node.is_up && [node.paused_ns, node.mute_ns, node.deaf_ns] <= [now_ns; 3];
+        if !(hears(&nodes[from.0]) && hears(&nodes[to.0])) {
+            drop(nodes);
+            return self.schedule(now_ns + RETRY_NS, Event::Handshake { from, incarnation, to });
+        }
+        let key = || {
+            let words = [(); 4].map(|()| self.random.bits().to_be_bytes());
+            let mut key = [0; 32];
+            key.chunks_exact_mut(8).zip(words).for_each(|(chunk, word)| chunk.copy_from_slice(&word));
+            key
+        };
+        let (first, second, id) = (key(), key(), self.random.bits());
+        let hellos = [from, to].map(|node| nodes[node.0].hello(node));
+        let [of_from, of_to] = hellos;
+        let session = |peer, at, send, receive, is_client| Session {
+            peer,
+            address: address_of(at),
+            secrets: LinkSecrets { send, receive, id },
+            is_client,
+        };
+        nodes[from.0].sessions.push_back(session(of_to, to, first, second, true));
+        nodes[to.0].sessions.push_back(session(of_from, from, second, first, false));
+        for node in [from, to] {
+            nodes[node.0].wake_ns = nodes[node.0].wake_ns.min(now_ns);
+        }
+    }
+
+    fn start(&self, id: NodeId) {
+        let Some(world) = self.itself.borrow().upgrade() else { return };
+        let mut nodes = self.nodes.borrow_mut();
+        let node = &mut nodes[id.0];
+        let Some(make) = node.make.clone() else { return };
+        node.incarnation += 1;
+        node.is_up = true;
+        node.order = UnitOrder::default();
+        node.wake_ns = self.now_ns.get();
+        drop(nodes);
+        let network = SimulatedNetwork { world, node: id };
+        let make = Box::new(move |seed| make.borrow_mut()(seed));
+        let unit = UnitProcess::over(network, make, Box::new(|_, _| {}));
+        self.units.borrow_mut().insert(id.0, Box::new(unit));
+    }
+
+    fn fail(&self, NodeFault { unit, kind, .. }: NodeFault) {
+        let now_ns = self.now_ns.get();
+        let at = unit + 1; // The dispatcher is the first node.
+        let mut nodes = self.nodes.borrow_mut();
+        let Some(node) = nodes.get_mut(at).filter(|node| node.is_up) else { return };
+        let mut counters = self.counters.get();
+        counters.node_faults += 1;
+        self.counters.set(counters);
+        match kind {
+            NodeFaultKind::Pause(ns) => node.paused_ns = now_ns + ns,
+            NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,
+            NodeFaultKind::Deaf(ns) => node.deaf_ns = now_ns + ns,
+            NodeFaultKind::Restart(ns) => {
+                node.restart_ns = Some(ns);
+                node.order.leaves.store(true, Ordering::Relaxed);
+                node.wake_ns = now_ns;
+            }
+            NodeFaultKind::Crash(ns) => {
+                node.end();
+                drop(nodes);
+                self.units.borrow_mut().remove(&at);
+                self.schedule(now_ns + ns, Event::Start(NodeId(at)));
+            }
+        }
+    }
+
+    fn schedule(&self, at_ns: u64, event: Event) {
+        let number = self.scheduled.get() + 1;
+        self.scheduled.set(number);
+        self.events.borrow_mut().push(Reverse(Scheduled { at_ns, number, event }));
+    }
+}
+
+impl Node {
+    /// The process of the node is gone.
+    fn end(&mut self) {
+        self.is_up = false;
+        self.wake_ns = u64::MAX;
+        (self.paused_ns, self.mute_ns, self.deaf_ns) = (0, 0, 0);
+        self.inbox.clear();
+        self.sessions.clear();
+    }
+
+    fn hello(&self, id: NodeId) -> Hello {
+        Hello {
+            versions: (VERSION, VERSION_MIN),
+            name: self.name.clone(),
+            incarnation: self.incarnation,
+            policy: [0; 32],
+            role: if self.make.is_some() { Role::Unit } else { Role::Dispatcher },
+            port: address_of(id).port(),
+        }
+    }
+}
+
+/// Returns the address of a node.
+fn address_of(node: NodeId) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], node.0 as u16 + 1))
+}

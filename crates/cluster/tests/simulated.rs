@@ -1,0 +1,173 @@
+//! The code of a cluster's processes on a simulated network: what comes out is what a single
+//! machine makes of the same packets, whatever the links do. Each seed is another run.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+#[path = "../../runtime/tests/support/mod.rs"]
+mod support;
+
+use cluster::simulated::{LinkFaults, SimulatedCluster, SimulatedFaults, SimulatedOutcome};
+use io::traffic::Payload;
+use protocol::dispatcher::Granularity;
+use runtime::elastic::UnitsConfig;
+use runtime::{Report, Runner};
+
+use support::{Arriving, SEED, Sink, assembly_of, by_flow, conversation_with, play, profile, receive};
+
+/// Functions without state that flows of several units would share.
+const POLICY: &str = "
+    settings { flows: 2k }
+    Port<0> inside; Port<1> outside;
+    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
+    Monitor m { report: [] };
+    HTTP h;
+    pipelet { inside <-> f <-> m <-> h <-> outside; }";
+
+const MODES: [Granularity; 3] = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow];
+
+/// Links that lose, repeat and reorder.
+const BAD_LINKS: LinkFaults = LinkFaults {
+    latency_ns: 20_000,
+    jitter_ns: 30_000,
+    loss: 0.02,
+    duplication: 0.02,
+    reordering: 0.05,
+    reordered_by_ns: 200_000,
+};
+
+/// Packets, and what a single machine makes of them.
+struct Expected {
+    frames: Vec<Arriving>,
+    sink: Sink,
+    report: Report,
+}
+
+impl Expected {
+    fn new(packets: u64, seed: u64) -> Expected {
+        let frames = conversation_with(
+            assembly_of("test.rvl", POLICY),
+            &profile(Payload::Http, packets, 20_000.0, seed),
+        );
+        let (sink, report) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+        Expected { frames, sink, report }
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.frames[self.frames.len() - 1].timestamp_ns - self.frames[0].timestamp_ns
+    }
+}
+
+fn run(
+    expected: &Expected,
+    mode: Granularity,
+    faults: SimulatedFaults,
+    seed: u64,
+) -> (Sink, SimulatedOutcome) {
+    let config = UnitsConfig {
+        mode,
+        units_min: 3,
+        units_max: 30,
+        capacity_bps: 20_000_000,
+        ..UnitsConfig::as_published()
+    };
+    let make = || -> cluster::unit::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", POLICY).graph)) };
+    let start_ns = expected.frames[0].timestamp_ns;
+    let mut cluster =
+        SimulatedCluster::start(assembly_of("test.rvl", POLICY), config, 3, make, faults, (seed, start_ns))
+            .unwrap();
+    let mut sink = Sink::default();
+    for frame in &expected.frames {
+        cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+        receive(cluster.runner(), frame, &mut sink);
+        cluster.runner().flush(&mut sink).unwrap();
+    }
+    let outcome = cluster.finish(&mut sink).unwrap();
+    (sink, outcome)
+}
+
+/// The same packets of each flow have left, in the same order.
+fn assert_same(got: &Sink, expected: &Sink, what: &str) {
+    let (flows, expected) = (by_flow(got), by_flow(expected));
+    for (flow, packets) in &expected {
+        let found = flows.get(flow);
+        assert!(
+            found == Some(packets),
+            "{what}: {flow:?} has {} of {} packets, or in another order",
+            found.map_or(0, Vec::len),
+            packets.len()
+        );
+    }
+    assert_eq!(flows.len(), expected.len(), "{what}");
+}
+
+fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedOutcome, what: &str) {
+    let SimulatedOutcome { report, .. } = outcome;
+    assert!(report.adds_up(), "{what}: {report:?}");
+    assert_eq!(report.drops, expected.report.drops, "{what}");
+    assert_same(sink, &expected.sink, what);
+}
+
+/// Seeds of each test. `RIVULET_SEEDS=FIRST..END` sets others.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let Ok(given) = std::env::var("RIVULET_SEEDS") else { return 0..count };
+    let (first, end) = given.split_once("..").unwrap();
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+#[test]
+fn bad_links_lose_nothing() {
+    let expected = Expected::new(1_500, SEED);
+    for mode in MODES {
+        let faults = SimulatedFaults { links: BAD_LINKS, ..SimulatedFaults::NONE };
+        let (sink, outcome) = run(&expected, mode, faults, 0);
+        assert_nothing_is_lost(&expected, &sink, &outcome, &format!("{mode}"));
+        assert!(outcome.counters.lost > 0 && outcome.counters.overtaken > 0, "{:?}", outcome.counters);
+    }
+}
+
+#[test]
+fn same_seed_gives_the_same_run() {
+    let expected = Expected::new(500, SEED);
+    let play = || {
+        let faults = SimulatedFaults::random(5, 40_000_000, 3, true);
+        let (sink, outcome) = run(&expected, Granularity::Packet, faults, 3);
+        (sink.sent, outcome.counters, outcome.report.drops)
+    };
+    assert_eq!(play(), play());
+}
+
+/// Nodes that pause, restart in order, or are cut off for less than it takes to be lost, cost
+/// nothing.
+#[test]
+fn pauses_and_restarts_lose_nothing() {
+    let expected = Expected::new(1_000, SEED);
+    for seed in seeds(12) {
+        let mode = MODES[(seed % 3) as usize];
+        let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let (sink, outcome) = run(&expected, mode, faults, seed);
+        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+    }
+}
+
+/// What is lost with a node is counted; everything else adds up, and nothing leaves twice.
+#[test]
+fn crashes_and_partitions_are_accounted_for() {
+    let expected = Expected::new(1_000, SEED);
+    let mut lost = 0;
+    for seed in seeds(12) {
+        let mode = MODES[(seed % 3) as usize];
+        let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, true);
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let (sink, outcome) = run(&expected, mode, faults, seed);
+        assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
+        lost += outcome.report.drops.get("unit-lost").copied().unwrap_or(0);
+        let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
+        let sent = packets.len();
+        packets.sort_unstable();
+        packets.dedup();
+        assert_eq!(packets.len(), sent, "{what}: a packet left twice");
+    }
+    assert!(lost > 0, "no unit was lost");
+}
