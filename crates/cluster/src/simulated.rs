@@ -157,13 +157,19 @@ impl SimulatedCluster {
     }
 }
 
+impl Drop for SimulatedCluster {
+    fn drop(&mut self) {
+        self.world.clear();
+    }
+}
+
 /// The outcome of a simulated run.
 pub struct SimulatedOutcome {
     /// The dispatcher's report.
     pub report: Report,
     /// Counts of the network.
     pub counters: SimulatedCounters,
-    /// What units have counted.
+    /// Figures of units.
     pub units: Vec<UnitFigures>,
 }
 

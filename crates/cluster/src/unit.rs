@@ -125,12 +125,12 @@ struct Running {
     has_finished: bool,
 }
 
-/// What a unit's process does next.
+/// The next task of a unit's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// There may be more to do.
     More,
-    /// Nothing is to be done for this time, or until something arrives.
+    /// Nothing happens for this time, or until something arrives.
     Wait(u64),
     /// The unit has ended.
     Over,
@@ -216,7 +216,7 @@ impl<N: Network> UnitProcess<N> {
         Some(report)
     }
 
-    /// Handles what has arrived, and what is due.
+    /// Handles everything that has arrived, and deadlines that have passed.
     pub(crate) fn turn(&mut self, order: &UnitOrder) -> Turn {
         if order.aborts.load(Ordering::Relaxed) {
             return Turn::Over;

@@ -150,7 +150,7 @@ fn pauses_and_restarts_lose_nothing() {
     }
 }
 
-/// What is lost with a node is counted; everything else adds up, and nothing leaves twice.
+/// Packets lost with a node are counted, everything else adds up, and nothing leaves twice.
 #[test]
 fn crashes_and_partitions_are_accounted_for() {
     let expected = Expected::new(1_000, SEED);

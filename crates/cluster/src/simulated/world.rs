@@ -171,6 +171,13 @@ impl World {
         NodeId(0)
     }
 
+    /// Ends all processes: they hold the world, which holds them.
+    pub fn clear(&self) {
+        self.units.borrow_mut().clear();
+        self.nodes.borrow_mut().clear();
+        self.events.borrow_mut().clear();
+    }
+
     pub fn counters(&self) -> SimulatedCounters {
         self.counters.get()
     }
