@@ -143,6 +143,8 @@ fn limits_equal_those_of_the_code() {
         runtime::transport::RETURNS,
         runtime::transport::RING,
         runtime::transport::THREADS_MAX,
+        nf::AFFINITY_GROUPS_MAX,
+        runtime::elastic::GROUP_WAITING_MAX,
         runtime::elastic::INTERVALS_MAX,
         runtime::elastic::FLOWS_MAX,
         runtime::elastic::UNITS_MAX,
