@@ -337,7 +337,9 @@ impl<N: Network> RemoteUnits<N> {
         event::peer_lost(&name);
         self.peers.remove(peer);
         let (address, unit) = self.nodes.lost(peer);
-        self.units.lose(peer, unit.is_some());
+        // A unit that has ended its flows at the end of the run has reported all of them.
+        let is_over = self.is_finishing && self.units.at_mut(peer).is_some_and(|unit| !unit.is_behind);
+        self.units.lose(peer, unit.is_some() && !is_over);
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
             self.tell_units();
