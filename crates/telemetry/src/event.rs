@@ -80,6 +80,8 @@ events! {
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
     /// A node that connected was refused, or a node could not be reached.
     WARN "rivulet::cluster" peer_refused(reason: text) = "node refused";
+    /// The store of the cluster cannot be reached, or has something unexpected. Nodes go on.
+    WARN "rivulet::cluster" store_failed(reason: text) = "store failed";
     /// The secrets of a link could not be written to the file of RIVULET_KEYLOG.
     WARN "rivulet::cluster" key_log_failed(reason: text) = "secrets not written";
     /// A command of `--control` was executed.
