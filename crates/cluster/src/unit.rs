@@ -2,6 +2,7 @@
 //! other units directly (S11, S14; A4-A7).
 
 mod others;
+mod running;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,32 +10,17 @@ use std::time::Duration;
 
 use graph::Graph;
 use nf::Effects;
-use packet::PacketPool;
-use protocol::message::UnitId;
-use runtime::elastic::UnitsConfig;
 use runtime::report::Report;
-use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 use telemetry::event;
 
-use self::others::Others;
+use self::running::{Order, Refused, Running, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
-use crate::remote::IN_FLIGHT_MAX;
-use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, Role, UnitFigures, begin_output, read_frame, write_figures,
-    write_leave, write_output, write_report_frame,
-};
+use crate::wire::{Assignment, FrameError, Role, UnitFigures, write_leave};
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
-/// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
-/// again, if all packets in flight are here at once.
-const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
-/// Buffers that are allocated at once when all others have packets that wait.
-const BUFFERS_MORE: usize = 256;
-/// Limit on the time for which a unit waits at its end for flows that are on their way.
-const SETTLE_NS: u64 = 2_000_000_000;
 
 /// Limit on the time that a unit takes to give its flows away before it ends.
 const LEAVE_MAX_NS: u64 = 10_000_000_000;
@@ -103,26 +89,6 @@ struct EarlyPeer {
     peer: PeerId,
     /// This node has begun the connection.
     is_client: bool,
-}
-
-/// A unit at work.
-struct Running {
-    id: UnitId,
-    end: UnitEnd,
-    others: Others,
-    pool: PacketPool,
-    /// Packets so far.
-    sequence: u64,
-    /// The dispatcher's clock when it was heard last, and when that was.
-    told: (u64, u64),
-    /// The node's own clock.
-    clock_ns: u64,
-    /// It has asked to leave, and has no flows any more, since then.
-    leaving_ns: Option<u64>,
-    drained_ns: Option<u64>,
-    /// The run ends, since this time.
-    finishing_ns: Option<u64>,
-    has_finished: bool,
 }
 
 /// The next task of a unit's process.
@@ -271,10 +237,8 @@ impl<N: Network> UnitProcess<N> {
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
-            if let Some(unit) = self.unit.as_mut().filter(|unit| unit.pool.free() == 0) {
-                unit.end.report();
-                unit.send(self.dispatcher, &mut self.peers, &mut self.effects);
-                unit.pool.fill(BUFFERS_MORE);
+            if let Some(unit) = &mut self.unit {
+                unit.keep_buffers(self.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
@@ -368,240 +332,5 @@ impl<N: Network> UnitProcess<N> {
                 unit.end.handle_mail(mail);
             }
         }
-    }
-}
-
-/// A task of the process that follows from a frame.
-enum Order {
-    Assign(Assignment),
-    Connect(Vec<(String, String)>),
-}
-
-/// A frame that was not executed.
-enum Refused {
-    Frame(FrameError),
-    Packet,
-}
-
-impl From<FrameError> for Refused {
-    fn from(error: FrameError) -> Refused {
-        Refused::Frame(error)
-    }
-}
-
-/// Handles a frame.
-fn handle(
-    unit: &mut Option<Running>,
-    (peer, is_dispatcher): (PeerId, bool),
-    frame: &[u8],
-) -> Result<Option<Order>, Refused> {
-    const WRONG_SENDER: Refused = Refused::Frame(FrameError::Invalid("sender"));
-    let now_ns = unit.as_ref().map_or(0, Running::now_ns);
-    let arrived = read_frame(frame, now_ns, |_| 0)?;
-    let of_dispatcher = matches!(
-        arrived,
-        ArrivedFrame::Assign(_)
-            | ArrivedFrame::Stopped
-            | ArrivedFrame::Units(_)
-            | ArrivedFrame::Input(_)
-            | ArrivedFrame::Packet(_)
-    );
-    if of_dispatcher != is_dispatcher {
-        return Err(WRONG_SENDER);
-    }
-    if let ArrivedFrame::Assign(assignment) = arrived {
-        return Ok(Some(Order::Assign(assignment)));
-    }
-    let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
-    match arrived {
-        ArrivedFrame::Units(units) => {
-            let (connect, answers) = unit.others.set(units);
-            answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
-            return Ok(Some(Order::Connect(connect)));
-        }
-        ArrivedFrame::Stopped => {
-            unit.drained_ns.get_or_insert(unit.clock_ns);
-            unit.others.owes_figures = true;
-        }
-        ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
-        ArrivedFrame::Input(input) => {
-            if let ToUnit::Time(now_ns) | ToUnit::Step(now_ns) | ToUnit::Message(now_ns, _) = input {
-                unit.hear(now_ns);
-            }
-            if matches!(input, ToUnit::Figures) {
-                unit.others.owes_figures = true;
-            } else {
-                unit.end.handle(input);
-            }
-        }
-        ArrivedFrame::Packet(packet) => {
-            unit.hear(packet.timestamp_ns);
-            let (stamp, now_ns) = (packet.stamp, unit.told.0);
-            let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
-            unit.sequence += 1;
-            let packet = packet.ok_or(Refused::Packet)?;
-            unit.end.handle(ToUnit::Packet(now_ns, stamp, packet));
-        }
-        ArrivedFrame::Peer(from, message, through) => {
-            unit.others.answered(from, &message, through);
-            unit.end.set_time(now_ns);
-            unit.end.handle_mail(Mail::Message(from, message));
-        }
-        ArrivedFrame::Forwarded(packet) => {
-            let stamp = packet.stamp;
-            let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
-            unit.sequence += 1;
-            unit.others.received_from(peer);
-            unit.end.handle_mail(Mail::Packet(stamp, packet.ok_or(Refused::Packet)?));
-        }
-        _ => return Err(WRONG_SENDER),
-    }
-    Ok(None)
-}
-
-impl Running {
-    fn new(
-        assignment: &Assignment,
-        make: &mut GraphMaker,
-        stopwatch: fn() -> u64,
-    ) -> Result<Running, String> {
-        let graph = make(assignment.seed)?;
-        let config = UnitsConfig {
-            gap_ns: assignment.gap_ns,
-            copies: assignment.copies,
-            deltas: assignment.deltas,
-            ..UnitsConfig::default()
-        };
-        let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
-        let has_groups = graph.options().affinity_groups.is_some();
-        let unit = config.unit_on_reliable_transport(assignment.unit, IN_FLIGHT_MAX as usize);
-        let unit = protocol::unit::Config { has_groups, ..unit };
-        Ok(Running {
-            id: assignment.unit,
-            end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch),
-            others: Others::new(assignment.unit),
-            pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
-            sequence: 0,
-            told: (0, 0),
-            clock_ns: 0,
-            leaving_ns: None,
-            drained_ns: None,
-            finishing_ns: None,
-            has_finished: false,
-        })
-    }
-
-    /// The dispatcher's clock shows at least this time.
-    fn hear(&mut self, now_ns: u64) {
-        if now_ns >= self.told.0 {
-            self.told = (now_ns, self.clock_ns);
-        }
-    }
-
-    /// Returns the time of the dispatcher's clock, as far as it is known.
-    fn now_ns(&self) -> u64 {
-        match self.told {
-            (0, _) => 0,
-            (now_ns, at) => now_ns.saturating_add(self.clock_ns.saturating_sub(at)),
-        }
-    }
-
-    fn due_ns(&self) -> u64 {
-        self.end.next_timeout_ns().min(self.end.graph().next_timeout_ns())
-    }
-
-    /// Returns the time until a deadline passes.
-    fn sleep_ns(&self) -> u64 {
-        self.due_ns().saturating_sub(self.now_ns())
-    }
-
-    /// Handles deadlines that have passed. Returns true if there were any.
-    fn handle_timeouts(&mut self) -> bool {
-        let now_ns = self.now_ns();
-        if let Some(since_ns) = self.finishing_ns.filter(|_| !self.has_finished) {
-            if self.end.is_settled() || now_ns.saturating_sub(since_ns) >= SETTLE_NS {
-                while !self.end.end_flows() {}
-                self.has_finished = true;
-                self.others.owes_figures = true;
-            }
-            return true;
-        }
-        let is_due = now_ns > 0 && self.due_ns() <= now_ns;
-        if is_due {
-            self.end.handle_timeout(now_ns);
-        }
-        is_due
-    }
-
-    fn figures(&self) -> UnitFigures {
-        UnitFigures::of(self.end.counters(), self.end.graph())
-    }
-
-    /// Sends what the unit sends.
-    fn send<N: Network>(
-        &mut self,
-        dispatcher: Option<PeerId>,
-        peers: &mut Peers<N>,
-        effects: &mut EffectsTaker,
-    ) {
-        loop {
-            let passed_on = self.others.take_passed_on().map(|(to, mail)| Sending::Mail(to, mail));
-            let Some(sending) = passed_on.or_else(|| self.end.poll()) else { break };
-            match sending {
-                Sending::Return(report) => self.send_report(*report, dispatcher, peers, effects),
-                Sending::Mail(to, Mail::Packet(_, packet)) if !self.others.reaches(to) => {
-                    self.end.drop_forwarded(packet);
-                }
-                Sending::Mail(to, mail) => {
-                    if let Some(answer) = self.others.send(to, &mail, peers) {
-                        self.end.handle_mail(answer);
-                    }
-                    if let Mail::Packet(_, packet) = mail {
-                        self.pool.give(packet);
-                    }
-                }
-            }
-        }
-        if self.others.has_context() {
-            let report = Return { unit: self.id, through: self.others.through, ..Return::default() };
-            self.send_report(report, dispatcher, peers, effects);
-        }
-        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
-            return;
-        };
-        let figures = self.figures();
-        peers.send(dispatcher, 0, |out| write_figures(out, &figures));
-        if self.has_finished {
-            let last = Return { unit: self.id, has_answered: true, ..Return::default() };
-            let last = Return { through: self.others.through, due_ns: u64::MAX, ..last };
-            let context = self.others.take_context();
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &last, &context));
-        }
-    }
-
-    fn send_report<N: Network>(
-        &mut self,
-        mut report: Return,
-        dispatcher: Option<PeerId>,
-        peers: &mut Peers<N>,
-        effects: &mut EffectsTaker,
-    ) {
-        self.others.through = report.through;
-        let now_ns = self.now_ns();
-        report.effects.drain(..).for_each(|of_report| effects(of_report, now_ns));
-        report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
-        if let Some(dispatcher) = dispatcher {
-            let context = self.others.take_context();
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &context));
-            for packet in &report.out {
-                peers.send(dispatcher, 0, |out| {
-                    begin_output(out);
-                    write_output(out, packet);
-                });
-            }
-        }
-        report.out.drain(..).for_each(|packet| self.pool.give(packet));
-        self.pool.trim(BUFFERS);
-        self.pool.fill(BUFFERS / 2);
     }
 }
