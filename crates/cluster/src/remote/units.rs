@@ -141,7 +141,8 @@ impl UnitTable {
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u64 {
         let alive = self.iter().filter(|unit| unit.is_alive);
-        alive.map(|unit| unit.given().saturating_sub(unit.through)).sum()
+        // A packet on its way between two units is with its receiver.
+        alive.map(|unit| (unit.sent + unit.got).saturating_sub(unit.forwarded() + unit.through)).sum()
     }
 
     /// Counts again the packets that units have exchanged.
