@@ -1,7 +1,7 @@
 //! The units of a cluster, as its dispatcher sees them: their packets in flight, and their reports
 //! in the order in which they take effect.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use packet::{DropReason, Packet};
 use protocol::message::UnitId;
@@ -147,13 +147,19 @@ impl UnitTable {
 
     /// Counts again the packets that units have exchanged.
     fn recount(&mut self) {
-        for at in 0..self.units.len() {
-            let unit = UnitId(at as u16);
-            let others = || (0..self.units.len() as u16).map(UnitId);
-            let got = others().map(|from| self.forwarded(from, unit)).sum();
-            let gave = others().map(|to| self.forwarded(unit, to)).sum();
-            if let Some(unit) = &mut self.units[at] {
-                (unit.got, unit.gave) = (got, gave);
+        let mut pairs = BTreeSet::new();
+        for (at, unit) in self.units.iter_mut().enumerate() {
+            let Some(unit) = unit else { continue };
+            (unit.got, unit.gave) = (0, 0);
+            let own = UnitId(at as u16);
+            pairs.extend(unit.forwards.keys().flat_map(|&other| [(own, other), (other, own)]));
+        }
+        for (from, to) in pairs {
+            let count = self.forwarded(from, to);
+            let both = [from, to].map(UnitId::index);
+            if let Ok([Some(giver), Some(taker)]) = self.units.get_disjoint_mut(both) {
+                giver.gave += count;
+                taker.got += count;
             }
         }
     }
