@@ -154,6 +154,20 @@ fn text(status: &StatusResource) -> String {
     if status.nodes > 0 {
         lines.push(("nodes", format!("{}, {} connecting", status.nodes, status.nodes_connecting)));
     }
+    if let Some(links) = &status.links {
+        let refused: u64 = links.refused.values().sum();
+        let failed = |result: &str| links.handshakes.get(result).copied().unwrap_or(0);
+        let handshakes = failed("failed") + failed("refused") + failed("too_many");
+        let text = format!(
+            "{}, {} lost; {} datagrams and {} messages refused, {} handshakes failed",
+            links.links,
+            thousands(links.dead),
+            thousands(refused),
+            thousands(links.messages_refused),
+            thousands(handshakes)
+        );
+        lines.push(("links", text));
+    }
     lines.push(("migrations", format!("{} running", status.migrations_running)));
     lines.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
 }

@@ -14,6 +14,7 @@
 
 mod digest;
 pub mod identity;
+mod links;
 pub mod network;
 mod peers;
 pub mod remote;
@@ -22,3 +23,4 @@ pub mod unit;
 pub mod wire;
 
 pub use digest::policy_digest;
+pub use links::{HandshakeCounters, LinkInfo};

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use self::connector::Connector;
 use self::socket::DatagramSocket;
 use crate::identity::{Identity, Listener, Session};
+use crate::links::HandshakeCounters;
 use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
 
 /// A node's access to other nodes, and to the time.
@@ -37,6 +38,11 @@ pub trait Network: 'static {
     /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if no more
     /// can be sent now.
     fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool;
+
+    /// Returns counts of handshakes, where there are any.
+    fn handshakes(&self) -> HandshakeCounters {
+        HandshakeCounters::default()
+    }
 
     /// Waits until a datagram arrives.
     fn wait(&mut self, timeout: Duration);
@@ -117,6 +123,11 @@ impl Network for HostNetwork {
 
     fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
         self.socket.send(to, datagrams, segment)
+    }
+
+    fn handshakes(&self) -> HandshakeCounters {
+        let own = self.connector.counters();
+        self.listener.as_ref().map_or(own, |listener| own.with_listener(listener.counters()))
     }
 
     fn wait(&mut self, timeout: Duration) {

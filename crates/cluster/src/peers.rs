@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use link::{Config, LinkEvent, LinkKeys, PeerLink, SendError, connection_of};
+use runtime::report::LinksReport;
 
 use crate::identity::Session;
+use crate::links::{LinkInfo, LinkTotals};
 use crate::network::Network;
 
 /// The time without any datagram after which a node counts as dead is at least this.
@@ -42,8 +44,7 @@ pub(crate) struct Peers<N> {
     /// Datagrams to be sent.
     datagrams: Vec<u8>,
     dead: VecDeque<PeerId>,
-    /// Datagrams of no link.
-    strange: u64,
+    totals: LinkTotals,
 }
 
 struct Peer {
@@ -73,7 +74,7 @@ impl<N: Network> Peers<N> {
             frame: Vec::new(),
             datagrams: Vec::new(),
             dead: VecDeque::new(),
-            strange: 0,
+            totals: LinkTotals::default(),
         }
     }
 
@@ -100,6 +101,7 @@ impl<N: Network> Peers<N> {
         match PeerLink::new(self.config.clone(), &keys, now_ns) {
             Ok(link) => {
                 self.connections.insert(link.receive_id(), id);
+                self.totals.started += 1;
                 self.peers[place] = Some(Peer { link, address, name: peer.name, waiting: VecDeque::new() });
             }
             // The settings are constant, and TLS exports no equal keys.
@@ -112,6 +114,7 @@ impl<N: Network> Peers<N> {
     pub fn remove(&mut self, peer: PeerId) {
         if let Some(peer) = self.peers[peer.0].take() {
             self.connections.remove(&peer.link.receive_id());
+            self.totals.ended.add(peer.link.counters());
         }
     }
 
@@ -158,7 +161,7 @@ impl<N: Network> Peers<N> {
     /// Takes datagrams from the socket. Returns false if there are none.
     fn receive(&mut self) -> bool {
         let now_ns = self.now_ns();
-        let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.strange);
+        let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.totals.strange);
         self.network.receive(&mut |from, datagram| {
             let peer = connection_of(datagram).and_then(|connection| connections.get(&connection));
             let Some(peer) = peer.and_then(|peer| peers[peer.0].as_mut()) else {
@@ -217,10 +220,27 @@ impl<N: Network> Peers<N> {
             }
             while let Some(event) = peer.link.poll_event() {
                 if let LinkEvent::Dead(_) = event {
+                    self.totals.dead += 1;
                     self.dead.push_back(PeerId(at));
                 }
             }
         }
+    }
+
+    /// Returns the links of now.
+    pub fn links(&self) -> Vec<LinkInfo> {
+        let info = |peer: &Peer| LinkInfo {
+            peer: peer.name.clone(),
+            address: peer.address,
+            rtt_ns: peer.link.rtt_ns(),
+            counters: *peer.link.counters(),
+        };
+        self.peers.iter().flatten().map(info).collect()
+    }
+
+    /// Returns the counts of all links so far, and of handshakes.
+    pub fn links_report(&self) -> LinksReport {
+        self.totals.report(&self.links(), self.network.handshakes())
     }
 
     /// Returns true if a node has acknowledged everything.

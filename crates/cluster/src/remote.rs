@@ -18,10 +18,12 @@ use std::time::Duration;
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
+use runtime::report::LinksReport;
 use runtime::transport::{LocalGraph, ToUnit, UnitChange};
 use runtime::{Assembly, Runner};
 use telemetry::event;
 
+use self::handle::RemoteStatus;
 use self::nodes::{Nodes, ResumedNode};
 use self::units::{PartialReport, UnitTable};
 use crate::identity::Identity;
@@ -76,7 +78,7 @@ pub struct RemoteUnits<N> {
     wanted: VecDeque<UnitId>,
     changes: VecDeque<UnitChange>,
     commands: Receiver<NodeCommand>,
-    status: Arc<Mutex<Vec<NodeInfo>>>,
+    status: Arc<Mutex<RemoteStatus>>,
     shown_ns: u64,
     now_ns: u64,
     told_ns: u64,
@@ -137,7 +139,7 @@ pub(crate) fn runner_over<N: Network>(
 ) -> Result<(Runner, RemoteHandle), RemoteError> {
     sharing::check(&assembly)?;
     let (sender, commands) = channel();
-    let status = Arc::new(Mutex::new(Vec::new()));
+    let status = Arc::new(Mutex::new(RemoteStatus::default()));
     let handle = RemoteHandle { commands: sender, status: Arc::clone(&status) };
     let mut remote = RemoteUnits {
         config,
@@ -298,8 +300,14 @@ impl<N: Network> RemoteUnits<N> {
     fn show_status(&mut self) {
         self.shown_ns = self.peers.now_ns();
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
-        let infos = self.nodes.infos(packets);
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = infos;
+        let (nodes, mut links) = (self.nodes.infos(packets), self.peers.links());
+        links.sort_by(|one, other| one.peer.cmp(&other.peer));
+        let totals = self.links_report();
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = RemoteStatus { nodes, links, totals };
+    }
+
+    fn links_report(&self) -> LinksReport {
+        LinksReport { messages_refused: self.refused, ..self.peers.links_report() }
     }
 
     /// Gives a spare node a unit's number. Returns false if there is no such node.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use graph::Graph;
 use nf::Effects;
-use runtime::report::Report;
+use runtime::report::{LinksReport, Report};
 use telemetry::event;
 
 use self::running::{Order, Refused, Running, handle};
@@ -179,6 +179,8 @@ impl<N: Network> UnitProcess<N> {
         // The dispatcher counts what arrives; here, packets come from it.
         report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
         report.packets_in = report.packets_in.saturating_sub(report.packets_generated);
+        let messages_refused = self.counters.frames_refused + self.counters.frames_unknown;
+        report.links = Some(LinksReport { messages_refused, ..self.peers.links_report() });
         Some(report)
     }
 

@@ -149,6 +149,19 @@ fn bad_links_lose_nothing() {
     }
 }
 
+#[test]
+fn links_are_counted_with_what_they_refuse() {
+    let expected = Expected::new(1_500, SEED);
+    let faults = SimulatedFaults { links: BAD_LINKS, ..SimulatedFaults::NONE };
+    let (_, outcome) = run(&expected, Granularity::Packet, faults, SEED);
+    let links = outcome.report.links.unwrap();
+    assert_eq!((links.links, links.started, links.dead), (3, 3, 0));
+    assert!(links.datagrams_sent > 0 && links.datagrams_lost > 0, "{links:?}");
+    assert!(links.refused["replayed"] > 0, "repeated datagrams are refused: {links:?}");
+    assert_eq!(links.refused["forged"], 0, "{links:?}");
+    assert_eq!(links.messages_refused, 0);
+}
+
 /// The same for a NAT: its groups move together, and each flow has the external endpoint that it
 /// has on one machine.
 #[test]

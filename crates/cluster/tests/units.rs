@@ -126,9 +126,15 @@ fn lost_unit_takes_its_flows_and_no_others() {
     for frame in frames {
         receive(&mut runner, &frame, &mut sink);
     }
+    let names: Vec<_> = handle.links().into_iter().map(|link| link.peer).collect();
+    assert_eq!(names, ["unit-0", "unit-2"]);
     let report = runner.finish(&mut sink).unwrap();
     assert!(report.adds_up(), "{report:?}");
     assert!(report.packets_out > 1_000);
+    let links = report.links.unwrap();
+    assert_eq!((links.started, links.dead, links.handshakes["connected"]), (3, 1, 3), "{links:?}");
+    let now: u64 = handle.links().iter().map(|link| link.counters.datagrams_sent).sum();
+    assert!(links.datagrams_sent > now, "those of the lost link stay: {links:?}");
     for unit in units {
         unit.thread.join().unwrap();
     }

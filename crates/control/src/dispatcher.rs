@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::LinkInfo;
 use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle};
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
@@ -9,6 +10,7 @@ use runtime::operator::{
     FLOWS_LISTED_MAX, FlowList, MigrationTarget, OperatorError, OperatorHandle, OperatorRequest, Reply,
     RunStatus, UnitInfo,
 };
+use runtime::report::LinksReport;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -76,6 +78,16 @@ impl DispatcherClient {
     /// Returns the nodes, in the order in which they were named; none if all units run here.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.nodes.as_ref().map(RemoteHandle::status).unwrap_or_default()
+    }
+
+    /// Returns the links of now.
+    pub fn links(&self) -> Vec<LinkInfo> {
+        self.nodes.as_ref().map(RemoteHandle::links).unwrap_or_default()
+    }
+
+    /// Returns counts of all links and handshakes; none if all units run here.
+    pub fn link_totals(&self) -> Option<LinksReport> {
+        self.nodes.as_ref().map(RemoteHandle::link_totals)
     }
 
     /// Returns the node of this name.

@@ -15,6 +15,7 @@
 mod dispatcher;
 mod filter;
 mod flow_id;
+mod link_resources;
 mod migrations;
 mod paging;
 mod problem;
@@ -25,6 +26,7 @@ pub mod socket;
 
 pub use dispatcher::ANSWER_TIMEOUT;
 pub use flow_id::FlowIdError;
+pub use link_resources::{LinkResource, LinkTotalsResource};
 pub use migrations::{FLOWS_NAMED_MAX, MIGRATION_FLOWS_MAX, MIGRATIONS_MAX, MIGRATIONS_RUNNING_MAX};
 pub use paging::{PAGE_DEFAULT, PAGE_MAX, Page};
 pub use problem::{FieldProblem, Problem};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::flow_id;
+use crate::link_resources::LinkTotalsResource;
 
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -38,6 +39,9 @@ pub struct StatusResource {
     pub nodes_connecting: u32,
     /// Migrations under way.
     pub migrations_running: u32,
+    /// Links to other nodes; absent outside of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkTotalsResource>,
 }
 
 /// The state of a dispatcher.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod flows;
+mod links;
 mod migrations;
 mod nodes;
 mod status;
@@ -107,6 +108,7 @@ fn documented() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(nodes::show))
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::resume))
+        .routes(routes!(links::list))
         .routes(routes!(units::list))
         .routes(routes!(units::show))
         .routes(routes!(units::drain))

@@ -76,7 +76,91 @@ pub struct RefusedDatagrams {
     pub dead: u64,
 }
 
+impl Counters {
+    /// Adds the counters of another link.
+    pub fn add(&mut self, other: &Counters) {
+        let Counters {
+            messages_sent,
+            message_bytes_sent,
+            messages_full,
+            messages_received,
+            message_bytes_received,
+            packets_sent,
+            packets_too_large,
+            packets_full,
+            packets_received,
+            packets_discarded,
+            datagrams_sent,
+            datagram_bytes_sent,
+            datagrams_received,
+            datagram_bytes_received,
+            datagrams_lost,
+            blocks_retransmitted,
+            blocks_repeated,
+            probe_timeouts,
+            acks_sent,
+            acks_received,
+            keys_rotated,
+            peer_keys_rotated,
+            frames_unknown,
+            refused,
+        } = other;
+        self.messages_sent += messages_sent;
+        self.message_bytes_sent += message_bytes_sent;
+        self.messages_full += messages_full;
+        self.messages_received += messages_received;
+        self.message_bytes_received += message_bytes_received;
+        self.packets_sent += packets_sent;
+        self.packets_too_large += packets_too_large;
+        self.packets_full += packets_full;
+        self.packets_received += packets_received;
+        self.packets_discarded += packets_discarded;
+        self.datagrams_sent += datagrams_sent;
+        self.datagram_bytes_sent += datagram_bytes_sent;
+        self.datagrams_received += datagrams_received;
+        self.datagram_bytes_received += datagram_bytes_received;
+        self.datagrams_lost += datagrams_lost;
+        self.blocks_retransmitted += blocks_retransmitted;
+        self.blocks_repeated += blocks_repeated;
+        self.probe_timeouts += probe_timeouts;
+        self.acks_sent += acks_sent;
+        self.acks_received += acks_received;
+        self.keys_rotated += keys_rotated;
+        self.peer_keys_rotated += peer_keys_rotated;
+        self.frames_unknown += frames_unknown;
+        self.refused.add(refused);
+    }
+}
+
 impl RefusedDatagrams {
+    /// Returns the counts by the names of their reasons.
+    #[must_use]
+    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
+        [
+            ("truncated", self.truncated),
+            ("oversized", self.oversized),
+            ("version", self.version),
+            ("connection", self.connection),
+            ("replayed", self.replayed),
+            ("phase", self.phase),
+            ("forged", self.forged),
+            ("dead", self.dead),
+        ]
+    }
+
+    fn add(&mut self, other: &RefusedDatagrams) {
+        let RefusedDatagrams { truncated, oversized, version, connection, replayed, phase, forged, dead } =
+            other;
+        self.truncated += truncated;
+        self.oversized += oversized;
+        self.version += version;
+        self.connection += connection;
+        self.replayed += replayed;
+        self.phase += phase;
+        self.forged += forged;
+        self.dead += dead;
+    }
+
     /// Counts a refusal.
     pub(crate) fn count(&mut self, reason: DatagramRefusal) {
         let counter = match reason {
@@ -95,13 +179,6 @@ impl RefusedDatagrams {
     /// Returns all of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.truncated
-            + self.oversized
-            + self.version
-            + self.connection
-            + self.replayed
-            + self.phase
-            + self.forged
-            + self.dead
+        self.by_reason().iter().map(|(_, count)| count).sum()
     }
 }

@@ -6,6 +6,7 @@ mod edge;
 mod flows;
 mod function;
 mod interface;
+mod links;
 mod output;
 mod timing;
 
@@ -25,6 +26,7 @@ pub use function::{
     BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
 };
 pub use interface::{HostReport, InterfaceReport, NodeReport, PortReport};
+pub use links::LinksReport;
 pub use output::{CommandsReport, OutputReport, WorkerReport};
 pub use timing::{FastPathReport, PollingReport, Timing};
 
@@ -78,6 +80,7 @@ pub const RECORDS: &[(&str, &[&[RecordField]])] = &[
     ("OutputReport", &[OutputReport::FIELDS]),
     ("CommandsReport", &[CommandsReport::FIELDS]),
     ("UnitsReport", &[UnitsReport::FIELDS]),
+    ("LinksReport", &[LinksReport::FIELDS]),
     ("Timing", &[Timing::FIELDS]),
     ("FastPathReport", &[FastPathReport::FIELDS]),
     ("PollingReport", &[PollingReport::FIELDS]),
@@ -178,6 +181,9 @@ record! {
         /// below.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub units: Option<UnitsReport>,
+        /// Links to other nodes, absent outside of a [cluster](cluster.md); see below.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub links: Option<LinksReport>,
         /// A list of [workers](commands/up.md#workers), absent with one; see below.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub workers: Vec<WorkerReport>,
@@ -260,6 +266,7 @@ impl Report {
             packets_not_generated: effects.not_generated,
             nodes: BTreeMap::new(),
             units: None,
+            links: None,
             workers: Vec::new(),
             outputs: BTreeMap::new(),
             commands: None,

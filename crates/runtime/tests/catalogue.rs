@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use runtime::Report;
 use runtime::report::{
-    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, NodeReport, OutputReport,
-    PollingReport, PortReport, RECORDS, WorkerReport, families,
+    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, LinksReport, NodeReport,
+    OutputReport, PollingReport, PortReport, RECORDS, WorkerReport, families,
 };
 use telemetry::event::EVENTS;
 use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
@@ -81,6 +81,7 @@ fn keys_are_those_of_the_report() {
         workers: vec![WorkerReport::default()],
         outputs: [("alerts".to_owned(), OutputReport::default())].into(),
         commands: Some(CommandsReport::default()),
+        links: Some(LinksReport::default()),
         time_jumps: runtime::TimeJumps { back: 1, ..<_>::default() },
         timing: runtime::report::Timing {
             fast_path: Some(FastPathReport { cycles_per_packet: Some(1.0), ..<_>::default() }),
@@ -108,6 +109,7 @@ fn keys_are_those_of_the_report() {
         ("WorkerReport", "/workers/0"),
         ("OutputReport", "/outputs/alerts"),
         ("CommandsReport", "/commands"),
+        ("LinksReport", "/links"),
         ("Timing", "/timing"),
         ("FastPathReport", "/timing/fast_path"),
         ("PollingReport", "/timing/polling"),

@@ -133,6 +133,7 @@ impl Series {
         self.add(&report.commands.unwrap_or_default(), &[]);
         self.add_option(report.streams.as_ref(), &[]);
         self.add_option(report.units.as_ref(), &[]);
+        self.add_option(report.links.as_ref(), &[]);
         self.add_option(report.timing.fast_path.as_ref(), &[]);
         self.add_option(report.timing.polling.as_ref(), &[]);
         for (name, port) in &report.ports {

@@ -103,7 +103,12 @@ fn flows_are_moved_while_packets_flow_and_none_is_lost() {
     assert_eq!(undone["state"], "reverted", "{undone}");
     assert!(moved > 100, "{moved}");
     assert!(demo.text("migrate list").contains("reverted"));
-    assert!(demo.text("status").contains("migrations"));
+    let status = demo.text("status");
+    assert!(
+        status.contains("migrations") && status.contains("0 datagrams and 0 messages refused"),
+        "{status}"
+    );
+    assert!(demo.json("status")["links"]["handshakes"]["connected"].as_u64() >= Some(3));
 
     let outcome = demo.end();
     assert_adds_up(&outcome["report"]);

@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use telemetry::event;
 
 use crate::identity::{Identity, Session, connect};
+use crate::links::HandshakeCounters;
 use crate::wire::Hello;
 
 /// Delay before another attempt.
@@ -21,23 +22,32 @@ pub(crate) struct Connector {
     sender: Sender<Session>,
     sessions: Receiver<Session>,
     is_over: Arc<AtomicBool>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    connected: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl Connector {
     pub fn new(identity: Identity, hello: Hello) -> Connector {
         let (sender, sessions) = channel();
-        Connector { identity, hello, sender, sessions, is_over: Arc::default() }
+        Connector { identity, hello, sender, sessions, is_over: Arc::default(), counts: Arc::default() }
     }
 
     /// Connects to a node, and tries again until it is there.
     pub fn connect(&self, name: &str, address: &str) {
         let (identity, hello, sender) = (self.identity.clone(), self.hello.clone(), self.sender.clone());
         let (name, address, is_over) = (name.to_owned(), address.to_owned(), Arc::clone(&self.is_over));
+        let counts = Arc::clone(&self.counts);
         let work = move || {
             let mut has_failed = false;
             while !is_over.load(Ordering::Relaxed) {
                 match attempt(&identity, &name, &address, &hello) {
                     Ok(session) => {
+                        counts.connected.fetch_add(1, Ordering::Relaxed);
                         // Nobody waits for it any more if this fails.
                         let _ = sender.send(session);
                         return;
@@ -47,12 +57,22 @@ impl Connector {
                     }
                     Err(_) => {}
                 }
+                counts.failed.fetch_add(1, Ordering::Relaxed);
                 has_failed = true;
                 std::thread::sleep(RETRY);
             }
         };
         // Without a thread, the node stays out.
         let _ = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
+    }
+
+    /// Returns counts of its handshakes.
+    pub fn counters(&self) -> HandshakeCounters {
+        HandshakeCounters {
+            connected: self.counts.connected.load(Ordering::Relaxed),
+            failed: self.counts.failed.load(Ordering::Relaxed),
+            ..HandshakeCounters::default()
+        }
     }
 
     /// Returns the next node that is there.

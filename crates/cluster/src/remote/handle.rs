@@ -3,7 +3,10 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use runtime::report::LinksReport;
+
 use super::nodes::NodeInfo;
+use crate::links::LinkInfo;
 
 /// An operator's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +34,15 @@ pub enum NodeCommand {
 #[derive(Clone)]
 pub struct RemoteHandle {
     pub(super) commands: Sender<NodeCommand>,
-    pub(super) status: Arc<Mutex<Vec<NodeInfo>>>,
+    pub(super) status: Arc<Mutex<RemoteStatus>>,
+}
+
+/// The latest status that the dispatcher has shown.
+#[derive(Default)]
+pub(super) struct RemoteStatus {
+    pub nodes: Vec<NodeInfo>,
+    pub links: Vec<LinkInfo>,
+    pub totals: LinksReport,
 }
 
 impl RemoteHandle {
@@ -42,6 +53,16 @@ impl RemoteHandle {
 
     /// Returns the nodes, in the order in which they were named.
     pub fn status(&self) -> Vec<NodeInfo> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).nodes.clone()
+    }
+
+    /// Returns the links of now.
+    pub fn links(&self) -> Vec<LinkInfo> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).links.clone()
+    }
+
+    /// Returns counts of all links so far, and of handshakes.
+    pub fn link_totals(&self) -> LinksReport {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).totals.clone()
     }
 }

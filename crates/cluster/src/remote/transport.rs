@@ -183,5 +183,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn add_to_report(&self, report: &mut Report, _names: &[String]) {
         self.units.add_to(report);
+        report.links = Some(self.links_report());
     }
 }

@@ -1,0 +1,93 @@
+//! Counts of a node's links and handshakes, for reports and operators.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use link::Counters;
+use runtime::report::LinksReport;
+
+use crate::identity::ListenerCounters;
+
+/// A link to another node, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Name of the other node.
+    pub peer: String,
+    /// Address of its latest authentic datagram.
+    pub address: SocketAddr,
+    /// Smoothed round-trip time, in nanoseconds.
+    pub rtt_ns: u64,
+    /// Counts since the link began.
+    pub counters: Counters,
+}
+
+/// Counts of a node's handshakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeCounters {
+    /// Handshakes that this node began, and that succeeded.
+    pub connected: u64,
+    /// Attempts of this node that failed; it tries again.
+    pub failed: u64,
+    /// Handshakes of other nodes that succeeded.
+    pub accepted: u64,
+    /// Handshakes of others that failed.
+    pub refused: u64,
+    /// Connections that were closed because there were too many at a time.
+    pub too_many: u64,
+}
+
+/// Counts of links that outlive them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkTotals {
+    /// Sums over links that have ended.
+    pub ended: Counters,
+    /// Links that began.
+    pub started: u64,
+    /// Links that died.
+    pub dead: u64,
+    /// Datagrams of no link.
+    pub strange: u64,
+}
+
+impl HandshakeCounters {
+    /// Adds what a listener has counted.
+    pub(crate) fn with_listener(self, listener: &ListenerCounters) -> HandshakeCounters {
+        HandshakeCounters {
+            accepted: listener.accepted.load(Ordering::Relaxed),
+            refused: listener.refused.load(Ordering::Relaxed),
+            too_many: listener.too_many.load(Ordering::Relaxed),
+            ..self
+        }
+    }
+}
+
+impl LinkTotals {
+    /// Returns the report of all links, with those of now, and of handshakes.
+    pub fn report(&self, now: &[LinkInfo], handshakes: HandshakeCounters) -> LinksReport {
+        let mut sum = self.ended;
+        now.iter().for_each(|link| sum.add(&link.counters));
+        let HandshakeCounters { connected, failed, accepted, refused, too_many } = handshakes;
+        let reasons = sum.refused.by_reason().into_iter().chain([("unknown_peer", self.strange)]);
+        LinksReport {
+            links: now.len() as u64,
+            started: self.started,
+            dead: self.dead,
+            datagrams_sent: sum.datagrams_sent,
+            datagrams_received: sum.datagrams_received,
+            datagrams_lost: sum.datagrams_lost,
+            bytes_sent: sum.datagram_bytes_sent,
+            bytes_received: sum.datagram_bytes_received,
+            blocks_retransmitted: sum.blocks_retransmitted,
+            refused: reasons.collect(),
+            messages_refused: 0,
+            handshakes: [
+                ("connected", connected),
+                ("failed", failed),
+                ("accepted", accepted),
+                ("refused", refused),
+                ("too_many", too_many),
+            ]
+            .into(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Links to the other nodes of a cluster, and handshakes.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use telemetry::{Family, Kind, MetricUnit, record};
+
+static DATAGRAMS: Family = Family {
+    name: "link_datagrams",
+    kind: Kind::Counter,
+    unit: MetricUnit::Own,
+    help: "Datagrams of links to other nodes, by what became of them.",
+    outer_labels: &[],
+    label: Some("result"),
+    known: &[],
+};
+
+record! {
+    /// The links of a node to other nodes of its cluster, all together since its start.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct LinksReport [] {
+        /// Links to other nodes now.
+        pub links: u64 = gauge("links"),
+        /// Links that began.
+        pub started: u64 = counter("links_started"),
+        /// Links that ended because the other node was silent.
+        pub dead: u64 = counter("links_dead"),
+        /// Datagrams sent.
+        pub datagrams_sent: u64 = part(DATAGRAMS, "sent"),
+        /// Authentic datagrams received.
+        pub datagrams_received: u64 = part(DATAGRAMS, "received"),
+        /// Datagrams sent that count as lost.
+        pub datagrams_lost: u64 = part(DATAGRAMS, "lost"),
+        /// Bytes of datagrams sent over links.
+        pub bytes_sent: u64 = counter("link_bytes_sent"),
+        /// Bytes of authentic datagrams received over links.
+        pub bytes_received: u64 = counter("link_bytes_received"),
+        /// Parts of messages sent again over links.
+        pub blocks_retransmitted: u64 = counter("link_blocks_retransmitted"),
+        /// Received datagrams refused without effect, by reason: `forged` (a wrong tag),
+        /// `replayed`, `truncated`, `oversized`, `version`, `phase` (of an unknown key),
+        /// `connection` (of an earlier link), `dead` (after the link's end), `unknown_peer` (of no
+        /// link).
+        pub refused: BTreeMap<&'static str, u64> = counter("link_datagrams_refused", reason),
+        /// Messages of other nodes refused: malformed, or not the sender's to send.
+        pub messages_refused: u64 = counter("link_messages_refused"),
+        /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
+        /// began, `accepted`, `refused` and `too_many` of the others.
+        pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
+    }
+}
