@@ -2,6 +2,7 @@
 
 mod common;
 mod links;
+mod moves;
 mod rounds;
 mod tuning;
 mod v01_loopback;
@@ -31,6 +32,8 @@ mod y05_chains;
 mod y06_equality;
 mod y07_events;
 mod y08_table;
+mod z03_migration;
+mod z04_controllers;
 
 use serde::Serialize;
 
@@ -95,6 +98,8 @@ pub fn experiments() -> &'static [Experiment] {
         y06_equality::Y6,
         y07_events::Y7,
         y08_table::Y8,
+        z03_migration::Z3,
+        z04_controllers::Z4,
         v01_loopback::V1,
         v02_ports::V2,
         v03_streams::V3,

@@ -21,6 +21,7 @@ mod chart;
 mod draw;
 mod experiments;
 pub mod gauges;
+mod migration;
 mod outcome;
 mod paths;
 mod recording;
