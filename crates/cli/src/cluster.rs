@@ -1,8 +1,10 @@
 //! Nodes of a cluster: `rivulet node`, `rivulet cluster`, and `--cluster` of other commands.
 
 mod config;
+mod members;
 
 use std::cell::RefCell;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -12,12 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
-use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
 
 use self::config::{NodeConfig, NodeRole};
+use self::members::StoreConfig;
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
@@ -69,7 +72,11 @@ dispatcher.toml:
   certificates = \"certificates\"
   [units]
   unit-1 = \"10.0.0.2:7400\"
-  unit-2 = \"10.0.0.3:7400\"";
+  unit-2 = \"10.0.0.3:7400\"
+
+Units in both files that are found by a store, in place of [units]:
+  [store]
+  etcd = [\"http://10.0.0.1:2379\"]";
 
 const CLUSTER_EXAMPLES: &str = "\
 Examples:
@@ -145,16 +152,26 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let identity = config.identity()?;
     let key_log = identity.key_log().map(Path::to_owned);
+    let store = config.store.as_ref().map(StoreConfig::open).transpose()?;
+    let incarnation = incarnation();
     let mut unit = UnitProcess::start(UnitOptions {
         listen,
         identity,
         policy: digest,
-        incarnation: incarnation(),
+        incarnation,
         make: Box::new(move |seed| make(seed).map(|assembly| assembly.graph)),
         effects: effects_to(Rc::clone(&sinks), names.clone()),
     })
     .with_context(|| format!("cannot listen at {listen}"))?;
-    say!("rivulet: {} listens at {}", config.name, unit.address());
+    let listening = unit.address();
+    let registration = match store {
+        Some(store) => {
+            let address = members::reached_at(&args.config, config.address.as_deref(), listening)?;
+            Some(members::register(store, &config.name, address, incarnation))
+        }
+        None => None,
+    };
+    say!("rivulet: {} listens at {listening}", config.name);
     say_key_log(key_log.as_deref());
     let order = Arc::new(UnitOrder::default());
     let ordered = Arc::clone(&order);
@@ -165,6 +182,7 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         ordered.leaves.store(true, Ordering::Relaxed);
     });
     unit.run(&order);
+    drop(registration);
     let report = unit.report(&policy.display().to_string(), &names);
     let UnitProcessCounters { frames_refused, frames_unknown, packets_refused } = unit.counters();
     if frames_refused + frames_unknown + packets_refused > 0 {
@@ -219,10 +237,16 @@ pub fn dispatcher(
     config: UnitsConfig,
 ) -> anyhow::Result<(Runner, RemoteHandle)> {
     let node = NodeConfig::read(file)?;
-    if node.units.is_empty() {
-        bail!("{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each", file.display());
+    let store = node.store.as_ref().map(StoreConfig::open).transpose()?;
+    if node.units.is_empty() && store.is_none() {
+        bail!(
+            "{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each, or `[store]`",
+            file.display()
+        );
     }
-    let count = u16::try_from(node.units.len()).unwrap_or(u16::MAX);
+    // Others of the store are employed as they come, and as the load needs them.
+    let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
+    let count = node.units_min.map_or(named, NonZeroU16::get);
     // A node that comes back is another unit.
     let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
     let (digest, make) = policies::load_for_node(policy)?;
@@ -237,13 +261,16 @@ pub fn dispatcher(
     }
     let identity = node.identity()?;
     say_key_log(identity.key_log());
-    let options = RemoteOptions {
-        identity,
-        policy: digest,
-        incarnation: incarnation(),
-        nodes: node.units.into_iter().collect(),
-    };
+    let (handle, control) = RemoteHandle::new();
+    for (name, address) in node.units {
+        handle.send(NodeCommand::Add { name, address });
+    }
+    if let Some(store) = store {
+        members::follow(store, handle.clone())?;
+    }
+    let options = RemoteOptions { identity, policy: digest, incarnation: incarnation(), control };
     let name = policy.display().to_string();
-    remote_runner(assembly, &name, config, options)
-        .with_context(|| format!("cannot run on the units of {}", file.display()))
+    let runner = remote_runner(assembly, &name, config, options)
+        .with_context(|| format!("cannot run on the units of {}", file.display()))?;
+    Ok((runner, handle))
 }

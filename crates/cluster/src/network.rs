@@ -26,8 +26,13 @@ pub trait Network: 'static {
     /// Returns a clock to measure durations.
     fn stopwatch(&self) -> fn() -> u64;
 
-    /// Connects to a node of this name, and tries again until it is there.
-    fn connect(&mut self, name: &str, address: &str);
+    /// Connects to a node of this name, and tries again until it is there. An attempt at another
+    /// address of this node is over. `scope`: the dispatcher for which two units meet, see
+    /// [`Hello::scope`].
+    fn connect(&mut self, scope: &str, name: &str, address: &str);
+
+    /// Stops connecting to a node of this name in this scope.
+    fn forget(&mut self, scope: &str, name: &str);
 
     /// Returns the next node that has connected, or to which this one has.
     fn poll_session(&mut self) -> Option<Session>;
@@ -82,6 +87,7 @@ impl HostNetwork {
             policy,
             role,
             port: address.port(),
+            scope: String::new(),
         };
         let listener =
             listen.map(|listen| Listener::start(identity.clone(), listen, hello.clone())).transpose()?;
@@ -108,8 +114,12 @@ impl Network for HostNetwork {
         clock_ns
     }
 
-    fn connect(&mut self, name: &str, address: &str) {
-        self.connector.connect(name, address);
+    fn connect(&mut self, scope: &str, name: &str, address: &str) {
+        self.connector.connect(scope, name, address);
+    }
+
+    fn forget(&mut self, scope: &str, name: &str) {
+        self.connector.forget(scope, name);
     }
 
     fn poll_session(&mut self) -> Option<Session> {

@@ -23,6 +23,13 @@ const FULL: u64 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PeerId(usize);
 
+impl PeerId {
+    /// Returns the place, which a later link may have once this one has ended.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// A change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerEvent {

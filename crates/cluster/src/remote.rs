@@ -11,8 +11,6 @@ mod transport;
 mod units;
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use packet::{FlowKey, Packet};
@@ -34,7 +32,7 @@ use crate::wire::{
     write_stopped, write_units,
 };
 
-pub use handle::{NodeCommand, RemoteHandle};
+pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
 pub use nodes::{NodeInfo, NodeStatus};
 pub use sharing::SharingError;
 
@@ -62,8 +60,8 @@ pub struct RemoteOptions {
     pub policy: [u8; 32],
     /// Counts restarts of the process.
     pub incarnation: u64,
-    /// Nodes with units: name and address.
-    pub nodes: Vec<(String, String)>,
+    /// Commands about nodes: the first ones add those with units.
+    pub control: RemoteControl,
 }
 
 /// The dispatcher's end of units at other nodes.
@@ -77,8 +75,7 @@ pub struct RemoteUnits<N> {
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
     changes: VecDeque<UnitChange>,
-    commands: Receiver<NodeCommand>,
-    status: Arc<Mutex<RemoteStatus>>,
+    control: RemoteControl,
     shown_ns: u64,
     now_ns: u64,
     told_ns: u64,
@@ -123,10 +120,10 @@ pub fn remote_runner(
     name: &str,
     config: UnitsConfig,
     options: RemoteOptions,
-) -> Result<(Runner, RemoteHandle), RemoteError> {
-    let RemoteOptions { identity, policy, incarnation, nodes } = options;
+) -> Result<Runner, RemoteError> {
+    let RemoteOptions { identity, policy, incarnation, control } = options;
     let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
-    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, None)?), nodes)
+    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, None)?), control)
 }
 
 /// Creates a runner of a policy on units that are reached over a network.
@@ -135,12 +132,9 @@ pub(crate) fn runner_over<N: Network>(
     name: &str,
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
-    nodes: Vec<(String, String)>,
-) -> Result<(Runner, RemoteHandle), RemoteError> {
+    control: RemoteControl,
+) -> Result<Runner, RemoteError> {
     sharing::check(&assembly)?;
-    let (sender, commands) = channel();
-    let status = Arc::new(Mutex::new(RemoteStatus::default()));
-    let handle = RemoteHandle { commands: sender, status: Arc::clone(&status) };
     let mut remote = RemoteUnits {
         config,
         seed: assembly.seed,
@@ -150,8 +144,7 @@ pub(crate) fn runner_over<N: Network>(
         units: UnitTable::default(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         changes: VecDeque::new(),
-        commands,
-        status,
+        control,
         shown_ns: 0,
         now_ns: 0,
         told_ns: 0,
@@ -161,19 +154,11 @@ pub(crate) fn runner_over<N: Network>(
         is_finishing: false,
         refused: 0,
     };
-    for (name, address) in nodes {
-        remote.add_node(name, address);
-    }
     remote.await_first_units()?;
-    Ok((Runner::on_transport(assembly, name, config, remote)?, handle))
+    Ok(Runner::on_transport(assembly, name, config, remote)?)
 }
 
 impl<N: Network> RemoteUnits<N> {
-    fn add_node(&mut self, name: String, address: String) {
-        self.peers.network().connect(&name, &address);
-        self.nodes.add(name, address);
-    }
-
     /// Waits until the units are there that run from the beginning.
     fn await_first_units(&mut self) -> Result<(), RemoteError> {
         let began_ns = self.peers.now_ns();
@@ -259,16 +244,24 @@ impl<N: Network> RemoteUnits<N> {
                 None => self.peers.remove(peer),
             }
         }
-        while let Ok(command) = self.commands.try_recv() {
+        while let Ok(command) = self.control.commands.try_recv() {
             match command {
-                NodeCommand::Add { name, address } => self.add_node(name, address),
+                NodeCommand::Add { name, address } => {
+                    if self.nodes.add(&name, &address) {
+                        self.peers.network().connect("", &name, &address);
+                    }
+                }
+                NodeCommand::Remove { name } => {
+                    self.nodes.remove(&name);
+                    self.peers.network().forget("", &name);
+                }
                 NodeCommand::Drain { name } => {
                     let change = self.nodes.drain(&name);
                     self.change_unit(change);
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(&name) {
                     ResumedNode::Spare => self.employ_spare(),
-                    ResumedNode::Awaited(address) => self.peers.network().connect(&name, &address),
+                    ResumedNode::Awaited(address) => self.peers.network().connect("", &name, &address),
                     ResumedNode::Unchanged => {}
                 },
             }
@@ -302,8 +295,7 @@ impl<N: Network> RemoteUnits<N> {
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let (nodes, mut links) = (self.nodes.infos(packets), self.peers.links());
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
-        let totals = self.links_report();
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = RemoteStatus { nodes, links, totals };
+        self.control.show(RemoteStatus { nodes, links, totals: self.links_report() });
     }
 
     fn links_report(&self) -> LinksReport {
@@ -354,7 +346,7 @@ impl<N: Network> RemoteUnits<N> {
         }
         // It may come back.
         if let Some(address) = address.filter(|_| !self.is_finishing) {
-            self.peers.network().connect(&name, &address);
+            self.peers.network().connect("", &name, &address);
         }
     }
 

@@ -21,7 +21,7 @@ use runtime::{Assembly, Output, Report, Runner};
 use self::world::{NodeId, World};
 use crate::identity::Session;
 use crate::network::Network;
-use crate::remote::{RemoteError, RemoteHandle, runner_over};
+use crate::remote::{NodeCommand, RemoteError, RemoteHandle, runner_over};
 use crate::unit::{GraphMaker, UnitProcess};
 use crate::wire::UnitFigures;
 
@@ -46,8 +46,12 @@ impl Network for SimulatedNetwork {
         || 0 // Durations depend on the machine.
     }
 
-    fn connect(&mut self, name: &str, _address: &str) {
-        self.world.connect(self.node, name);
+    fn connect(&mut self, scope: &str, name: &str, _address: &str) {
+        self.world.connect(self.node, scope, name);
+    }
+
+    fn forget(&mut self, scope: &str, name: &str) {
+        self.world.forget(self.node, scope, name);
     }
 
     fn poll_session(&mut self) -> Option<Session> {
@@ -107,9 +111,12 @@ impl SimulatedCluster {
         }
         let config = UnitsConfig { is_live: true, ..config };
         let network = SimulatedNetwork { world: Rc::clone(&world), node: dispatcher };
-        let nodes = (0..units).map(|number| (format!("unit-{number}"), String::new())).collect();
+        let (handle, control) = RemoteHandle::new();
+        for number in 0..units {
+            handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
+        }
         world.begin();
-        let (runner, handle) = runner_over(assembly, "simulated", config, || Ok(network), nodes)?;
+        let runner = runner_over(assembly, "simulated", config, || Ok(network), control)?;
         world.begin_faults();
         Ok(SimulatedCluster { world, runner, handle, start_ns, ticked_ns: 0 })
     }

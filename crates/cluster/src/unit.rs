@@ -1,6 +1,10 @@
-//! A unit as a process: it waits for a dispatcher, processes its packets, and hands flows over to
+//! A unit as a process: it waits for dispatchers, processes their packets, and hands flows over to
 //! other units directly (S11, S14; A4-A7).
+//!
+//! Each dispatcher has the unit to itself, as far as it can see: a graph, a number and links to its
+//! other units. What the dispatchers share is the process and its time.
 
+mod employer;
 mod others;
 mod running;
 
@@ -13,19 +17,18 @@ use nf::Effects;
 use runtime::report::{LinksReport, Report};
 use telemetry::event;
 
-use self::running::{Order, Refused, Running, handle};
+use self::employer::{EarlyPeer, Employer};
+use self::running::{Order, Refused, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
-use crate::wire::{Assignment, FrameError, Role, UnitFigures, write_leave};
+use crate::wire::{FrameError, Role, UnitFigures};
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
 
-/// Limit on the time that a unit takes to give its flows away before it ends.
-const LEAVE_MAX_NS: u64 = 10_000_000_000;
-/// Time for which a unit without flows forwards packets that were on their way to it.
-const LINGER_NS: u64 = 500_000_000;
+/// Limit on the dispatchers of a unit. It refuses others.
+pub const DISPATCHERS_MAX: usize = 16;
 
 /// An order to a unit that works on another thread.
 #[derive(Debug, Default)]
@@ -74,21 +77,11 @@ pub struct UnitProcess<N = HostNetwork> {
     peers: Peers<N>,
     make: GraphMaker,
     effects: EffectsTaker,
-    dispatcher: Option<PeerId>,
-    /// Name and incarnation of the dispatcher that it had last.
-    last_dispatcher: Option<(String, u64)>,
-    unit: Option<Running>,
-    /// Nodes that have connected, and whose units are not known yet.
-    early: Vec<EarlyPeer>,
+    /// The dispatchers that it has, or has had.
+    employers: Vec<Employer>,
+    /// By link: whom it is for.
+    of_peers: Vec<usize>,
     counters: UnitProcessCounters,
-}
-
-/// A node that has connected.
-struct EarlyPeer {
-    name: String,
-    peer: PeerId,
-    /// This node has begun the connection.
-    is_client: bool,
 }
 
 /// The next task of a unit's process.
@@ -118,14 +111,15 @@ impl UnitProcess {
         self.peers.network().address()
     }
 
-    /// Works until the dispatcher ends the run, or the order to leave is carried out: the unit
-    /// gives its flows away before it ends. Returns what it counted.
-    pub fn run(&mut self, order: &UnitOrder) -> Option<UnitFigures> {
+    /// Works until a dispatcher ends the run and no other one has the unit, or the order to leave
+    /// is carried out: the unit gives its flows away before it ends. Returns what it counted, for
+    /// each dispatcher.
+    pub fn run(&mut self, order: &UnitOrder) -> Vec<UnitFigures> {
         loop {
             match self.turn(order) {
                 Turn::More => {}
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
-                Turn::Over => return self.figures(),
+                Turn::Over => return self.figures().collect(),
             }
         }
     }
@@ -138,32 +132,21 @@ impl<N: Network> UnitProcess<N> {
             peers: Peers::new(network),
             make,
             effects,
-            dispatcher: None,
-            last_dispatcher: None,
-            unit: None,
-            early: Vec::new(),
+            employers: Vec::new(),
+            of_peers: Vec::new(),
             counters: UnitProcessCounters::default(),
         }
     }
 
     /// Returns what the unit waits for, for the report of a fault.
     pub(crate) fn description(&self) -> String {
-        let Some(unit) = &self.unit else { return "no unit".to_owned() };
-        let counters = unit.end.counters();
-        format!(
-            "{:?}, {:?}, processed: {}, pulls: {}, taken: {}, lost: {}",
-            unit.id,
-            unit.others,
-            counters.processed,
-            counters.pulls_sent,
-            counters.states_taken,
-            counters.states_lost
-        )
+        let of_each: Vec<String> = self.employers.iter().map(Employer::description).collect();
+        if of_each.is_empty() { "no unit".to_owned() } else { of_each.join("; ") }
     }
 
-    /// Returns what the unit has counted; none before it is assigned.
-    pub(crate) fn figures(&self) -> Option<UnitFigures> {
-        self.unit.as_ref().map(Running::figures)
+    /// Returns what the unit has counted, for each dispatcher that has assigned it.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = UnitFigures> {
+        self.employers.iter().filter_map(Employer::figures)
     }
 
     /// Returns the counters.
@@ -171,14 +154,14 @@ impl<N: Network> UnitProcess<N> {
         self.counters
     }
 
-    /// Returns the report of the unit's graph, whose functions have these names; none before it is
+    /// Returns the report of the unit's graphs, whose functions have these names; none before it is
     /// assigned.
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
-        let unit = self.unit.as_ref()?;
-        let mut report = Report::of(policy, None, unit.end.graph(), names);
-        // The dispatcher counts what arrives; here, packets come from it.
-        report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
-        report.packets_in = report.packets_in.saturating_sub(report.packets_generated);
+        let reports = self.employers.iter().filter_map(|employer| employer.report(policy, names));
+        let mut report = reports.reduce(|mut all, report| {
+            all.add(&report);
+            all
+        })?;
         let messages_refused = self.counters.frames_refused + self.counters.frames_unknown;
         report.links = Some(LinksReport { messages_refused, ..self.peers.links_report() });
         Some(report)
@@ -190,33 +173,24 @@ impl<N: Network> UnitProcess<N> {
             return Turn::Over;
         }
         let has_worked = self.step();
-        if order.leaves.load(Ordering::Relaxed) && self.has_left() {
-            return Turn::Over;
+        let peers = &mut self.peers;
+        if order.leaves.load(Ordering::Relaxed) {
+            // Each is asked.
+            let left = self.employers.iter_mut().map(|employer| employer.has_left(peers));
+            if left.fold(true, |all, has_left| all & has_left) {
+                return Turn::Over;
+            }
         }
-        let is_heard = self.dispatcher.is_none_or(|dispatcher| self.peers.is_flushed(dispatcher));
-        if is_heard && self.unit.as_ref().is_some_and(|unit| unit.has_finished) {
+        let has_ended = |employer: &Employer| employer.has_ended(peers);
+        let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);
+        if self.employers.iter().any(has_ended) && !self.employers.iter().any(is_employed) {
             return Turn::Over;
         }
         if has_worked {
             return Turn::More;
         }
-        let due_ns = self.unit.as_ref().map_or(u64::MAX, |unit| unit.sleep_ns());
+        let due_ns = self.employers.iter().map(Employer::sleep_ns).min().unwrap_or(u64::MAX);
         Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
-    }
-
-    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is
-    /// no dispatcher, or if it takes too long.
-    fn has_left(&mut self) -> bool {
-        let now_ns = self.peers.now_ns();
-        let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
-        let Some(since_ns) = unit.leaving_ns else {
-            unit.leaving_ns = Some(now_ns);
-            self.peers.send(dispatcher, 0, write_leave);
-            return false;
-        };
-        // Packets that were on their way are forwarded for a while.
-        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= LINGER_NS);
-        has_drained && self.peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
     }
 
     /// Handles what has arrived. Returns true if there was anything.
@@ -226,39 +200,48 @@ impl<N: Network> UnitProcess<N> {
         let mut worked = false;
         while let Some((peer, frame)) = self.peers.poll() {
             worked = true;
-            let is_dispatcher = self.dispatcher == Some(peer);
-            match handle(&mut self.unit, (peer, is_dispatcher), frame) {
-                Ok(Some(Order::Assign(assignment))) => self.assign(&assignment),
+            let at = self.of_peers[peer.index()];
+            let employer = &mut self.employers[at];
+            let is_dispatcher = employer.dispatcher == Some(peer);
+            match handle(&mut employer.unit, (peer, is_dispatcher), frame) {
+                Ok(Some(Order::Assign(assignment))) => {
+                    employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
+                }
                 Ok(Some(Order::Connect(units))) => {
                     let network = self.peers.network();
-                    units.iter().for_each(|(name, address)| network.connect(name, address));
-                    self.seat_early();
+                    let scope = &employer.name;
+                    units.iter().for_each(|(name, address)| network.connect(scope, name, address));
+                    self.seat_early(at);
                 }
                 Ok(None) => {}
                 Err(Refused::Frame(FrameError::UnknownKind(_))) => self.counters.frames_unknown += 1,
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
-            if let Some(unit) = &mut self.unit {
-                unit.keep_buffers(self.dispatcher, &mut self.peers, &mut self.effects);
+            let employer = &mut self.employers[at];
+            if let Some(unit) = &mut employer.unit {
+                unit.keep_buffers(employer.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
         }
         self.set_clock();
-        if let Some(unit) = &mut self.unit {
-            worked |= unit.handle_timeouts();
-            unit.end.report();
-            unit.send(self.dispatcher, &mut self.peers, &mut self.effects);
+        for Employer { dispatcher, unit, .. } in &mut self.employers {
+            if let Some(unit) = unit {
+                worked |= unit.handle_timeouts();
+                unit.end.report();
+                unit.send(*dispatcher, &mut self.peers, &mut self.effects);
+            }
         }
         self.peers.flush();
         worked
     }
 
     fn set_clock(&mut self) {
-        if let Some(unit) = &mut self.unit {
-            unit.clock_ns = self.peers.now_ns();
+        let now_ns = self.peers.now_ns();
+        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+            unit.clock_ns = now_ns;
         }
     }
 
@@ -268,71 +251,76 @@ impl<N: Network> UnitProcess<N> {
             let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
-            if role == Role::Dispatcher && !self.may_follow(&name, incarnation) {
-                event::peer_refused(&format!("{name}: this unit has another dispatcher"));
-                continue;
-            }
+            let employer = match role {
+                Role::Dispatcher => self.employer(&name, incarnation),
+                Role::Unit => self
+                    .position(&session.scope)
+                    .ok_or_else(|| format!("this unit has no dispatcher `{}`", session.scope)),
+            };
+            let at = match employer {
+                Ok(at) => at,
+                Err(reason) => {
+                    event::peer_refused(&format!("{name}: {reason}"));
+                    continue;
+                }
+            };
             event::peer_connected(&name, &session.address);
             let peer = self.peers.add(session);
+            if self.of_peers.len() <= peer.index() {
+                self.of_peers.resize(peer.index() + 1, 0);
+            }
+            self.of_peers[peer.index()] = at;
             match role {
                 Role::Dispatcher => {
-                    self.last_dispatcher = Some((name, incarnation));
-                    if let Some(former) = self.dispatcher {
+                    self.employers[at].incarnation = incarnation;
+                    if let Some(former) = self.employers[at].dispatcher {
                         self.lose(former);
                     }
-                    self.dispatcher = Some(peer);
+                    self.employers[at].dispatcher = Some(peer);
                 }
                 Role::Unit => {
-                    self.early.push(EarlyPeer { name, peer, is_client });
-                    self.seat_early();
+                    self.employers[at].early.push(EarlyPeer { name, peer, is_client });
+                    self.seat_early(at);
                 }
             }
         }
     }
 
-    /// Returns true if this dispatcher may have the unit: it has none, or this is the same one
-    /// after a restart, whose flows nobody knows any more.
-    fn may_follow(&self, name: &str, incarnation: u64) -> bool {
-        let is_restarted = |(last, before): &(String, u64)| last == name && incarnation > *before;
-        self.dispatcher.is_none() || self.last_dispatcher.as_ref().is_some_and(is_restarted)
+    fn position(&self, dispatcher: &str) -> Option<usize> {
+        self.employers.iter().position(|employer| employer.name == dispatcher)
+    }
+
+    /// Returns the place of a dispatcher that has connected, or why it may not have the unit. One
+    /// that it has already may have been restarted: then nobody knows its flows any more.
+    fn employer(&mut self, name: &str, incarnation: u64) -> Result<usize, String> {
+        match self.position(name) {
+            Some(at) if self.employers[at].may_follow(incarnation) => Ok(at),
+            Some(_) => Err("this unit has this dispatcher already".to_owned()),
+            None if self.employers.len() >= DISPATCHERS_MAX => {
+                Err(format!("this unit has had {DISPATCHERS_MAX} dispatchers, which is the limit"))
+            }
+            None => {
+                self.employers.push(Employer::new(name));
+                Ok(self.employers.len() - 1)
+            }
+        }
     }
 
     /// Gives units that have connected their numbers, once these are known.
-    fn seat_early(&mut self) {
-        let Some(unit) = &mut self.unit else { return };
-        let peers = &mut self.peers;
-        let seated: Vec<EarlyPeer> =
-            self.early.extract_if(.., |early| unit.others.connected(early, peers)).collect();
-        for early in seated {
-            self.peers.besides(early.peer).into_iter().for_each(|other| self.lose(other));
-        }
-    }
-
-    fn assign(&mut self, assignment: &Assignment) {
-        let stopwatch = self.peers.network().stopwatch();
-        match Running::new(assignment, &mut self.make, stopwatch) {
-            Ok(unit) => self.unit = Some(unit),
-            Err(reason) => event::peer_refused(&format!("cannot make the unit's graph: {reason}")),
+    fn seat_early(&mut self, at: usize) {
+        for seated in self.employers[at].seat_early(&mut self.peers) {
+            for other in self.peers.besides(seated) {
+                if self.of_peers[other.index()] == at {
+                    self.lose(other);
+                }
+            }
         }
     }
 
     fn lose(&mut self, peer: PeerId) {
         event::peer_lost(&self.peers.name(peer));
         self.peers.remove(peer);
-        if self.dispatcher == Some(peer) {
-            // Its successor does not know this unit's flows.
-            self.dispatcher = None;
-            if let Some(mut unit) = self.unit.take_if(|unit| !unit.has_finished) {
-                while !unit.end.end_flows() {}
-                unit.send(None, &mut self.peers, &mut self.effects);
-            }
-            return;
-        }
-        self.early.retain(|early| early.peer != peer);
-        if let Some(unit) = &mut self.unit {
-            for mail in unit.others.lose(peer) {
-                unit.end.handle_mail(mail);
-            }
-        }
+        let employer = &mut self.employers[self.of_peers[peer.index()]];
+        employer.lose(peer, &mut self.peers, &mut self.effects);
     }
 }

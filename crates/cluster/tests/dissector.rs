@@ -76,6 +76,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         policy: [9; 32],
         role: Role::Dispatcher,
         port: PORT,
+        scope: String::new(),
     };
     let assignment = Assignment { unit: UnitId(5), seed: 0x5eed, gap_ns: 500_000, copies: 1, deltas: true };
     let address = |unit: u16| UnitAddress {

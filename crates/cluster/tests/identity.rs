@@ -21,6 +21,7 @@ fn hello(name: &str) -> Hello {
         policy: [7; 32],
         role: Role::Unit,
         port: 9,
+        scope: String::new(),
     }
 }
 

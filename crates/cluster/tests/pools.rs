@@ -139,7 +139,7 @@ fn endpoint_is_mapped_once_wherever_its_group_is() {
                 handle.send(NodeCommand::Add { name: late.name.clone(), address: late.address.clone() });
                 units.push(late);
             }
-            3 => handle.send(NodeCommand::Drain { name: "unit-0".to_owned() }),
+            3 => _ = handle.send(NodeCommand::Drain { name: "unit-0".to_owned() }),
             _ => {}
         }
         let expected: (&str, fn(&NodeInfo) -> bool) = match phase {

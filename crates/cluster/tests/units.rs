@@ -14,7 +14,7 @@ use runtime::Runner;
 use runtime::elastic::UnitsConfig;
 
 use common::support::{Arriving, SEED, Sink, assembly_of, conversation_with, play, profile, receive};
-use common::{Cluster, assert_same, assert_same_counts, config, end, play_until};
+use common::{Cluster, assert_same, assert_same_counts, config, end, play_until, play_until_nodes};
 
 /// Functions without state that flows of several units would share.
 const POLICY: &str = "
@@ -161,6 +161,34 @@ fn unit_that_ends_gives_its_flows_away_before_and_may_come_back() {
     assert_same(&sink, &expected);
     assert_same_counts(&report, &single);
     assert_eq!(end(units)[0].flows[1], 0);
+}
+
+#[test]
+fn removed_node_works_on_and_may_come_back_elsewhere() {
+    let (cluster, frames) = (Cluster::new(POLICY), frames(6_000));
+    let mut units = cluster.units(2);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 2), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    handle.send(NodeCommand::Remove { name: "unit-1".to_owned() });
+    // Its link lives: it is a unit as before.
+    let works = |node: &NodeInfo| node.status == NodeStatus::Active && node.packets > 100;
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", works));
+    let gone = units.pop().unwrap();
+    gone.order.leaves.store(true, Ordering::Relaxed);
+    let is_gone = |nodes: &[NodeInfo]| nodes.iter().all(|node| node.name != "unit-1");
+    play_until_nodes(&mut runner, &mut frames, &mut sink, &handle, is_gone);
+    end(vec![gone]);
+    let successor = cluster.unit("unit-1");
+    // Nobody is at the first address any more.
+    handle.send(NodeCommand::Add { name: "unit-1".to_owned(), address: "127.0.0.1:1".to_owned() });
+    handle.send(NodeCommand::Add { name: "unit-1".to_owned(), address: successor.address.clone() });
+    units.push(successor);
+    let is_active = |node: &NodeInfo| node.status == NodeStatus::Active;
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", is_active));
+    let report = runner.finish(&mut sink).unwrap();
+    assert!(report.adds_up(), "{report:?}");
+    assert_eq!(report.drops.get("unit-lost"), None, "{report:?}");
+    end(units);
 }
 
 #[test]

@@ -258,6 +258,7 @@ fn hello() -> Hello {
         policy: [9; 32],
         role: Role::Unit,
         port: 7001,
+        scope: String::new(),
     }
 }
 
@@ -268,6 +269,11 @@ fn ends_agree_on_a_version() {
     frame.extend_from_slice(b"a field of a later version");
     let Ok(ArrivedFrame::Hello(found)) = read_frame(&frame, 0, no_hash) else { panic!("no hello") };
     assert_eq!(found, hello());
+    // As written before there was a scope.
+    let mut short = Vec::new();
+    write_hello(&mut short, &hello());
+    short.truncate(short.len() - 4);
+    assert!(matches!(read_frame(&short, 0, no_hash), Ok(ArrivedFrame::Hello(found)) if found == hello()));
     let common = |newest, oldest| Hello { versions: (newest, oldest), ..hello() }.common_version();
     assert_eq!(common(VERSION, VERSION), Some(VERSION));
     assert_eq!(common(VERSION + 5, VERSION), Some(VERSION));

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 
+use super::members::StoreConfig;
 use crate::texts;
 
 /// The configuration of a node.
@@ -20,6 +22,9 @@ pub struct NodeConfig {
     pub role: Option<NodeRole>,
     /// Address at which a unit listens.
     pub listen: Option<SocketAddr>,
+    /// Address at which other nodes reach it, for the store; the one at which it listens by
+    /// default.
+    pub address: Option<String>,
     /// The policy of a unit.
     pub policy: Option<PathBuf>,
     /// Folder of `ca.pem`, `NAME.pem` and `NAME.key`; that of this file by default.
@@ -28,6 +33,10 @@ pub struct NodeConfig {
     /// The units of a dispatcher: name and address.
     #[serde(default)]
     pub units: BTreeMap<String, String>,
+    /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
+    pub units_min: Option<NonZeroU16>,
+    /// The store in which units register themselves, and a dispatcher finds them.
+    pub store: Option<StoreConfig>,
 }
 
 /// The role of a node.
@@ -50,6 +59,9 @@ impl NodeConfig {
         let folder = path.parent().unwrap_or(Path::new(""));
         config.certificates = folder.join(&config.certificates);
         config.policy = config.policy.map(|policy| folder.join(policy));
+        if let Some(file) = config.store.as_mut().and_then(|store| store.file.as_mut()) {
+            *file = folder.join(&*file);
+        }
         Ok(config)
     }
 

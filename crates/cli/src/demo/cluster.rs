@@ -29,18 +29,17 @@ const STEP_NS: u64 = 5_000_000;
 /// Limit on the time for a node to be as wanted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The store in which units register themselves.
+const STORE: &str = "[store]\nfile = \"cluster.redb\"\n";
+
 /// A node that is a process.
-struct Process {
-    name: String,
-    address: String,
-    child: Child,
-}
+struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -76,11 +75,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (late, first) = names.split_last().context("there are units")?;
     let mut processes =
         first.iter().map(|name| start(folder.path(), name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let lines: String =
-        processes.iter().map(|node| format!("{} = \"{}\"\n", node.name, node.address)).collect();
     let file = folder.path().join("dispatcher.toml");
-    std::fs::write(&file, format!("name = \"dispatcher\"\n[units]\n{lines}"))
-        .context("cannot write a file")?;
+    std::fs::write(&file, format!("name = \"dispatcher\"\n{STORE}")).context("cannot write a file")?;
 
     let assembly = policies::load(&policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
@@ -102,10 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         now_ns = (now_ns + STEP_NS).min(end_ns);
         world.advance(START_NS + now_ns)?;
         if processes.len() == UNITS && now_ns >= end_ns / 3 {
-            let process = start(folder.path(), late)?;
-            let (name, address) = (process.name.clone(), process.address.clone());
-            handle.send(NodeCommand::Add { name, address });
-            processes.push(process);
+            processes.push(start(folder.path(), late)?);
             say(is_text, &format!("{late} joins\n"))?;
         }
         if !drained && now_ns >= end_ns / 2 {
@@ -144,8 +137,9 @@ impl NodeOutcome {
 /// Starts a unit, and returns once it listens.
 fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     let file = folder.join(format!("{name}.toml"));
-    let text =
-        format!("name = \"{name}\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"cluster.rvl\"\n");
+    let text = format!(
+        "name = \"{name}\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"cluster.rvl\"\n{STORE}"
+    );
     std::fs::write(&file, text).context("cannot write a file")?;
     let program = std::env::current_exe().context("cannot find the program")?;
     let mut child = Command::new(program)
@@ -159,10 +153,10 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     let mut said = BufReader::new(child.stderr.take().context("the process has no output")?);
     let mut first = String::new();
     said.read_line(&mut first)?;
-    let Some((_, address)) = first.trim_end().rsplit_once(" listens at ") else {
+    let process = Process(child);
+    if !first.contains(" listens at ") {
         bail!("{name} did not start: {first}");
-    };
-    let process = Process { name: name.to_owned(), address: address.to_owned(), child };
+    }
     // What it says later is read, so that it is never blocked.
     std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Ok(process)

@@ -31,12 +31,19 @@ struct UnitHost {
 }
 
 impl UnitHost {
-    fn new(network: &Network, number: usize, name: &'static str) -> UnitHost {
+    fn new(network: &Network, number: usize, name: &'static str, is_found: bool) -> UnitHost {
         let host = network.third(name, &[&format!("10.9.{number}.2/24")]);
         network.middle.ip(&format!("addr add 10.9.{number}.1/24 dev {name}"));
         host.ip(&format!("route add default via 10.9.{number}.1"));
+        let address = match is_found {
+            true => format!(
+                "listen = \"0.0.0.0:7400\"\naddress = \"10.9.{number}.2:7400\"\n{}",
+                store(&format!("10.9.{number}.1"))
+            ),
+            false => format!("listen = \"10.9.{number}.2:7400\"\n"),
+        };
         let config = format!(
-            "name = \"{name}\"\nrole = \"unit\"\nlisten = \"10.9.{number}.2:7400\"\npolicy = \"policy.rvl\"\ncertificates = \"ca\"\n"
+            "name = \"{name}\"\nrole = \"unit\"\npolicy = \"policy.rvl\"\ncertificates = \"ca\"\n{address}"
         );
         std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
         UnitHost { name, host, process: None, said: None }
@@ -83,8 +90,21 @@ impl Drop for UnitHost {
     }
 }
 
-/// Starts units on hosts of their own, and writes the dispatcher's configuration.
-fn start_units(network: &Network, policy: &str) -> Vec<UnitHost> {
+/// A store in etcd at a host.
+fn store(host: &str) -> String {
+    format!("[store]\netcd = [\"http://{host}:2379\"]\n")
+}
+
+/// Starts etcd in the middle, where the dispatcher is.
+fn start_etcd(network: &Network) -> Server {
+    let folder = network.path("etcd").display().to_string();
+    let urls = "--listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379";
+    network.middle.serve(&format!("etcd --data-dir {folder} {urls}"), 2379)
+}
+
+/// Starts units on hosts of their own, and writes the dispatcher's configuration. `is_found`: it
+/// finds them in the store.
+fn start_units(network: &Network, policy: &str, is_found: bool) -> Vec<UnitHost> {
     network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
     let rivulet = env!("CARGO_BIN_EXE_rivulet");
     let issued = network.middle.run(&format!(
@@ -95,11 +115,14 @@ fn start_units(network: &Network, policy: &str) -> Vec<UnitHost> {
     assert_eq!(issued.lines().count(), 4, "{issued}");
     std::fs::write(network.path("policy.rvl"), policy).unwrap();
     let mut units: Vec<_> =
-        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(network, number, name)).collect();
+        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(network, number, name, is_found)).collect();
     units.iter_mut().for_each(|unit| unit.start(network));
     let addresses = (1..).zip(UNITS).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
-    let config =
-        format!("name = \"dispatcher\"\ncertificates = \"ca\"\n[units]\n{}", addresses.collect::<String>());
+    let units_of = match is_found {
+        true => format!("units_min = {}\n{}", UNITS.len(), store("127.0.0.1")),
+        false => format!("[units]\n{}", addresses.collect::<String>()),
+    };
+    let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\n{units_of}");
     std::fs::write(network.path("dispatcher.toml"), config).unwrap();
     units
 }
@@ -117,7 +140,8 @@ fn serve_file(network: &Network) -> (Vec<u8>, Server) {
 #[test]
 fn units_are_restarted_one_by_one_while_connections_go_on() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
-    let mut units = start_units(&network, POLICY);
+    let etcd = start_etcd(&network);
+    let mut units = start_units(&network, POLICY, true);
     let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow --api api.sock");
     let (file, _server) = serve_file(&network);
     wait_until("the first download succeeds", || {
@@ -133,21 +157,31 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
         serde_json::from_str(&network.middle.run(&line)).unwrap()
     };
     assert!(curl("/v1/status")["dispatcher"]["flows"].as_u64() > Some(0));
-    assert_eq!(curl("/v1/nodes")["items"].as_array().unwrap().len(), UNITS.len());
+    wait_until("all units are found", || {
+        let nodes = curl("/v1/nodes");
+        let nodes = nodes["items"].as_array().unwrap();
+        nodes.len() == UNITS.len() && nodes.iter().all(|node| node["status"] == "active")
+    });
     let operator = Operator::start(socket.clone());
+    let download = || {
+        let args = ["-sSf", "--limit-rate", RATE, "-o", &fetched, "http://10.7.0.2:8000/file"];
+        network.inside.command("curl").args(args).spawn().unwrap()
+    };
+    let check = |mut download: Child| {
+        assert!(download.wait().unwrap().success());
+        assert!(std::fs::read(&fetched).unwrap() == file, "the file is damaged");
+    };
+    // Traffic does not need the store.
+    drop(etcd);
+    check(download());
+    let _etcd = start_etcd(&network);
     for unit in &mut units {
-        let mut download = network
-            .inside
-            .command("curl")
-            .args(["-sSf", "--limit-rate", RATE, "-o", &fetched, "http://10.7.0.2:8000/file"])
-            .spawn()
-            .unwrap();
+        let download = download();
         unit.end();
         unit.start(&network);
         // The dispatcher has found it again; it is another unit now.
         unit.wait_for_line("node connected");
-        assert!(download.wait().unwrap().success());
-        assert!(std::fs::read(&fetched).unwrap() == file, "the file is damaged");
+        check(download);
     }
     let pings = pings.wait_with_output().unwrap();
     let pings = String::from_utf8_lossy(&pings.stdout).into_owned();
@@ -212,7 +246,7 @@ print(asked, lost, *('+'.join(sorted(answers)) for _, answers in asking.values()
 #[test]
 fn nat_keeps_its_mappings_while_its_units_are_restarted() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
-    let mut units = start_units(&network, NAT_POLICY);
+    let mut units = start_units(&network, NAT_POLICY, false);
     let up = network.up(NAT_POLICY, "--cluster dispatcher.toml --mode flow");
     let mac = |host: &Host| host.run("cat /sys/class/net/eth0/address").trim().to_owned();
     for external in ["10.7.0.100", "10.7.0.101"] {

@@ -43,6 +43,8 @@ pub struct Session {
     pub secrets: LinkSecrets,
     /// True at the end that connected.
     pub is_client: bool,
+    /// The dispatcher for which two units meet, as the end that connected says.
+    pub scope: String,
 }
 
 /// Why a handshake failed.
@@ -157,7 +159,8 @@ fn finish(
     if let Some(key_log) = &identity.key_log {
         key_log.write(&own.name, &peer.name, &secrets);
     }
-    Ok(Session { peer, address, secrets, is_client })
+    let scope = if is_client { &own.scope } else { &peer.scope }.clone();
+    Ok(Session { peer, address, secrets, is_client, scope })
 }
 
 fn export<S: SideData>(connection: &ConnectionCommon<S>) -> Result<[u8; EXPORTED_LEN], rustls::Error> {

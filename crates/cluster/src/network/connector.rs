@@ -1,5 +1,6 @@
 //! Connects to nodes, on threads: handshakes may take long, and nodes may not be there yet.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +20,10 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) struct Connector {
     identity: Identity,
     hello: Hello,
-    sender: Sender<Session>,
-    sessions: Receiver<Session>,
-    is_over: Arc<AtomicBool>,
+    sender: Sender<(Session, Arc<AtomicBool>)>,
+    sessions: Receiver<(Session, Arc<AtomicBool>)>,
+    /// By scope and the node's name: whether the attempts to connect to it are over.
+    attempts: HashMap<(String, String), Arc<AtomicBool>>,
     counts: Arc<Counts>,
 }
 
@@ -34,13 +36,18 @@ struct Counts {
 impl Connector {
     pub fn new(identity: Identity, hello: Hello) -> Connector {
         let (sender, sessions) = channel();
-        Connector { identity, hello, sender, sessions, is_over: Arc::default(), counts: Arc::default() }
+        Connector { identity, hello, sender, sessions, attempts: HashMap::new(), counts: Arc::default() }
     }
 
-    /// Connects to a node, and tries again until it is there.
-    pub fn connect(&self, name: &str, address: &str) {
-        let (identity, hello, sender) = (self.identity.clone(), self.hello.clone(), self.sender.clone());
-        let (name, address, is_over) = (name.to_owned(), address.to_owned(), Arc::clone(&self.is_over));
+    /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
+    /// of this name in this scope are over.
+    pub fn connect(&mut self, scope: &str, name: &str, address: &str) {
+        self.forget(scope, name);
+        let is_over = Arc::new(AtomicBool::new(false));
+        self.attempts.insert((scope.to_owned(), name.to_owned()), Arc::clone(&is_over));
+        let hello = Hello { scope: scope.to_owned(), ..self.hello.clone() };
+        let (identity, sender) = (self.identity.clone(), self.sender.clone());
+        let (name, address) = (name.to_owned(), address.to_owned());
         let counts = Arc::clone(&self.counts);
         let work = move || {
             let mut has_failed = false;
@@ -49,7 +56,7 @@ impl Connector {
                     Ok(session) => {
                         counts.connected.fetch_add(1, Ordering::Relaxed);
                         // Nobody waits for it any more if this fails.
-                        let _ = sender.send(session);
+                        let _ = sender.send((session, is_over));
                         return;
                     }
                     Err(reason) if !has_failed => {
@@ -75,15 +82,28 @@ impl Connector {
         }
     }
 
+    /// Stops connecting to a node.
+    pub fn forget(&mut self, scope: &str, name: &str) {
+        if let Some(is_over) = self.attempts.remove(&(scope.to_owned(), name.to_owned())) {
+            is_over.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the next node that is there.
-    pub fn poll(&self) -> Option<Session> {
-        self.sessions.try_recv().ok()
+    pub fn poll(&mut self) -> Option<Session> {
+        loop {
+            let (session, is_over) = self.sessions.try_recv().ok()?;
+            if !is_over.load(Ordering::Relaxed) {
+                self.attempts.remove(&(session.scope.clone(), session.peer.name.clone()));
+                return Some(session);
+            }
+        }
     }
 }
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.attempts.values().for_each(|is_over| is_over.store(true, Ordering::Relaxed));
     }
 }
 

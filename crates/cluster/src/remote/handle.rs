@@ -1,6 +1,6 @@
 //! The way to a running dispatcher, for operators.
 
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use runtime::report::LinksReport;
@@ -11,12 +11,18 @@ use crate::links::LinkInfo;
 /// An operator's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCommand {
-    /// A node joins: its name and address.
+    /// A node joins: its name and address. If it is known, this is its address after the present
+    /// link.
     Add {
         /// The name.
         name: String,
         /// The address.
         address: String,
+    },
+    /// Nobody waits for the node of this name any more. A link to it goes on while it lives.
+    Remove {
+        /// The name.
+        name: String,
     },
     /// The node of this name gives its flows away and gets no more.
     Drain {
@@ -30,11 +36,11 @@ pub enum NodeCommand {
     },
 }
 
-/// The way to a running dispatcher, for operators.
+/// The way to a dispatcher, for operators.
 #[derive(Clone)]
 pub struct RemoteHandle {
-    pub(super) commands: Sender<NodeCommand>,
-    pub(super) status: Arc<Mutex<RemoteStatus>>,
+    commands: Sender<NodeCommand>,
+    status: Arc<Mutex<RemoteStatus>>,
 }
 
 /// The latest status that the dispatcher has shown.
@@ -45,10 +51,31 @@ pub(super) struct RemoteStatus {
     pub totals: LinksReport,
 }
 
+/// The dispatcher's end of [`RemoteHandle`].
+pub struct RemoteControl {
+    pub(super) commands: Receiver<NodeCommand>,
+    status: Arc<Mutex<RemoteStatus>>,
+}
+
+impl RemoteControl {
+    /// Shows the status to operators.
+    pub(super) fn show(&self, status: RemoteStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
 impl RemoteHandle {
-    /// Sends a command. Nothing happens if the dispatcher has ended.
-    pub fn send(&self, command: NodeCommand) {
-        let _ = self.commands.send(command);
+    /// Returns both ends of the way to a dispatcher that is created later.
+    pub fn new() -> (RemoteHandle, RemoteControl) {
+        let (sender, commands) = channel();
+        let status = Arc::new(Mutex::new(RemoteStatus::default()));
+        let control = RemoteControl { commands, status: Arc::clone(&status) };
+        (RemoteHandle { commands: sender, status }, control)
+    }
+
+    /// Sends a command. Returns false if the dispatcher has ended.
+    pub fn send(&self, command: NodeCommand) -> bool {
+        self.commands.send(command).is_ok()
     }
 
     /// Returns the nodes, in the order in which they were named.

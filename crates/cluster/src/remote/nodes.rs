@@ -70,17 +70,43 @@ pub(super) struct Node {
     peer: Option<PeerId>,
     /// It said itself that it ends: it may come back.
     is_leaving: bool,
+    /// It will have this address once its present link has ended.
+    next_address: Option<String>,
+    /// It is not a member any more. Its link goes on while it lives; then nobody waits for it.
+    is_removed: bool,
 }
 
 impl Nodes {
-    pub fn add(&mut self, name: String, address: String) {
-        let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
-        self.0.push(Node { info, peer: None, is_leaving: false });
+    /// A node is a member, at this address. Returns true if it must be connected now.
+    pub fn add(&mut self, name: &str, address: &str) -> bool {
+        let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
+            let (name, address) = (name.to_owned(), address.to_owned());
+            let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
+            let node = Node { info, peer: None, is_leaving: false, next_address: None, is_removed: false };
+            self.0.push(node);
+            return true;
+        };
+        let was_removed = std::mem::replace(&mut node.is_removed, false);
+        if node.peer.is_some() {
+            node.next_address = Some(address.to_owned());
+            return false;
+        }
+        let has_moved = node.info.address != address;
+        node.info.address = address.to_owned();
+        node.info.status == NodeStatus::Connecting && (has_moved || was_removed)
+    }
+
+    /// A node is not a member any more.
+    pub fn remove(&mut self, name: &str) {
+        if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {
+            node.is_removed = true;
+        }
     }
 
     /// A node is there. Returns its place; none if nobody waits for it.
     pub fn connected(&mut self, name: &str, peer: PeerId, _address: SocketAddr) -> Option<usize> {
-        let is_it = |node: &Node| node.info.name == name && node.info.status == NodeStatus::Connecting;
+        let waits = |node: &Node| node.info.status == NodeStatus::Connecting && !node.is_removed;
+        let is_it = |node: &Node| node.info.name == name && waits(node);
         let place = self.0.iter().position(is_it)?;
         let node = &mut self.0[place];
         (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
@@ -179,12 +205,15 @@ impl Nodes {
         let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
         let was_drained = node.info.status == NodeStatus::Drained;
         node.peer = None;
+        if let Some(address) = node.next_address.take() {
+            node.info.address = address;
+        }
         let unit = node.info.unit.take().filter(|_| !was_drained);
         if was_drained && !node.is_leaving {
             return (None, None);
         }
         node.info.status = NodeStatus::Connecting;
-        (Some(node.info.address.clone()), unit)
+        (Some(node.info.address.clone()).filter(|_| !node.is_removed), unit)
     }
 
     /// Returns where units are, as each other.
@@ -203,6 +232,8 @@ impl Nodes {
             let packets = node.info.unit.and_then(&packets).unwrap_or(node.info.packets);
             NodeInfo { packets, ..node.info.clone() }
         };
-        self.0.iter().map(info).collect()
+        // One that is removed is shown as long as it has a link, or an operator's wish.
+        let is_shown = |node: &&Node| !node.is_removed || node.info.status != NodeStatus::Connecting;
+        self.0.iter().filter(is_shown).map(info).collect()
     }
 }

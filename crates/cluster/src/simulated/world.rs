@@ -54,7 +54,7 @@ struct Scheduled {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrival { to: NodeId, from: NodeId, datagram: Vec<u8> },
-    Handshake { from: NodeId, incarnation: u64, to: NodeId },
+    Handshake { from: NodeId, attempt: u64, to: NodeId, scope: String },
     Fault { number: usize },
     Start(NodeId),
 }
@@ -66,6 +66,8 @@ struct Node {
     make: Option<Rc<RefCell<GraphMaker>>>,
     order: UnitOrder,
     incarnation: u64,
+    /// Attempts to connect, by node and scope: others are over.
+    attempts: BTreeMap<(NodeId, String), u64>,
     is_up: bool,
     inbox: VecDeque<(SocketAddr, Vec<u8>)>,
     sessions: VecDeque<Session>,
@@ -88,6 +90,8 @@ pub(super) struct World {
     now_ns: Cell<u64>,
     /// When the dispatcher last waited for nothing but time.
     driven_ns: Cell<u64>,
+    /// Attempts to connect so far.
+    attempts: Cell<u64>,
     /// The time at which the run began.
     began_ns: Cell<u64>,
     events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
@@ -108,6 +112,7 @@ impl World {
             random: Random(RefCell::new(seed ^ 0x6c69_6e6b_7300)),
             now_ns: Cell::new(0),
             driven_ns: Cell::new(0),
+            attempts: Cell::new(0),
             began_ns: Cell::new(0),
             events: RefCell::default(),
             scheduled: Cell::new(0),
@@ -131,6 +136,7 @@ impl World {
             make: make.map(|make| Rc::new(RefCell::new(make))),
             order: UnitOrder::default(),
             incarnation: 0,
+            attempts: BTreeMap::new(),
             is_up: true,
             inbox: VecDeque::new(),
             sessions: VecDeque::new(),
@@ -185,7 +191,7 @@ impl World {
     /// Returns what units have counted, those that have ended, too.
     pub fn figures(&self) -> Vec<UnitFigures> {
         let running = self.units.borrow();
-        let running = running.values().filter_map(|unit| unit.figures());
+        let running = running.values().flat_map(|unit| unit.figures());
         self.ended.borrow_mut().drain(..).chain(running).collect()
     }
 
@@ -214,13 +220,24 @@ impl World {
     }
 
     /// Connects to a node, again and again until it is there.
-    pub fn connect(&self, from: NodeId, name: &str) {
-        let nodes = self.nodes.borrow();
-        let Some(to) = nodes.iter().position(|node| node.name == name) else { return };
-        let incarnation = nodes[from.0].incarnation;
-        drop(nodes);
+    pub fn connect(&self, from: NodeId, scope: &str, name: &str) {
+        let Some(to) = self.named(name) else { return };
+        let attempt = self.attempts.get() + 1;
+        self.attempts.set(attempt);
+        self.nodes.borrow_mut()[from.0].attempts.insert((to, scope.to_owned()), attempt);
         let at_ns = self.now_ns.get() + 4 * self.faults.links.latency_ns;
-        self.schedule(at_ns, Event::Handshake { from, incarnation, to: NodeId(to) });
+        self.schedule(at_ns, Event::Handshake { from, attempt, to, scope: scope.to_owned() });
+    }
+
+    /// Stops connecting to a node.
+    pub fn forget(&self, from: NodeId, scope: &str, name: &str) {
+        if let Some(to) = self.named(name) {
+            self.nodes.borrow_mut()[from.0].attempts.remove(&(to, scope.to_owned()));
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<NodeId> {
+        self.nodes.borrow().iter().position(|node| node.name == name).map(NodeId)
     }
 
     pub fn poll_session(&self, node: NodeId) -> Option<Session> {
@@ -355,7 +372,7 @@ impl World {
                     node.wake_ns = node.wake_ns.min(now_ns);
                 }
             }
-            Event::Handshake { from, incarnation, to } => self.meet(from, incarnation, to),
+            Event::Handshake { from, attempt, to, scope } => self.meet(from, attempt, to, scope),
             Event::Fault { number } if self.has_faults.get() => self.fail(self.faults.nodes[number]),
             Event::Fault { .. } => {}
             Event::Start(node) => self.start(node),
@@ -363,17 +380,22 @@ impl World {
     }
 
     /// Two nodes meet, if both are there.
-    fn meet(&self, from: NodeId, incarnation: u64, to: NodeId) {
+    fn meet(&self, from: NodeId, attempt: u64, to: NodeId, scope: String) {
         let now_ns = self.now_ns.get();
         let mut nodes = self.nodes.borrow_mut();
-        if !nodes[from.0].is_up || nodes[from.0].incarnation != incarnation {
+        let goal = (to, scope);
+        if !nodes[from.0].is_up || nodes[from.0].attempts.get(&goal) != Some(&attempt) {
             return;
         }
-        let hears = |node: &Node| node.is_up && [node.paused_ns, node.mute_ns, node.deaf_ns] <= [now_ns; 3];
+        let is_over = |until_ns: u64| until_ns <= now_ns;
+        let hears =
+            |node: &Node| node.is_up && [node.paused_ns, node.mute_ns, node.deaf_ns].into_iter().all(is_over);
         if !(hears(&nodes[from.0]) && hears(&nodes[to.0])) {
             drop(nodes);
-            return self.schedule(now_ns + RETRY_NS, Event::Handshake { from, incarnation, to });
+            let again = Event::Handshake { from, attempt, to, scope: goal.1 };
+            return self.schedule(now_ns + RETRY_NS, again);
         }
+        nodes[from.0].attempts.remove(&goal);
         let key = || {
             let words = [(); 4].map(|()| self.random.bits().to_be_bytes());
             let mut key = [0; 32];
@@ -388,6 +410,7 @@ impl World {
             address: address_of(at),
             secrets: LinkSecrets { send, receive, id },
             is_client,
+            scope: goal.1.clone(),
         };
         nodes[from.0].sessions.push_back(session(of_to, to, first, second, true));
         nodes[to.0].sessions.push_back(session(of_from, from, second, first, false));
@@ -402,6 +425,7 @@ impl World {
         let node = &mut nodes[id.0];
         let Some(make) = node.make.clone() else { return };
         node.incarnation += 1;
+        node.attempts.clear();
         node.is_up = true;
         node.order = UnitOrder::default();
         node.wake_ns = self.now_ns.get();
@@ -460,6 +484,7 @@ impl Node {
             versions: (VERSION, VERSION_MIN),
             name: self.name.clone(),
             incarnation: self.incarnation,
+            scope: String::new(),
             policy: [0; 32],
             role: if self.make.is_some() { Role::Unit } else { Role::Dispatcher },
             port: address_of(id).port(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use protocol::message::{Epoch, FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
-use super::EarlyPeer;
+use super::employer::EarlyPeer;
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, write_mail};

@@ -22,6 +22,9 @@ pub struct Hello {
     pub role: Role,
     /// UDP port of the sender's links.
     pub port: u16,
+    /// Name of the dispatcher for which a unit meets another one: two units have a link for each
+    /// dispatcher that they share. Empty on other links, and in what earlier versions send.
+    pub scope: String,
 }
 
 /// The role of a node on a link.
@@ -76,6 +79,7 @@ impl Hello {
         out.extend_from_slice(&self.policy);
         out.push(self.role as u8);
         put!(out, self.port);
+        put_sized(out, self.scope.as_bytes());
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Hello, FrameError> {
@@ -90,6 +94,7 @@ impl Hello {
                 _ => return Err(FrameError::Invalid("role")),
             },
             port: from.u16()?,
+            scope: if from.is_empty() { String::new() } else { from.text()?.to_owned() },
         })
     }
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::remote::{NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
 use protocol::dispatcher::Granularity;
@@ -35,7 +35,7 @@ pub struct Unit {
     pub name: String,
     pub address: String,
     pub order: Arc<UnitOrder>,
-    pub thread: JoinHandle<Option<UnitFigures>>,
+    pub thread: JoinHandle<Vec<UnitFigures>>,
 }
 
 impl Cluster {
@@ -95,13 +95,14 @@ impl Cluster {
         config: UnitsConfig,
         units: &[Unit],
     ) -> Result<(Runner, RemoteHandle), RemoteError> {
-        let options = RemoteOptions {
-            identity: self.identity("dispatcher"),
-            policy: DIGEST,
-            incarnation: 1 + restarts,
-            nodes: units.iter().map(|unit| (unit.name.clone(), unit.address.clone())).collect(),
-        };
-        remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)
+        let (handle, control) = RemoteHandle::new();
+        for unit in units {
+            handle.send(NodeCommand::Add { name: unit.name.clone(), address: unit.address.clone() });
+        }
+        let identity = self.identity("dispatcher");
+        let options = RemoteOptions { identity, policy: DIGEST, incarnation: 1 + restarts, control };
+        let runner = remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)?;
+        Ok((runner, handle))
     }
 }
 
@@ -123,9 +124,21 @@ pub fn play_until(
     handle: &RemoteHandle,
     (name, is_expected): (&str, fn(&NodeInfo) -> bool),
 ) {
+    let is_reached = |nodes: &[NodeInfo]| nodes.iter().any(|node| node.name == name && is_expected(node));
+    play_until_nodes(runner, frames, sink, handle, is_reached);
+}
+
+/// Waits until the nodes are as expected, while packets arrive.
+pub fn play_until_nodes(
+    runner: &mut Runner,
+    frames: &mut impl Iterator<Item = Arriving>,
+    sink: &mut Sink,
+    handle: &RemoteHandle,
+    is_expected: impl Fn(&[NodeInfo]) -> bool,
+) {
     let began = Instant::now();
-    while !handle.status().iter().any(|node| node.name == name && is_expected(node)) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{name}: {:?}", handle.status());
+    while !is_expected(&handle.status()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", handle.status());
         match frames.next() {
             Some(frame) => receive(runner, &frame, sink),
             None => runner.settle(sink).unwrap(),
@@ -159,5 +172,5 @@ pub fn assert_same_counts(report: &Report, single: &Report) {
 }
 
 pub fn end(units: Vec<Unit>) -> Vec<UnitFigures> {
-    units.into_iter().map(|unit| unit.thread.join().unwrap().unwrap()).collect()
+    units.into_iter().map(|unit| unit.thread.join().unwrap().remove(0)).collect()
 }

@@ -1,0 +1,62 @@
+//! Members of a cluster by its store: a unit registers itself, a dispatcher finds the units.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use cluster::remote::{NodeCommand, RemoteHandle};
+use serde::Deserialize;
+use store::membership::{MemberChange, Registration, UnitMember, watch};
+use store::{ClusterStore, EtcdStore, FileStore};
+
+/// The store of a cluster: one of the two.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Endpoints of etcd, such as `http://10.0.0.1:2379`.
+    pub etcd: Option<Vec<String>>,
+    /// A file, for nodes of one machine.
+    pub file: Option<PathBuf>,
+}
+
+impl StoreConfig {
+    /// Opens the store. Etcd need not be there yet.
+    pub fn open(&self) -> anyhow::Result<Arc<dyn ClusterStore>> {
+        match (&self.etcd, &self.file) {
+            (Some(endpoints), None) => Ok(Arc::new(EtcdStore::new(endpoints)?)),
+            (None, Some(file)) => Ok(Arc::new(FileStore::open(file)?)),
+            _ => bail!("[store]: expected either `etcd`, a list of endpoints, or `file`"),
+        }
+    }
+}
+
+/// Returns the address at which others reach a node that listens at `listening`.
+pub fn reached_at(file: &Path, address: Option<&str>, listening: SocketAddr) -> anyhow::Result<String> {
+    match address {
+        Some(address) => Ok(address.to_owned()),
+        None if listening.ip().is_unspecified() => bail!(
+            "{}: expected `address`, at which other nodes reach this one: it listens at {listening}",
+            file.display()
+        ),
+        None => Ok(listening.to_string()),
+    }
+}
+
+/// Registers a unit until the registration is dropped.
+pub fn register(store: Arc<dyn ClusterStore>, name: &str, address: String, incarnation: u64) -> Registration {
+    Registration::begin(store, name, &UnitMember { address, incarnation })
+}
+
+/// Has the dispatcher follow the members of the store. It keeps those that it knows while the store
+/// cannot be reached.
+pub fn follow(store: Arc<dyn ClusterStore>, dispatcher: RemoteHandle) -> anyhow::Result<()> {
+    let notify = move |change| {
+        let command = match change {
+            MemberChange::Joined { name, member } => NodeCommand::Add { name, address: member.address },
+            MemberChange::Left { name } => NodeCommand::Remove { name },
+        };
+        dispatcher.send(command)
+    };
+    watch(store, notify).context("cannot start a thread")
+}

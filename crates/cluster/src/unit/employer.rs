@@ -1,0 +1,140 @@
+//! A unit's work for one dispatcher.
+
+use runtime::report::Report;
+use telemetry::event;
+
+use super::running::Running;
+use super::{EffectsTaker, GraphMaker};
+use crate::network::Network;
+use crate::peers::{PeerId, Peers};
+use crate::wire::{Assignment, UnitFigures, write_leave};
+
+/// Limit on the time that a unit takes to give its flows away before it ends.
+const LEAVE_MAX_NS: u64 = 10_000_000_000;
+/// Time for which a unit without flows forwards packets that were on their way to it.
+const LINGER_NS: u64 = 500_000_000;
+
+/// A unit's work for one dispatcher, and what it knows of it.
+pub(super) struct Employer {
+    /// Name of the dispatcher.
+    pub name: String,
+    /// Counts restarts of the dispatcher: that of its latest process.
+    pub incarnation: u64,
+    /// The link to it, while it is there.
+    pub dispatcher: Option<PeerId>,
+    /// The unit, once it is assigned.
+    pub unit: Option<Running>,
+    /// Nodes that have connected, and whose units are not known yet.
+    pub early: Vec<EarlyPeer>,
+}
+
+/// A node that has connected.
+pub(super) struct EarlyPeer {
+    pub name: String,
+    pub peer: PeerId,
+    /// This node has begun the connection.
+    pub is_client: bool,
+}
+
+impl Employer {
+    /// Creates one that has not connected yet.
+    pub fn new(name: &str) -> Employer {
+        Employer { name: name.to_owned(), incarnation: 0, dispatcher: None, unit: None, early: Vec::new() }
+    }
+
+    /// Returns true if a process of the dispatcher may take the place of the one before.
+    pub fn may_follow(&self, incarnation: u64) -> bool {
+        self.dispatcher.is_none() || incarnation > self.incarnation
+    }
+
+    /// Returns what the unit waits for, for the report of a fault.
+    pub fn description(&self) -> String {
+        let Some(unit) = &self.unit else { return "no unit".to_owned() };
+        let counters = unit.end.counters();
+        format!(
+            "{:?}, {:?}, processed: {}, pulls: {}, taken: {}, lost: {}",
+            unit.id,
+            unit.others,
+            counters.processed,
+            counters.pulls_sent,
+            counters.states_taken,
+            counters.states_lost
+        )
+    }
+
+    /// Returns what the unit has counted; none before it is assigned.
+    pub fn figures(&self) -> Option<UnitFigures> {
+        self.unit.as_ref().map(Running::figures)
+    }
+
+    /// Returns the report of the unit's graph, whose functions have these names.
+    pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
+        let unit = self.unit.as_ref()?;
+        let mut report = Report::of(policy, None, unit.end.graph(), names);
+        // The dispatcher counts what arrives; here, packets come from it.
+        report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
+        report.packets_in = report.packets_in.saturating_sub(report.packets_generated);
+        Some(report)
+    }
+
+    /// Returns the time until a deadline passes.
+    pub fn sleep_ns(&self) -> u64 {
+        self.unit.as_ref().map_or(u64::MAX, Running::sleep_ns)
+    }
+
+    /// Returns true once the dispatcher has ended the run, and has heard all about it.
+    pub fn has_ended<N: Network>(&self, peers: &Peers<N>) -> bool {
+        let is_heard = self.dispatcher.is_none_or(|dispatcher| peers.is_flushed(dispatcher));
+        is_heard && self.unit.as_ref().is_some_and(|unit| unit.has_finished)
+    }
+
+    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is
+    /// no dispatcher, or if it takes too long.
+    pub fn has_left<N: Network>(&mut self, peers: &mut Peers<N>) -> bool {
+        let now_ns = peers.now_ns();
+        let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
+        let Some(since_ns) = unit.leaving_ns else {
+            unit.leaving_ns = Some(now_ns);
+            peers.send(dispatcher, 0, write_leave);
+            return false;
+        };
+        // Packets that were on their way are forwarded for a while.
+        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= LINGER_NS);
+        has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
+    }
+
+    /// Makes the unit.
+    pub fn assign(&mut self, assignment: &Assignment, make: &mut GraphMaker, stopwatch: fn() -> u64) {
+        match Running::new(assignment, make, stopwatch) {
+            Ok(unit) => self.unit = Some(unit),
+            Err(reason) => event::peer_refused(&format!("cannot make the unit's graph: {reason}")),
+        }
+    }
+
+    /// Gives units that have connected their numbers, as far as these are known. Returns their
+    /// links.
+    pub fn seat_early<N: Network>(&mut self, peers: &mut Peers<N>) -> Vec<PeerId> {
+        let Some(unit) = &mut self.unit else { return Vec::new() };
+        let seated = self.early.extract_if(.., |early| unit.others.connected(early, peers));
+        seated.map(|early| early.peer).collect()
+    }
+
+    /// A link is lost.
+    pub fn lose<N: Network>(&mut self, peer: PeerId, peers: &mut Peers<N>, effects: &mut EffectsTaker) {
+        if self.dispatcher == Some(peer) {
+            // Its successor does not know this unit's flows.
+            self.dispatcher = None;
+            if let Some(mut unit) = self.unit.take_if(|unit| !unit.has_finished) {
+                while !unit.end.end_flows() {}
+                unit.send(None, peers, effects);
+            }
+            return;
+        }
+        self.early.retain(|early| early.peer != peer);
+        if let Some(unit) = &mut self.unit {
+            for mail in unit.others.lose(peer) {
+                unit.end.handle_mail(mail);
+            }
+        }
+    }
+}
