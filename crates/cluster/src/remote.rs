@@ -356,9 +356,10 @@ impl<N: Network> RemoteUnits<N> {
         true
     }
 
-    /// Sends all units something that they answer.
+    /// Sends all units something that they answer; those that are starting only if it is the end.
     fn ask(&mut self, question: &ToUnit) {
-        for unit in self.units.alive().filter(|unit| unit.is_ready) {
+        let is_end = matches!(question, ToUnit::Finish);
+        for unit in self.units.alive().filter(|unit| unit.is_ready || is_end) {
             unit.is_behind = true;
             self.peers.send(unit.peer, 0, |out| write_input(out, question));
         }
