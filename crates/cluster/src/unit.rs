@@ -17,7 +17,8 @@ use nf::Effects;
 use runtime::report::{LinksReport, Report};
 use telemetry::event;
 
-use self::employer::{EarlyPeer, Employer};
+use self::employer::Employer;
+use self::others::EarlyPeer;
 use self::running::{Order, Refused, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};

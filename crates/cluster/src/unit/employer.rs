@@ -3,6 +3,7 @@
 use runtime::report::Report;
 use telemetry::event;
 
+use super::others::EarlyPeer;
 use super::running::Running;
 use super::{EffectsTaker, GraphMaker};
 use crate::network::Network;
@@ -26,14 +27,6 @@ pub(super) struct Employer {
     pub unit: Option<Running>,
     /// Nodes that have connected, and whose units are not known yet.
     pub early: Vec<EarlyPeer>,
-}
-
-/// A node that has connected.
-pub(super) struct EarlyPeer {
-    pub name: String,
-    pub peer: PeerId,
-    /// This node has begun the connection.
-    pub is_client: bool,
 }
 
 impl Employer {

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use protocol::message::{Epoch, FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
-use super::employer::EarlyPeer;
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, write_mail};
@@ -15,6 +14,14 @@ use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, write_
 const QUEUE_MAX: usize = 65_536;
 /// Streams of a link between units: a flow's messages are in one.
 const STREAMS: u32 = 64;
+
+/// A node that has connected.
+pub(super) struct EarlyPeer {
+    pub name: String,
+    pub peer: PeerId,
+    /// This node has begun the connection.
+    pub is_client: bool,
+}
 
 /// The other units.
 #[derive(Debug)]
