@@ -27,7 +27,7 @@ pub trait Network: 'static {
     fn stopwatch(&self) -> fn() -> u64;
 
     /// Connects to a node of this name, and tries again until it is there. An attempt at another
-    /// address of this node is over. `scope`: the dispatcher for which two units meet, see
+    /// address of this node has ended. `scope`: the dispatcher for which two units meet, see
     /// [`Hello::scope`].
     fn connect(&mut self, scope: &str, name: &str, address: &str);
 
