@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
-use cluster::remote::{NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
@@ -229,6 +229,29 @@ pub fn name_of(file: &Path) -> anyhow::Result<String> {
     NodeConfig::read(file).map(|config| config.name)
 }
 
+/// Returns true if a node is one of several dispatchers, as its file says.
+fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::Result<bool> {
+    let (file, name) = (file.display(), &node.name);
+    if node.dispatchers.is_empty() {
+        return Ok(false);
+    }
+    if !node.dispatchers.contains_key(name) {
+        bail!("{file}: expected `{name}` among `[dispatchers]`: all of them have the same list");
+    }
+    if node.dispatchers.len() > HOMES_MAX {
+        bail!("{file}: {} dispatchers are named; at most {HOMES_MAX} are allowed", node.dispatchers.len());
+    }
+    if node.listen.is_none() && node.dispatchers.len() > 1 {
+        bail!("{file}: expected `listen`, the address at which other dispatchers connect");
+    }
+    if !is_live {
+        bail!(
+            "{file}: several dispatchers share the packets of interfaces, with `rivulet up`; captures have one"
+        );
+    }
+    Ok(node.dispatchers.len() > 1)
+}
+
 /// Creates the dispatcher of a cluster, with units as this file says.
 pub fn dispatcher(
     file: &Path,
@@ -250,9 +273,17 @@ pub fn dispatcher(
     // A node that comes back is another unit.
     let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
     let (digest, make) = policies::load_for_node(policy)?;
+    let is_one_of_several = check_dispatchers(&node, file, config.is_live)?;
+    if is_one_of_several {
+        let authority = node.certificates.join("ca.pem");
+        let authority =
+            std::fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
+        assembly.seed = cluster::shared_seed(&digest, &authority);
+    }
     let is_divided = assembly.graph.options().affinity_groups.is_some();
-    if !is_divided && assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some()) {
-        // Pools are divided as those of the units.
+    let divides = assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some());
+    if !is_divided && divides || is_one_of_several {
+        // Pools are divided as those of the units, and hashes are those of other dispatchers.
         let is_offloaded = assembly.graph.options().offloaded;
         assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
         if is_offloaded {
@@ -268,7 +299,14 @@ pub fn dispatcher(
     if let Some(store) = store {
         members::follow(store, handle.clone())?;
     }
-    let options = RemoteOptions { identity, policy: digest, incarnation: incarnation(), control };
+    let options = RemoteOptions {
+        identity,
+        policy: digest,
+        incarnation: incarnation(),
+        control,
+        listen: node.listen.filter(|_| is_one_of_several),
+        dispatchers: node.dispatchers.into_iter().collect(),
+    };
     let name = policy.display().to_string();
     let runner = remote_runner(assembly, &name, config, options)
         .with_context(|| format!("cannot run on the units of {}", file.display()))?;

@@ -9,6 +9,7 @@ mod connector;
 mod socket;
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,11 @@ pub trait Network: 'static {
 
     /// Waits until a datagram arrives.
     fn wait(&mut self, timeout: Duration);
+
+    /// Returns what becomes readable when a datagram arrives, if there is such a thing.
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// The network of a process.
@@ -142,5 +148,9 @@ impl Network for HostNetwork {
 
     fn wait(&mut self, timeout: Duration) {
         self.socket.wait(timeout);
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 }

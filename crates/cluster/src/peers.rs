@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use link::{Config, LinkEvent, LinkKeys, PeerLink, SendError, connection_of};
@@ -27,6 +28,11 @@ impl PeerId {
     /// Returns the place, which a later link may have once this one has ended.
     pub fn index(self) -> usize {
         self.0
+    }
+
+    #[cfg(test)]
+    pub fn at(place: usize) -> PeerId {
+        PeerId(place)
     }
 }
 
@@ -250,6 +256,11 @@ impl<N: Network> Peers<N> {
         self.totals.report(&self.links(), self.network.handshakes())
     }
 
+    /// Returns the number of messages for which a link has no room.
+    pub fn backlog(&self, peer: PeerId) -> usize {
+        self.peers[peer.0].as_ref().map_or(0, |peer| peer.waiting.len())
+    }
+
     /// Returns true if a node has acknowledged everything.
     pub fn is_flushed(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_none_or(|peer| peer.waiting.is_empty() && peer.link.is_flushed())
@@ -259,6 +270,11 @@ impl<N: Network> Peers<N> {
     pub fn sleep_ns(&self) -> u64 {
         let due = self.peers.iter().flatten().filter_map(|peer| peer.link.next_timeout_ns());
         due.min().unwrap_or(u64::MAX).saturating_sub(self.now_ns())
+    }
+
+    /// Returns what becomes readable when a datagram arrives.
+    pub fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.network.event()
     }
 
     /// Waits until a datagram arrives.

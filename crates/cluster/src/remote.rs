@@ -5,12 +5,15 @@
 //! takes its unit's flows with it; if it comes back, it is another unit.
 
 mod handle;
+mod homes;
 mod nodes;
+mod others;
 mod sharing;
 mod transport;
 mod units;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use packet::{FlowKey, Packet};
@@ -22,17 +25,19 @@ use runtime::{Assembly, Runner};
 use telemetry::event;
 
 use self::handle::RemoteStatus;
+pub(crate) use self::homes::Homes;
 use self::nodes::{Nodes, ResumedNode};
 use self::units::{PartialReport, UnitTable};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_input,
-    write_stopped, write_units,
+    ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_granted,
+    write_input, write_stopped, write_units,
 };
 
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
+pub use homes::HOMES_MAX;
 pub use nodes::{NodeInfo, NodeStatus};
 pub use sharing::SharingError;
 
@@ -62,6 +67,11 @@ pub struct RemoteOptions {
     pub incarnation: u64,
     /// Commands about nodes: the first ones add those with units.
     pub control: RemoteControl,
+    /// All dispatchers of the cluster, this one included: name and address. Empty if it is the only
+    /// one. All need the same list, and the same seed.
+    pub dispatchers: Vec<(String, String)>,
+    /// Address at which others connect to this one.
+    pub listen: Option<SocketAddr>,
 }
 
 /// The dispatcher's end of units at other nodes.
@@ -72,6 +82,7 @@ pub struct RemoteUnits<N> {
     peers: Peers<N>,
     nodes: Nodes,
     units: UnitTable,
+    homes: Homes,
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
     changes: VecDeque<UnitChange>,
@@ -121,9 +132,10 @@ pub fn remote_runner(
     config: UnitsConfig,
     options: RemoteOptions,
 ) -> Result<Runner, RemoteError> {
-    let RemoteOptions { identity, policy, incarnation, control } = options;
+    let RemoteOptions { identity, policy, incarnation, control, dispatchers, listen } = options;
+    let homes = Homes::new(identity.name(), &dispatchers);
     let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
-    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, None)?), control)
+    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, listen)?), (control, homes))
 }
 
 /// Creates a runner of a policy on units that are reached over a network.
@@ -132,7 +144,7 @@ pub(crate) fn runner_over<N: Network>(
     name: &str,
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
-    control: RemoteControl,
+    (control, homes): (RemoteControl, Homes),
 ) -> Result<Runner, RemoteError> {
     sharing::check(&assembly)?;
     let mut remote = RemoteUnits {
@@ -142,6 +154,7 @@ pub(crate) fn runner_over<N: Network>(
         peers: Peers::new(open()?),
         nodes: Nodes::default(),
         units: UnitTable::default(),
+        homes,
         wanted: (0..config.units_min).map(UnitId).collect(),
         changes: VecDeque::new(),
         control,
@@ -154,6 +167,7 @@ pub(crate) fn runner_over<N: Network>(
         is_finishing: false,
         refused: 0,
     };
+    remote.connect_to_others();
     remote.await_first_units()?;
     Ok(Runner::on_transport(assembly, name, config, remote)?)
 }
@@ -222,6 +236,16 @@ impl<N: Network> RemoteUnits<N> {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
                 }
+                Ok(frame @ (ArrivedFrame::Passed(..) | ArrivedFrame::Claim(..)))
+                | Ok(frame @ (ArrivedFrame::Granted(_) | ArrivedFrame::Released(_))) => {
+                    let (homes, local) = (&mut self.homes, &mut self.local);
+                    let answer = others::take(homes, local, self.now_ns, (peer, frame));
+                    match answer {
+                        Ok(None) => {}
+                        Ok(Some(granted)) => self.peers.send(peer, 0, |out| write_granted(out, granted)),
+                        Err(_) => self.refused += 1,
+                    }
+                }
                 Ok(_) | Err(_) => self.refused += 1,
             }
         }
@@ -235,6 +259,10 @@ impl<N: Network> RemoteUnits<N> {
         while let Some(session) = self.peers.network().poll_session() {
             let (name, address) = (session.peer.name.clone(), session.address);
             let is_unit = session.peer.role == Role::Unit;
+            if !is_unit {
+                self.meet(session);
+                continue;
+            }
             let peer = self.peers.add(session);
             match self.nodes.connected(&name, peer, address).filter(|_| is_unit) {
                 Some(_) => {
@@ -336,6 +364,9 @@ impl<N: Network> RemoteUnits<N> {
         let name = self.peers.name(peer);
         event::peer_lost(&name);
         self.peers.remove(peer);
+        if self.homes.at(peer).is_some() {
+            return self.lose_other(peer);
+        }
         let (address, unit) = self.nodes.lost(peer);
         // A unit that has ended its flows at the end of the run has reported all of them.
         let is_over = self.is_finishing && self.units.at_mut(peer).is_some_and(|unit| !unit.is_behind);

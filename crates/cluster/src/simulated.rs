@@ -21,7 +21,7 @@ use runtime::{Assembly, Output, Report, Runner};
 use self::world::{NodeId, World};
 use crate::identity::Session;
 use crate::network::Network;
-use crate::remote::{NodeCommand, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
 use crate::unit::{GraphMaker, UnitProcess};
 use crate::wire::UnitFigures;
 
@@ -116,7 +116,7 @@ impl SimulatedCluster {
             handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
         }
         world.begin();
-        let runner = runner_over(assembly, "simulated", config, || Ok(network), control)?;
+        let runner = runner_over(assembly, "simulated", config, || Ok(network), (control, Homes::default()))?;
         world.begin_faults();
         Ok(SimulatedCluster { world, runner, handle, start_ns, ticked_ns: 0 })
     }

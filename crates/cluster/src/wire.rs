@@ -18,6 +18,10 @@
 //! | 0x22 | [`UnitFigures`] | unit |
 //! | 0x30 | a message of the ownership protocol | unit, to a unit |
 //! | 0x31 | a late packet, forwarded | unit, to a unit |
+//! | 0x40 | a packet of a flow that belongs to the receiver | dispatcher, to a dispatcher |
+//! | 0x41 | a claim of a key: a flow of the sender has it | dispatcher, to a dispatcher |
+//! | 0x42 | claims are known, up to a number | dispatcher, to a dispatcher |
+//! | 0x43 | the release of a key | dispatcher, to a dispatcher |
 //!
 //! A packet travels as in Geneve (RFC 8926): its header, one option with the stamp, and the frame
 //! from the link layer on; see [`packets`].
@@ -35,8 +39,8 @@ pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
     ArrivedFrame, ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_output, read_frame,
-    write_assignment, write_figures, write_hello, write_input, write_leave, write_mail, write_report_frame,
-    write_stopped, write_units,
+    write_assignment, write_claim, write_figures, write_granted, write_hello, write_input, write_leave,
+    write_mail, write_passed, write_released, write_report_frame, write_stopped, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

@@ -4,17 +4,18 @@
 
 use cluster::wire::{
     ArrivedFrame, ForwardCounts, FrameError, Hello, Reader, ReportContext, Role, VERSION, read_frame,
-    write_hello, write_input, write_mail, write_report_frame,
+    write_claim, write_granted, write_hello, write_input, write_mail, write_passed, write_released,
+    write_report_frame,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
-use packet::{FlowKey, Packet, PacketPool, Side};
+use packet::{Addr, Endpoint, FlowKey, Packet, PacketPool, Scope, Side};
 use proptest::prelude::*;
 use protocol::message::{
     FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
     StateDelta, UnitId, Version, Watermark,
 };
-use runtime::transport::{Mail, Return, ToUnit};
+use runtime::transport::{Mail, Passage, Return, ToUnit};
 
 fn no_hash(_: &FlowKey) -> u64 {
     7
@@ -247,6 +248,40 @@ proptest! {
             }
             _ => {}
         }
+    }
+}
+
+#[test]
+fn frames_between_dispatchers_are_read_back() {
+    let key = FlowKey::new(
+        Endpoint::new(Addr::from_v4_bytes([10, 0, 0, 1]), 7),
+        Endpoint::new(Addr::from_v4_bytes([10, 0, 0, 2]), 9),
+        17,
+        4,
+        Scope::default(),
+        0,
+    );
+    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        write(&mut frame);
+        frame
+    };
+    let claim = written(&|out| write_claim(out, 5, &key.0));
+    assert!(matches!(read_frame(&claim, 0, no_hash), Ok(ArrivedFrame::Claim(5, found)) if found == key.0));
+    let granted = written(&|out| write_granted(out, 6));
+    assert!(matches!(read_frame(&granted, 0, no_hash), Ok(ArrivedFrame::Granted(6))));
+    let released = written(&|out| write_released(out, &key.0));
+    assert!(matches!(read_frame(&released, 0, no_hash), Ok(ArrivedFrame::Released(found)) if found == key.0));
+    let packet = Packet::from_bytes(&[7; 60]);
+    let mut passed = written(&|out| write_passed(out, Passage::Home, &packet));
+    match read_frame(&passed, 0, no_hash) {
+        Ok(ArrivedFrame::Passed(Passage::Home, arrived)) => assert_eq!(arrived.frame, packet.data()),
+        _ => panic!("not a packet that was passed on"),
+    }
+    passed[1] = 9;
+    assert!(matches!(read_frame(&passed, 0, no_hash), Err(FrameError::Invalid("passage"))));
+    for frame in [claim, granted, released] {
+        assert!(read_frame(&frame[..frame.len() - 1], 0, no_hash).is_err());
     }
 }
 

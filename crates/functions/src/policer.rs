@@ -194,7 +194,7 @@ impl NetworkFunction for Policer {
 
     fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
         let meta = packet.meta();
-        let has_ends = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
+        let has_ends = meta.class != PacketClass::LaterFragment && meta.class != PacketClass::NotIp;
         if self.per != MeterScope::Inside || !has_ends {
             return None;
         }

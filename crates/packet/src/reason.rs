@@ -261,6 +261,10 @@ reasons! {
     /// The packet begins a flow of an affinity group that is moving to another unit, and too many
     /// such packets wait.
     GroupMoving = "group-moving",
+    /// The packet's flow belongs to another dispatcher, which cannot be reached.
+    DispatcherLost = "dispatcher-lost",
+    /// The packet's flow belongs to another dispatcher, which does not take packets fast enough.
+    DispatcherBehind = "dispatcher-behind",
     /// The decision of an NF outside this list.
     Function = "function",
     /// An internal invariant is violated: a bug.

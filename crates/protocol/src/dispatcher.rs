@@ -48,7 +48,7 @@ pub use config::{
     RSS_BUCKETS_MAX, RateWindow, TARGETS_COUNT_MAX, TargetChoice, UnitChoice, WhenFlowsFull,
 };
 pub use counters::Counters;
-pub use flows::{AliasConflict, FlowGuess};
+pub use flows::{AliasChange, AliasConflict, FlowGuess};
 pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
 pub use operate::{FlowStatus, MigrateError, MigratedFlow, UnitRefused};
 pub use scale::{DRAIN_BELOW, FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};

@@ -7,6 +7,8 @@
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
 //! | [`Shard`] | on the calling thread, for one worker's share of the flows |
 
+use std::os::fd::BorrowedFd;
+
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{Packet, PacketPool};
@@ -30,6 +32,11 @@ pub(crate) trait Backend {
     /// Returns whether packets are pending: they leave during a later call.
     fn has_pending(&self) -> bool {
         false
+    }
+
+    /// Returns what becomes readable when something arrives from other machines.
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Waits until no packet is pending.

@@ -237,6 +237,7 @@ impl Live {
             let is_polled = ports.clone().any(|port| port.interface.is_polled());
             let sockets = ports.flat_map(|port| port.interface.sockets());
             let sockets = sockets.chain(doorbell.map(|doorbell| doorbell.waker().event()));
+            let sockets = sockets.chain(self.runner.event());
             let links = self.link_monitor.as_ref().map(AsFd::as_fd);
             let woken = self.sleeper.sleep(sockets, links, is_polled);
             self.polling.sleeps += 1;

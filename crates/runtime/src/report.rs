@@ -334,7 +334,11 @@ impl Report {
 
     /// Returns true if every packet is accounted for.
     pub fn adds_up(&self) -> bool {
-        self.packets_in + self.packets_generated == self.packets_out + self.dropped() + self.packets_pending
+        let units = self.units.as_ref();
+        let (taken_over, passed_on) =
+            units.map_or((0, 0), |units| (units.packets_taken_over, units.packets_passed_on));
+        self.packets_in + self.packets_generated + taken_over
+            == self.packets_out + self.dropped() + self.packets_pending + passed_on
     }
 
     /// Sets the percentiles of latency.

@@ -6,6 +6,7 @@ mod operate;
 mod output;
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -385,6 +386,11 @@ impl Runner {
     /// They leave during a later [`flush`](Runner::flush).
     pub fn has_pending(&self) -> bool {
         self.backend.has_pending()
+    }
+
+    /// Returns what becomes readable when something arrives from other machines.
+    pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.backend.event()
     }
 
     /// Processes received packets, and waits until no packet is pending.

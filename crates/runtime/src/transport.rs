@@ -8,6 +8,7 @@
 //! Messages of the dispatcher to a unit and packets to the same unit keep their order. What units
 //! send to each other keeps its order per pair.
 
+mod homes;
 mod lane;
 mod memory;
 mod own_table;
@@ -17,12 +18,14 @@ mod unheard;
 mod unit_end;
 
 use std::ops::DerefMut;
+use std::os::fd::BorrowedFd;
 
 use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
+use nf::AffinityGroup;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
-use protocol::dispatcher::{FlowGuess, NumberedPacket};
+use protocol::dispatcher::{AliasChange, FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 
 use crate::batch::Core;
@@ -30,6 +33,7 @@ use crate::elastic::error::ElasticError;
 use crate::report::Report;
 use crate::units_report::UnitsReport;
 
+pub use homes::{Elsewhere, Passage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
@@ -129,6 +133,53 @@ pub trait Transport {
     /// Returns whether packets are at units.
     fn has_pending(&self) -> bool {
         false
+    }
+
+    /// Returns true if there are other dispatchers, to which flows belong.
+    fn has_others(&self) -> bool {
+        false
+    }
+
+    /// Returns the dispatcher that tracks a datagram, by the hash of its fragments; none if it is
+    /// this one.
+    fn datagram_elsewhere(&self, _hash: u64) -> Option<u16> {
+        None
+    }
+
+    /// Returns the dispatcher that must number a packet of a flow that this one does not have; none
+    /// if it is this one.
+    fn elsewhere(
+        &mut self,
+        _key: &FlowKey,
+        _hash: u64,
+        _group: Option<AffinityGroup>,
+        _passage: Passage,
+    ) -> Option<Elsewhere> {
+        None
+    }
+
+    /// Passes a packet on to another dispatcher.
+    fn pass_on(&mut self, _to: Elsewhere, _packet: Packet) {
+        debug_assert!(false, "there is no other dispatcher");
+    }
+
+    /// Returns the next packet that another dispatcher has passed on to this one.
+    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+        None
+    }
+
+    /// Makes a change of an alias known to other dispatchers. What units have reported with it
+    /// leaves once they know it.
+    fn announce(&mut self, _change: AliasChange) {}
+
+    /// Returns the next key that a flow of another dispatcher has taken.
+    fn poll_claimed(&mut self) -> Option<FlowKey> {
+        None
+    }
+
+    /// Returns what becomes readable when something arrives from other machines.
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Returns whether the dispatcher must take no further packets.
@@ -255,6 +306,11 @@ impl LocalGraph {
     /// Drops a packet.
     pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.graph.classifier_mut().discard(packet, reason, &mut self.pool);
+    }
+
+    /// Notes that later fragments follow this first one to another dispatcher.
+    pub(crate) fn learn_elsewhere(&mut self, packet: &Packet, waited: &mut Vec<Packet>) {
+        self.graph.classifier_mut().learn_elsewhere(packet, waited);
     }
 
     pub(crate) fn learn_first(

@@ -8,6 +8,11 @@ use telemetry::record;
 
 use crate::units_config::UnitsConfig;
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 record! {
     /// The units of a run: assignment, handovers, and capacity against demand.
     #[derive(Clone, Debug, Serialize)]
@@ -36,6 +41,12 @@ record! {
         pub groups_moved: u64 = counter("groups_moved"),
         /// Packets that waited because the affinity group of their new flow was moving.
         pub packets_waited: u64 = counter("packets_waited_for_groups"),
+        /// Packets passed on to other dispatchers, whose flows they belong to.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub packets_passed_on: u64 = counter("packets_passed_on"),
+        /// Packets that other dispatchers passed on to this one.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub packets_taken_over: u64 = counter("packets_taken_over"),
         /// Running units.
         pub units_running: u64 = gauge("units"),
         /// Units started.
@@ -122,6 +133,8 @@ impl UnitsReport {
             without_room: dispatcher.assignments_without_room,
             groups_moved: dispatcher.groups_moved,
             packets_waited: 0,
+            packets_passed_on: 0,
+            packets_taken_over: 0,
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,

@@ -20,7 +20,7 @@ pub struct NodeConfig {
     pub name: String,
     /// Its role; none: a dispatcher's file.
     pub role: Option<NodeRole>,
-    /// Address at which a unit listens.
+    /// Address at which a unit listens, or one of several dispatchers.
     pub listen: Option<SocketAddr>,
     /// Address at which other nodes reach it, for the store; the one at which it listens by
     /// default.
@@ -35,6 +35,9 @@ pub struct NodeConfig {
     pub units: BTreeMap<String, String>,
     /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
     pub units_min: Option<NonZeroU16>,
+    /// All dispatchers of the cluster, if there are several: name and address.
+    #[serde(default)]
+    pub dispatchers: BTreeMap<String, String>,
     /// The store in which units register themselves, and a dispatcher finds them.
     pub store: Option<StoreConfig>,
 }

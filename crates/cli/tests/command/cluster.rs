@@ -148,6 +148,17 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     fails("run site.rvl --read in.pcap --cluster stores.toml", "either `etcd`");
     place.write("etcd.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n[store]\netcd = [\"ftp://a\"]\n");
     fails("run site.rvl --read in.pcap --cluster etcd.toml", "http://HOST:PORT");
+    let several =
+        "certificates = \"ca\"\n[units]\nunit-1 = \"127.0.0.1:1\"\n[dispatchers]\nb = \"127.0.0.1:2\"\n";
+    place.write("several.toml", format!("name = \"a\"\n{several}"));
+    fails("run site.rvl --read in.pcap --cluster several.toml", "`a` among `[dispatchers]`");
+    place.write("several.toml", format!("name = \"a\"\n{several}a = \"127.0.0.1:3\"\n"));
+    fails("run site.rvl --read in.pcap --cluster several.toml", "expected `listen`");
+    place.write(
+        "several.toml",
+        format!("name = \"a\"\nlisten = \"127.0.0.1:3\"\n{several}a = \"127.0.0.1:3\"\n"),
+    );
+    fails("run site.rvl --read in.pcap --cluster several.toml", "captures have one");
     let unit = "role = \"unit\"\nlisten = \"0.0.0.0:0\"\npolicy = \"site.rvl\"\n[store]\nfile = \"a.redb\"\n";
     place.write("any.toml", format!("name = \"unit-1\"\ncertificates = \"ca\"\n{unit}"));
     fails("node --config any.toml", "expected `address`");

@@ -3,6 +3,7 @@
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -36,6 +37,10 @@ impl DatagramSocket {
         }
         let metas = [RecvMeta::default(); BUFFERS];
         Ok(DatagramSocket { socket, state, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {

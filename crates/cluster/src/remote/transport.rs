@@ -1,16 +1,20 @@
 //! The transport of a dispatcher to units at other nodes.
 
-use packet::{DropReason, Packet};
-use protocol::dispatcher::NumberedPacket;
+use std::os::fd::BorrowedFd;
+
+use nf::AffinityGroup;
+use packet::{DropReason, FlowKey, Packet};
+use protocol::dispatcher::{AliasChange, NumberedPacket};
 use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::Core;
+use runtime::elastic::UnitsReport;
 use runtime::report::Report;
-use runtime::transport::{LocalGraph, Return, Started, ToUnit, Transport, UnitChange};
+use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
 
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
 use crate::network::Network;
-use crate::wire::write_stopped;
+use crate::wire::{write_released, write_stopped};
 
 impl<N: Network> Transport for RemoteUnits<N> {
     const IS_LOCAL: bool = false;
@@ -100,9 +104,59 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn receive(&mut self) -> Option<Box<Return>> {
+        let has_others = self.homes.has_others();
+        if has_others {
+            self.homes.release_held(&mut self.local.out);
+        }
         let mut report = self.units.next_report()?;
-        self.local.out.append(&mut report.out);
+        match has_others {
+            true => self.homes.hold(&mut report.out),
+            false => self.local.out.append(&mut report.out),
+        }
         Some(report)
+    }
+
+    fn has_others(&self) -> bool {
+        self.homes.has_others()
+    }
+
+    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+        self.homes.datagram_elsewhere(hash)
+    }
+
+    fn elsewhere(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        group: Option<AffinityGroup>,
+        passage: Passage,
+    ) -> Option<Elsewhere> {
+        if passage == Passage::Owner && !self.homes.has_claimed(key) {
+            // The sender has not heard yet that the flow has ended.
+            let links: Vec<_> = self.homes.links().collect();
+            links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_released(out, key)));
+        }
+        self.homes.elsewhere(key, hash, group, passage)
+    }
+
+    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
+        self.pass(to, packet);
+    }
+
+    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+        self.homes.arrived.pop_front()
+    }
+
+    fn announce(&mut self, change: AliasChange) {
+        self.tell_alias(change);
+    }
+
+    fn poll_claimed(&mut self) -> Option<FlowKey> {
+        self.homes.taken.pop_front()
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.peers.event().filter(|_| self.homes.has_others())
     }
 
     fn poll_change(&mut self) -> Option<UnitChange> {
@@ -110,11 +164,11 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn has_pending(&self) -> bool {
-        self.units.in_flight() > 0
+        self.units.in_flight() > 0 || self.homes.released.count > 0
     }
 
     fn is_full(&self) -> bool {
-        self.units.in_flight() >= IN_FLIGHT_MAX
+        self.units.in_flight() + self.homes.released.count as u64 >= IN_FLIGHT_MAX
     }
 
     fn wait(&mut self) {
@@ -164,7 +218,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn has_finished(&mut self) -> bool {
         self.work();
-        let has_finished = self.units.is_idle() && !self.has_unanswered();
+        let has_finished = self.units.is_idle() && !self.has_unanswered() && self.homes.released.count == 0;
         if has_finished {
             self.show_status();
             self.local.graph.part();
@@ -181,8 +235,13 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.units.iter().map(|unit| unit.figures.counters).collect()
     }
 
+    fn add_to_units_report(&self, report: &mut UnitsReport) {
+        (report.packets_passed_on, report.packets_taken_over) = (self.homes.passed_on, self.homes.taken_over);
+    }
+
     fn add_to_report(&self, report: &mut Report, _names: &[String]) {
         self.units.add_to(report);
         report.links = Some(self.links_report());
+        report.packets_pending += self.homes.arrived.len() as u64;
     }
 }

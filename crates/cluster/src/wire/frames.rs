@@ -1,8 +1,9 @@
 //! Frames: everything that a link carries, with its kind before it.
 
-use packet::FlowKey;
-use protocol::message::{FromDispatcher, FromPeer, UnitId};
-use runtime::transport::{Mail, Return, ToUnit};
+use packet::{FlowKey, Packet};
+use protocol::message::{FlowId, FromDispatcher, FromPeer, Handover, Stamp, UnitId};
+use runtime::transport::{Mail, Passage, Return, ToUnit};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::control::{Assignment, Hello};
 use super::figures::UnitFigures;
@@ -35,6 +36,10 @@ mod kind {
     pub const LEAVE: u8 = 0x23;
     pub const PEER: u8 = 0x30;
     pub const FORWARDED: u8 = 0x31;
+    pub const PASSED: u8 = 0x40;
+    pub const CLAIM: u8 = 0x41;
+    pub const GRANTED: u8 = 0x42;
+    pub const RELEASED: u8 = 0x43;
 }
 
 /// A frame as it arrived.
@@ -64,6 +69,14 @@ pub enum ArrivedFrame<'a> {
     Peer(UnitId, FromPeer, u64),
     /// A late packet, forwarded by a unit.
     Forwarded(ArrivedPacket<'a>),
+    /// A packet of another dispatcher's interface, and the way that it has come.
+    Passed(Passage, ArrivedPacket<'a>),
+    /// A flow of the other dispatcher has this key; the receiver grants the number.
+    Claim(u64, FlowKey),
+    /// All claims of the receiver up to this number are known.
+    Granted(u64),
+    /// No flow of the other dispatcher has this key any more.
+    Released(FlowKey),
 }
 
 /// A report that must take effect before another one: that of a unit, up to this many packets. A
@@ -213,6 +226,37 @@ pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
     }
 }
 
+/// Appends a packet for another dispatcher, which it gets by this way.
+pub fn write_passed(out: &mut Vec<u8>, passage: Passage, packet: &Packet) {
+    let no_flow = FlowId { index: 0, generation: 0 };
+    let stamp = Stamp { flow: no_flow, seq: 0, epoch: 0, handover: Handover::None, targets: None };
+    out.extend_from_slice(&[kind::PASSED, passage as u8]);
+    write_packet(out, &stamp, packet);
+}
+
+/// Appends a claim of a key.
+pub fn write_claim(out: &mut Vec<u8>, number: u64, key: &FlowKey) {
+    out.push(kind::CLAIM);
+    put!(out, number);
+    out.extend_from_slice(key.as_bytes());
+}
+
+/// Appends the grant of all claims up to this number.
+pub fn write_granted(out: &mut Vec<u8>, number: u64) {
+    out.push(kind::GRANTED);
+    put!(out, number);
+}
+
+/// Appends the release of a key.
+pub fn write_released(out: &mut Vec<u8>, key: &FlowKey) {
+    out.push(kind::RELEASED);
+    out.extend_from_slice(key.as_bytes());
+}
+
+fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
+    FlowKey::read_from_bytes(from.bytes(size_of::<FlowKey>())?).map_err(|_| FrameError::Invalid("key"))
+}
+
 /// Reads a frame. `now_ns`: the receiver's clock, as the dispatcher set it; `hash` returns the
 /// hash of a flow's key.
 ///
@@ -243,6 +287,13 @@ pub fn read_frame(
         }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),
+        kind::PASSED => {
+            let passage = Passage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
+            return Ok(ArrivedFrame::Passed(passage, read_packet(&mut from, now_ns)?));
+        }
+        kind::CLAIM => return Ok(ArrivedFrame::Claim(from.u64()?, read_key(&mut from)?)),
+        kind::GRANTED => return Ok(ArrivedFrame::Granted(from.u64()?)),
+        kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
             return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));

@@ -1,6 +1,7 @@
 //! A cluster whose units are processes, here on threads.
 #![allow(dead_code)] // Not every test needs all of it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -96,13 +97,41 @@ impl Cluster {
         units: &[Unit],
     ) -> Result<(Runner, RemoteHandle), RemoteError> {
         let (handle, control) = RemoteHandle::new();
-        for unit in units {
-            handle.send(NodeCommand::Add { name: unit.name.clone(), address: unit.address.clone() });
-        }
+        name_units(&handle, units);
         let identity = self.identity("dispatcher");
-        let options = RemoteOptions { identity, policy: DIGEST, incarnation: 1 + restarts, control };
+        let options = RemoteOptions {
+            identity,
+            policy: DIGEST,
+            incarnation: 1 + restarts,
+            control,
+            dispatchers: Vec::new(),
+            listen: None,
+        };
         let runner = remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)?;
         Ok((runner, handle))
+    }
+
+    /// Returns what starts one of several dispatchers, on any thread.
+    pub fn dispatcher(
+        &self,
+        name: &str,
+        all: &[(String, String)],
+        listen: Option<SocketAddr>,
+        config: UnitsConfig,
+        units: &[Unit],
+    ) -> impl FnOnce() -> Runner + Send + use<> {
+        let (handle, control) = RemoteHandle::new();
+        name_units(&handle, units);
+        let (identity, dispatchers, policy) = (self.identity(name), all.to_vec(), self.policy.clone());
+        let options =
+            RemoteOptions { identity, policy: DIGEST, incarnation: 1, control, dispatchers, listen };
+        move || remote_runner(assembly_of("test.rvl", &policy), "test", config, options).unwrap()
+    }
+}
+
+fn name_units(handle: &RemoteHandle, units: &[Unit]) {
+    for unit in units {
+        handle.send(NodeCommand::Add { name: unit.name.clone(), address: unit.address.clone() });
     }
 }
 

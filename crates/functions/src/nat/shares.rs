@@ -156,11 +156,12 @@ impl Nat {
     /// hosts must not get one external address towards it.
     pub(super) fn affinity_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup> {
         let meta = packet.meta();
-        let has_ports = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
+        // The key of an ICMP error is that of the flow that it is about.
+        let has_ports = meta.class != PacketClass::LaterFragment && meta.class != PacketClass::NotIp;
         if meta.version != 4 || !has_ports {
             return None; // Prefixes are translated without state.
         }
-        let class = PortClass::of(meta.protocol);
+        let class = PortClass::of(meta.key.protocol);
         let (source, destination) = meta.key.ends(meta.reversed);
         match (meta.transit.side, class) {
             (Side::Inside, PortClass::Other) => Some(groups.of_remote(destination.addr, &meta.key)),

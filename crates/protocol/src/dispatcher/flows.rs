@@ -30,6 +30,17 @@ pub(crate) struct Flows {
     /// Position of the search for a flow to displace.
     hand: u32,
     ahead: Ahead,
+    /// Changes of aliases that nobody has taken yet; `None` if nobody will.
+    alias_changes: Option<Vec<AliasChange>>,
+}
+
+/// A change of the keys by which packets of flows arrive beside those that they began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AliasChange {
+    /// The flow with this index has this alias.
+    Set(u32, FlowKey),
+    /// No flow has this alias any more.
+    Freed(FlowKey),
 }
 
 /// The decision to prefetch flowlets with their flows: if many recent packets began one.
@@ -144,6 +155,7 @@ impl Flows {
             free: 0,
             hand: 0,
             ahead: Ahead::default(),
+            alias_changes: None,
         })
     }
 
@@ -402,8 +414,21 @@ impl Flows {
         if is_needed && self.lookup.insert(hash, by_alias(id.index)).is_ok() {
             let back = &mut self.aliases[id.index as usize];
             (back.alias, back.alias_hash) = (*alias, hash);
+            if let Some(changes) = &mut self.alias_changes {
+                changes.push(AliasChange::Set(id.index, *alias));
+            }
         }
         Ok(())
+    }
+
+    /// Notes changes of aliases from now on.
+    pub fn note_aliases(&mut self) {
+        self.alias_changes = Some(Vec::new());
+    }
+
+    /// Takes the next noted changes of aliases, in order.
+    pub fn take_alias_changes(&mut self) -> Vec<AliasChange> {
+        self.alias_changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns true if the index's flow began with this key.
@@ -421,8 +446,11 @@ impl Flows {
     pub fn drop_alias(&mut self, index: u32) {
         let back = &mut self.aliases[index as usize];
         if back.alias != FlowKey::default() {
-            back.alias = FlowKey::default();
+            let freed = std::mem::take(&mut back.alias);
             self.lookup.remove(back.alias_hash, by_alias(index));
+            if let Some(changes) = &mut self.alias_changes {
+                changes.push(AliasChange::Freed(freed));
+            }
         }
     }
 }

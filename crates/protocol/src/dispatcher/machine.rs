@@ -10,7 +10,7 @@ use crate::dispatcher::assign::Assigner;
 use crate::dispatcher::config::{Config, DispatcherError, Granularity};
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::flowlet::Demand;
-use crate::dispatcher::flows::{AliasConflict, AliasRefused, FlowGuess, Flows};
+use crate::dispatcher::flows::{AliasChange, AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::groups::Groups;
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::provisioning::Provisioning;
@@ -247,6 +247,24 @@ impl Dispatcher {
         }
     }
 
+    /// Notes changes of aliases from now on, for other dispatchers.
+    pub fn note_aliases(&mut self) {
+        self.flows.note_aliases();
+    }
+
+    /// Takes the noted changes of aliases, in order: those of flows that may be anywhere. Packets
+    /// of an affinity group find their way without.
+    pub fn take_alias_changes(&mut self) -> Vec<AliasChange> {
+        let mut changes = self.flows.take_alias_changes();
+        if let Some(groups) = &self.groups {
+            changes.retain(|change| match change {
+                AliasChange::Set(index, _) => groups.of_flow(*index).is_none(),
+                AliasChange::Freed(_) => true,
+            });
+        }
+        changes
+    }
+
     /// Returns the flow with this key or alias.
     pub fn flow(&self, hash: u64, key: &FlowKey) -> Option<FlowId> {
         self.flows.find(hash, key).map(|found| self.flows.id(found.index))
@@ -256,6 +274,13 @@ impl Dispatcher {
     pub fn flow_in(&self, index: u32) -> Option<FlowId> {
         let id = (index < self.flows.used()).then(|| self.flows.id(index))?;
         self.flows.live(id).map(|_| id)
+    }
+
+    /// Takes a key from the flow that has it, if there is one: a flow of another dispatcher has it.
+    pub fn give_up(&mut self, hash: u64, key: &FlowKey, outputs: &mut Vec<DispatcherOutput>) {
+        if let Some(flow) = self.flow(hash, key) {
+            self.give_up_key(flow, key, outputs);
+        }
     }
 
     /// Takes a key from a flow: it loses its alias, or ends if it began with this key.

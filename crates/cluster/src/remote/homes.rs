@@ -1,0 +1,337 @@
+//! The other dispatchers of a cluster, each of which is the home of a share of the flows.
+//!
+//! A flow's home follows from its affinity group, or from the hash of its key. A packet that
+//! arrives at another dispatcher is passed on to it, in the order of arrival. A flow whose packets
+//! have another key behind a function has an *alias*: its dispatcher claims the alias at all
+//! others, and the packet that created it leaves once they have granted it, so that no answer
+//! arrives where nobody knows the flow.
+//!
+//! A dispatcher that cannot be reached keeps its share: its packets are dropped until it is back.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use nf::AffinityGroup;
+use packet::{FlowKey, Packet};
+use runtime::transport::{Elsewhere, Passage};
+
+use crate::peers::PeerId;
+
+/// Limit on the dispatchers of a cluster.
+pub const HOMES_MAX: usize = 64;
+/// Limit on packets that wait for a link to another dispatcher, and on those that have come from
+/// others and are not dispatched. Further ones are dropped.
+pub(super) const PASSED_MAX: usize = 4096;
+/// Flows whose first fragments were passed on, and are remembered at least.
+const FRAGMENTED_MAX: usize = 1024;
+
+/// The dispatchers of a cluster.
+#[derive(Default)]
+pub(crate) struct Homes {
+    /// The number of this one.
+    own: usize,
+    /// By number.
+    all: Vec<Home>,
+    /// Keys of other dispatchers' flows, and these dispatchers.
+    claimed: HashMap<FlowKey, usize>,
+    /// Aliases that this dispatcher has claimed.
+    own_claims: HashSet<FlowKey>,
+    /// Claims so far.
+    claims: u64,
+    /// Homes of flows with fragments: later ones do not show their group. Two generations.
+    fragmented: [HashMap<FlowKey, usize>; 2],
+    /// Keys that flows of other dispatchers have taken, and that were not looked at.
+    pub taken: VecDeque<FlowKey>,
+    /// Packets from other dispatchers.
+    pub arrived: VecDeque<(Packet, Passage)>,
+    pub released: Held,
+    /// Packets passed on to others, and taken over from them.
+    pub passed_on: u64,
+    pub taken_over: u64,
+}
+
+/// A dispatcher.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub name: String,
+    pub address: String,
+    pub link: Option<PeerId>,
+    /// Counts restarts of its process.
+    pub incarnation: u64,
+    /// The last claim that it has granted.
+    pub granted: u64,
+}
+
+/// Packets that leave once other dispatchers have granted the claims before them.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Packets of the latest report, whose claims may follow.
+    latest: Vec<Packet>,
+    /// Packets, and the claim that must be granted.
+    waiting: VecDeque<(u64, Vec<Packet>)>,
+    pub count: usize,
+}
+
+impl Homes {
+    /// Creates those of a cluster with these dispatchers, by name and address; the number of each
+    /// follows from its name. There is one without others if the list is empty.
+    pub fn new(own: &str, dispatchers: &[(String, String)]) -> Homes {
+        let mut all: Vec<Home> = dispatchers
+            .iter()
+            .map(|(name, address)| Home {
+                name: name.clone(),
+                address: address.clone(),
+                link: None,
+                incarnation: 0,
+                granted: 0,
+            })
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        let own = all.iter().position(|home| home.name == own).unwrap_or_default();
+        Homes { own, all, ..Homes::default() }
+    }
+
+    /// Returns true if there are others.
+    pub fn has_others(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// Returns the names of all dispatchers as one text, which all of them must agree on.
+    pub fn scope(&self) -> String {
+        self.all.iter().map(|home| home.name.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the dispatchers that this one connects to: of two, the later one by name connects.
+    pub fn to_connect(&self) -> impl Iterator<Item = &Home> {
+        self.all.iter().take(self.own)
+    }
+
+    /// Returns the number of the dispatcher with this name, if it is another one.
+    pub fn number_of(&self, name: &str) -> Option<usize> {
+        self.all.iter().position(|home| home.name == name).filter(|&number| number != self.own)
+    }
+
+    /// Returns the number of the dispatcher at the other end of a link.
+    pub fn at(&self, peer: PeerId) -> Option<usize> {
+        self.all.iter().position(|home| home.link == Some(peer))
+    }
+
+    /// Returns a dispatcher.
+    pub fn get_mut(&mut self, number: usize) -> &mut Home {
+        &mut self.all[number]
+    }
+
+    /// Returns the links to the others that are there.
+    pub fn links(&self) -> impl Iterator<Item = PeerId> {
+        self.all.iter().filter_map(|home| home.link)
+    }
+
+    /// Returns the link to a dispatcher, if it is there.
+    pub fn link(&self, number: u16) -> Option<PeerId> {
+        self.all.get(usize::from(number))?.link
+    }
+
+    /// A dispatcher is there. Returns the aliases that it must know, and the number of the last
+    /// claim: it has granted all once it grants that.
+    pub fn connected(&mut self, number: usize, peer: PeerId, incarnation: u64) -> (Vec<FlowKey>, u64) {
+        let home = &mut self.all[number];
+        if home.incarnation != incarnation {
+            home.incarnation = incarnation;
+            self.claimed.retain(|_, owner| *owner != number);
+        }
+        let granted = if self.own_claims.is_empty() { self.claims } else { 0 };
+        let home = &mut self.all[number];
+        (home.link, home.granted) = (Some(peer), granted);
+        (self.own_claims.iter().copied().collect(), self.claims)
+    }
+
+    /// A link is lost. What waits for the dispatcher's grants does no longer: its process is gone,
+    /// or hears of all claims before it takes packets again.
+    pub fn lost(&mut self, peer: PeerId) -> Option<(String, String)> {
+        let own = self.own;
+        let (number, home) = self.all.iter_mut().enumerate().find(|(_, home)| home.link == Some(peer))?;
+        home.link = None;
+        (number < own).then(|| (home.name.clone(), home.address.clone()))
+    }
+
+    fn home_of(&self, hash: u64) -> usize {
+        // As among workers: not the bits by which tables look flows up.
+        (((hash >> 32) * self.all.len() as u64) >> 32) as usize
+    }
+
+    /// Returns the dispatcher that tracks a datagram of this hash, if it is another one.
+    pub fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+        Some(self.home_of(hash)).filter(|&home| home != self.own).map(|home| home as u16)
+    }
+
+    /// Returns the dispatcher that a packet must go to, if it is another one, and the way that it
+    /// has come then. This dispatcher does not know its flow.
+    pub fn elsewhere(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        group: Option<AffinityGroup>,
+        passage: Passage,
+    ) -> Option<Elsewhere> {
+        if let Some(&owner) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
+            return Some((owner as u16, Passage::Owner));
+        }
+        if passage == Passage::Home {
+            return None;
+        }
+        let remembered = || self.fragmented.iter().find_map(|homes| homes.get(key)).copied();
+        let home = match group {
+            Some(group) => group.index() % self.all.len(),
+            None => remembered().unwrap_or_else(|| self.home_of(hash)),
+        };
+        (home != self.own).then_some((home as u16, Passage::Home))
+    }
+
+    /// Notes that the first fragment of a datagram of this flow went to a dispatcher.
+    pub fn remember(&mut self, key: FlowKey, home: u16) {
+        if self.fragmented[0].len() >= FRAGMENTED_MAX {
+            self.fragmented.swap(0, 1);
+            self.fragmented[0].clear();
+        }
+        self.fragmented[0].insert(key, home.into());
+    }
+
+    /// Claims an alias of an own flow. Returns the claim's number.
+    pub fn claim(&mut self, alias: FlowKey) -> u64 {
+        self.own_claims.insert(alias);
+        self.claims += 1;
+        self.claims
+    }
+
+    /// Gives an alias up. Returns false if it was not claimed.
+    pub fn release(&mut self, alias: &FlowKey) -> bool {
+        self.own_claims.remove(alias)
+    }
+
+    /// Returns true if an own flow has claimed this alias.
+    pub fn has_claimed(&self, alias: &FlowKey) -> bool {
+        self.own_claims.contains(alias)
+    }
+
+    /// Another dispatcher claims a key. The latest claim holds.
+    pub fn claimed_by(&mut self, number: usize, key: FlowKey) {
+        self.claimed.insert(key, number);
+        self.own_claims.remove(&key);
+        self.taken.push_back(key);
+    }
+
+    /// Another dispatcher gives a key up.
+    pub fn released_by(&mut self, number: usize, key: &FlowKey) {
+        if self.claimed.get(key) == Some(&number) {
+            self.claimed.remove(key);
+        }
+    }
+
+    /// Notes packets of the latest report. Its claims may follow.
+    pub fn hold(&mut self, packets: &mut Vec<Packet>) {
+        self.released.count += packets.len();
+        self.released.latest.append(packets);
+    }
+
+    /// Moves packets to `out` whose claims are granted, in order.
+    pub fn release_held(&mut self, out: &mut Vec<Packet>) {
+        let granted = self.all.iter().filter(|home| home.link.is_some()).map(|home| home.granted).min();
+        let granted = granted.unwrap_or(u64::MAX);
+        let held = &mut self.released;
+        while let Some((claim, packets)) = held.waiting.front_mut().filter(|(claim, _)| *claim <= granted) {
+            debug_assert!(*claim <= self.claims);
+            held.count -= packets.len();
+            out.append(packets);
+            held.waiting.pop_front();
+        }
+        if held.latest.is_empty() {
+            return;
+        }
+        if held.waiting.is_empty() && self.claims <= granted {
+            held.count -= held.latest.len();
+            out.append(&mut held.latest);
+        } else {
+            held.waiting.push_back((self.claims, std::mem::take(&mut held.latest)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packet::{Addr, Endpoint, Scope};
+
+    use super::*;
+
+    fn key(port: u16) -> FlowKey {
+        let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
+        FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0).0
+    }
+
+    fn homes(own: &str) -> Homes {
+        let all = ["c", "a", "b"].map(|name| (name.to_owned(), format!("{name}:1")));
+        Homes::new(own, &all)
+    }
+
+    #[test]
+    fn all_agree_on_homes_and_each_way_leads_on() {
+        let mut all = ["a", "b", "c"].map(homes);
+        for hash in (0..300u64).map(|n| n << 55 | n << 32) {
+            let of_each: Vec<_> =
+                all.iter_mut().map(|homes| homes.elsewhere(&key(1), hash, None, Passage::Arrived)).collect();
+            let at_home = of_each.iter().position(Option::is_none).unwrap();
+            let others = of_each.iter().enumerate().filter(|(number, _)| *number != at_home);
+            assert!(others.into_iter().all(|(_, to)| *to == Some((at_home as u16, Passage::Home))));
+            assert_eq!(all[at_home].elsewhere(&key(1), hash, None, Passage::Home), None);
+        }
+        all[1].claimed_by(2, key(7));
+        assert_eq!(all[1].elsewhere(&key(7), 0, None, Passage::Home), Some((2, Passage::Owner)));
+        // The owner does not know it any more: it goes home, and no further.
+        assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Home)));
+        assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Home), None);
+        all[1].released_by(0, &key(7));
+        assert!(all[1].elsewhere(&key(7), 0, None, Passage::Home).is_some(), "another one has it");
+        all[1].released_by(2, &key(7));
+        assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
+    }
+
+    #[test]
+    fn later_fragments_follow_the_first_one() {
+        let mut homes = homes("a");
+        let group = AffinityGroup(4);
+        let first = homes.elsewhere(&key(1), 0, Some(group), Passage::Datagram);
+        assert_eq!(first, Some((1, Passage::Home)));
+        homes.remember(key(1), 1);
+        for port in 100..100 + FRAGMENTED_MAX as u16 {
+            homes.remember(key(port), 2);
+        }
+        assert_eq!(homes.elsewhere(&key(1), 0, None, Passage::Datagram), first);
+    }
+
+    #[test]
+    fn packets_leave_in_order_once_their_claims_are_granted() {
+        let (mut homes, mut out) = (homes("a"), Vec::new());
+        let packet = |byte: u8| Packet::from_bytes(&[byte; 60]);
+        let bytes = |out: &[Packet]| out.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>();
+        let peers = [PeerId::at(1), PeerId::at(2)];
+        for (number, peer) in (1..).zip(peers) {
+            assert_eq!(homes.connected(number, peer, 1), (Vec::new(), 0));
+        }
+        let report = |homes: &mut Homes, byte, out: &mut Vec<Packet>| {
+            homes.hold(&mut vec![packet(byte)]);
+            homes.release_held(out);
+        };
+        report(&mut homes, 1, &mut out);
+        assert_eq!(bytes(&out), [1], "no claim is before it");
+        homes.hold(&mut vec![packet(2)]);
+        assert_eq!(homes.claim(key(1)), 1);
+        homes.release_held(&mut out);
+        report(&mut homes, 3, &mut out);
+        homes.get_mut(1).granted = 1;
+        homes.release_held(&mut out);
+        assert_eq!((bytes(&out), homes.released.count), (vec![1], 2), "one has not granted it");
+        homes.lost(peers[1]);
+        homes.release_held(&mut out);
+        assert_eq!((bytes(&out), homes.released.count), (vec![1, 2, 3], 0));
+        // Back again, it hears of all claims before anything else.
+        assert_eq!(homes.connected(2, peers[1], 2), (vec![key(1)], 1));
+    }
+}
