@@ -66,6 +66,8 @@ struct Peer {
     name: String,
     /// Messages for which the link had no room.
     waiting: VecDeque<(u16, Vec<u8>)>,
+    /// Its messages wait in the link.
+    is_held: bool,
 }
 
 impl<N: Network> Peers<N> {
@@ -115,7 +117,8 @@ impl<N: Network> Peers<N> {
             Ok(link) => {
                 self.connections.insert(link.receive_id(), id);
                 self.totals.started += 1;
-                self.peers[place] = Some(Peer { link, address, name: peer.name, waiting: VecDeque::new() });
+                let (name, waiting) = (peer.name, VecDeque::new());
+                self.peers[place] = Some(Peer { link, address, name, waiting, is_held: false });
             }
             // The settings are constant, and TLS exports no equal keys.
             Err(_) => self.dead.push_back(id),
@@ -154,12 +157,20 @@ impl<N: Network> Peers<N> {
         }
     }
 
+    /// Lets a node's messages wait, or no longer: they stay in the link, which is bounded.
+    pub fn hold(&mut self, peer: PeerId, is_held: bool) {
+        if let Some(peer) = &mut self.peers[peer.0] {
+            peer.is_held = is_held;
+        }
+    }
+
     /// Returns the next message that has arrived, and its sender.
     pub fn poll(&mut self) -> Option<(PeerId, &[u8])> {
         loop {
             let count = self.peers.len();
-            let has_message =
-                |at: &usize| self.peers[*at].as_ref().is_some_and(|peer| peer.link.has_message());
+            let has_message = |at: &usize| {
+                self.peers[*at].as_ref().is_some_and(|peer| !peer.is_held && peer.link.has_message())
+            };
             if let Some(at) = (self.next..count).chain(0..self.next.min(count)).find(has_message) {
                 self.next = at;
                 let message = self.peers[at].as_mut()?.link.poll_message()?;

@@ -280,6 +280,8 @@ impl<N: Network> UnitProcess<N> {
                     self.employers[at].dispatcher = Some(peer);
                 }
                 Role::Unit => {
+                    // What it asks for could not be answered yet.
+                    self.peers.hold(peer, true);
                     self.employers[at].early.push(EarlyPeer { name, peer, is_client });
                     self.seat_early(at);
                 }
@@ -310,6 +312,7 @@ impl<N: Network> UnitProcess<N> {
     /// Gives units that have connected their numbers, once these are known.
     fn seat_early(&mut self, at: usize) {
         for seated in self.employers[at].seat_early(&mut self.peers) {
+            self.peers.hold(seated, false);
             for other in self.peers.besides(seated) {
                 if self.of_peers[other.index()] == at {
                     self.lose(other);
