@@ -219,7 +219,7 @@ impl<N: Network> RemoteUnits<N> {
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {
                 Ok(ArrivedFrame::Report(report, context, left)) => {
-                    self.units.take_report(peer, PartialReport { report, context, left });
+                    self.units.take_report(peer, PartialReport::new(report, context, left));
                 }
                 Ok(ArrivedFrame::Output(mut rest)) => {
                     let packet = output(&mut rest, &mut self.local);

@@ -17,6 +17,15 @@ pub(super) struct PartialReport {
     pub context: ReportContext,
     /// Packets that have not come.
     pub left: usize,
+    /// Packets that have come, their bytes, and those for which there was no buffer.
+    returned: [u64; 3],
+}
+
+impl PartialReport {
+    /// A report that so many packets follow.
+    pub fn new(report: Box<Return>, context: ReportContext, left: usize) -> PartialReport {
+        PartialReport { report, context, left, returned: [0; 3] }
+    }
 }
 
 /// A unit at a node.
@@ -25,15 +34,13 @@ pub(super) struct RemoteUnit {
     pub node: usize,
     pub is_ready: bool,
     pub is_alive: bool,
-    /// It was lost with its flows: its own counts are not known.
-    pub is_lost: bool,
     /// Packets sent to it, and those that it has finished, by its reports.
     pub sent: u64,
     pub through: u64,
     /// It has not answered.
     pub is_behind: bool,
     pub figures: UnitFigures,
-    /// Packets that it has returned, and their bytes.
+    /// Packets that it has returned in reports that have taken effect, and their bytes.
     packets_out: u64,
     bytes_out: u64,
     /// Packets that it has exchanged with other units, by its reports.
@@ -54,7 +61,6 @@ impl RemoteUnit {
             node,
             is_ready: false,
             is_alive: true,
-            is_lost: false,
             sent: 0,
             through: 0,
             is_behind: false,
@@ -82,13 +88,17 @@ impl RemoteUnit {
     /// The unit is lost, `has_flows` if it was not drained before.
     fn lose(&mut self, has_flows: bool) {
         self.is_alive = false;
-        self.is_lost = has_flows;
         self.is_behind = false;
         self.partial = None;
-        self.waiting.clear();
         if has_flows {
-            self.figures.lose((self.packets_out, self.bytes_out));
+            self.figures.lose();
         }
+        self.figures.set_returned((self.packets_out, self.bytes_out));
+    }
+
+    /// Returns true if reports up to this number of packets have taken effect, or are lost.
+    fn has_reported(&self, through: u64) -> bool {
+        self.through >= through || !self.is_alive && self.waiting.is_empty()
     }
 }
 
@@ -179,9 +189,9 @@ impl UnitTable {
 
     /// Returns the number of packets that were lost with units, or between them.
     fn lost(&self) -> u64 {
-        // What a lost unit returned is known; what it dropped is not.
-        let lost_units = self.iter().filter(|unit| unit.is_lost);
-        let with_units: u64 = lost_units.map(|unit| unit.given().saturating_sub(unit.packets_out)).sum();
+        // What a lost unit returned is known; what it dropped, only if it was drained before.
+        let gone = self.iter().filter(|unit| !unit.is_alive);
+        let with_units: u64 = gone.map(|unit| unit.given().saturating_sub(unit.figures.finished())).sum();
         let alive = self.iter().filter(|unit| unit.is_alive);
         let between: u64 = alive.map(|unit| unit.forwarded().saturating_sub(unit.gave)).sum();
         with_units + between
@@ -201,7 +211,8 @@ impl UnitTable {
         report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
     }
 
-    /// The unit at a node is lost. Reports that waited for its own take effect.
+    /// The unit at a node is lost. Reports of it that are complete take effect once those before
+    /// them have; others that waited for more of its reports wait no longer.
     pub fn lose(&mut self, peer: PeerId, has_flows: bool) {
         if let Some(unit) = self.at_mut(peer) {
             unit.lose(has_flows);
@@ -227,13 +238,13 @@ impl UnitTable {
             return true; // Lost meanwhile.
         };
         let Some(mut partial) = unit.partial.take() else { return false };
+        partial.returned[0] += 1;
         match packet {
             Some(packet) => {
-                unit.packets_out += 1;
-                unit.bytes_out += packet.len() as u64;
+                partial.returned[1] += packet.len() as u64;
                 partial.report.out.push(packet);
             }
-            None => self.outputs_lost += 1,
+            None => partial.returned[2] += 1,
         }
         partial.left -= 1;
         match partial.left {
@@ -269,22 +280,29 @@ impl UnitTable {
     fn release(&mut self) -> bool {
         let mut has_released = false;
         for at in 0..self.units.len() {
-            let has_come = |&(unit, through): &PriorReport| {
-                self.get(unit).is_none_or(|unit| !unit.is_alive || unit.through >= through)
-            };
+            let has_come =
+                |&(unit, through): &PriorReport| self.get(unit).is_none_or(|unit| unit.has_reported(through));
             let next = self.units[at].as_ref().and_then(|unit| unit.waiting.front());
             if !next.is_some_and(|next| next.context.priors.iter().all(has_come)) {
                 continue;
             }
             let Some(unit) = &mut self.units[at] else { continue };
-            let Some(PartialReport { report, context, .. }) = unit.waiting.pop_front() else { continue };
+            let Some(PartialReport { report, context, returned, .. }) = unit.waiting.pop_front() else {
+                continue;
+            };
             has_released = true;
             unit.through = unit.through.max(report.through);
             let has_forwards = !context.forwards.is_empty();
             unit.forwards.extend(context.forwards);
             unit.is_ready |= report.is_ready;
             unit.is_behind &= !report.has_answered;
-            self.has_failed |= report.has_failed;
+            self.has_failed |= report.has_failed && unit.is_alive;
+            let [packets_out, bytes_out, without_buffer] = returned;
+            (unit.packets_out, unit.bytes_out) = (unit.packets_out + packets_out, unit.bytes_out + bytes_out);
+            self.outputs_lost += without_buffer;
+            if !unit.is_alive {
+                unit.figures.set_returned((unit.packets_out, unit.bytes_out));
+            }
             self.reports.push_back(report);
             if has_forwards {
                 self.recount();

@@ -51,11 +51,24 @@ impl UnitFigures {
         }
     }
 
-    /// The unit is lost, and has returned packets and bytes. What else it counted is not known.
-    pub fn lose(&mut self, (packets_out, bytes_out): (u64, u64)) {
-        (self.packets, self.bytes_out) = ([packets_out, 0, 0], bytes_out);
+    /// The unit is lost with its flows: what it dropped and created since it was asked is not known.
+    pub fn lose(&mut self) {
+        self.packets = [0; 3];
         self.flows[1] = 0;
         self.drops.clear();
+    }
+
+    /// The unit is gone, and has returned these packets and bytes: it may have crashed before it
+    /// counted them, or before they came.
+    pub fn set_returned(&mut self, (packets_out, bytes_out): (u64, u64)) {
+        (self.packets[0], self.bytes_out) = (packets_out, bytes_out);
+    }
+
+    /// Returns the packets that the unit was given and has finished, or that wait in its graph.
+    pub fn finished(&self) -> u64 {
+        let [packets_out, generated, pending] = self.packets;
+        let dropped: u64 = self.drops.iter().map(|(_, count)| count).sum();
+        (packets_out + pending + dropped).saturating_sub(generated)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
