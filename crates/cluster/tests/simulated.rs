@@ -6,7 +6,7 @@
 mod support;
 
 use cluster::simulated::{LinkFaults, SimulatedCluster, SimulatedFaults, SimulatedOutcome};
-use io::traffic::Payload;
+use io::traffic::{Payload, Responder};
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 use runtime::{Report, Runner};
@@ -32,6 +32,13 @@ const NAT: &str = "
     NAT n { external: [203.0.113.0/30] };
     Monitor m { report: [] };
     pipelet { inside <-> m <-> n <-> f <-> outside; }";
+
+/// A NAT alone: whatever is answered comes back.
+const NAT_ALONE: &str = "
+    settings { flows: 2k, affinity_groups: 16 }
+    Port<0> inside; Port<1> outside;
+    NAT n { external: [203.0.113.0/30] };
+    pipelet { inside <-> n <-> outside; }";
 
 const MODES: [Granularity; 3] = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow];
 
@@ -76,12 +83,12 @@ impl Expected {
     }
 }
 
-fn run(
-    expected: &Expected,
+fn start(
+    policy: &'static str,
     mode: Granularity,
     faults: SimulatedFaults,
-    seed: u64,
-) -> (Sink, SimulatedOutcome) {
+    (seed, start_ns): (u64, u64),
+) -> SimulatedCluster {
     let config = UnitsConfig {
         mode,
         units_min: 3,
@@ -89,13 +96,19 @@ fn run(
         capacity_bps: 20_000_000,
         ..UnitsConfig::as_published()
     };
-    let policy = expected.policy;
     let make =
         move || -> cluster::unit::GraphMaker { Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph)) };
-    let start_ns = expected.frames[0].timestamp_ns;
-    let mut cluster =
-        SimulatedCluster::start(assembly_of("test.rvl", policy), config, 3, make, faults, (seed, start_ns))
-            .unwrap();
+    SimulatedCluster::start(assembly_of("test.rvl", policy), config, 3, make, faults, (seed, start_ns))
+        .unwrap()
+}
+
+fn run(
+    expected: &Expected,
+    mode: Granularity,
+    faults: SimulatedFaults,
+    seed: u64,
+) -> (Sink, SimulatedOutcome) {
+    let mut cluster = start(expected.policy, mode, faults, (seed, expected.frames[0].timestamp_ns));
     let mut sink = Sink::default();
     for frame in &expected.frames {
         cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
@@ -129,7 +142,10 @@ fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedO
 }
 
 /// Seeds beyond the first ones that have found faults.
-const FOUND: [u64; 3] = [12, 45, 264];
+const FOUND: [u64; 7] = [12, 45, 264, 1644, 2862, 3361, 3480];
+
+/// Time after the last packet for which packets that leave are answered.
+const LAST_ANSWERS_NS: u64 = 100_000_000;
 
 /// Seeds of each test. `RIVULET_SEEDS=FIRST..END` sets others.
 fn seeds() -> Vec<u64> {
@@ -177,6 +193,52 @@ fn nat_keeps_its_mappings() {
     }
 }
 
+/// An answer to a packet that has left finds the packet's flow at once: the dispatcher knew the
+/// alias before (design.md 3.8).
+#[test]
+fn answers_find_their_flows() {
+    let profile = profile(Payload::Random, 300, 20_000.0, SEED);
+    let frames = generated(&profile);
+    let (start_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
+    for seed in seeds() {
+        let mode = MODES[(seed % 3) as usize];
+        let faults = SimulatedFaults::random(seed, end_ns - start_ns, 3, false);
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let mut cluster = start(NAT_ALONE, mode, faults, (seed, start_ns));
+        let (mut responder, mut sink) = (Responder::new(profile.answer), Sink::default());
+        let (mut seen, mut answered) = (0, 0);
+        let mut answer_to = |cluster: &mut SimulatedCluster, sink: &mut Sink, timestamp_ns| {
+            let from = std::mem::replace(&mut seen, sink.sent.len());
+            for at in from..seen {
+                let (port, _, sent) = &sink.sent[at];
+                if *port == 1
+                    && let Ok(answer) = responder.respond(sent)
+                {
+                    let frame = Arriving { timestamp_ns, port: 1, data: answer.to_vec() };
+                    answered += 1;
+                    receive(cluster.runner(), &frame, sink);
+                }
+            }
+        };
+        for frame in &frames {
+            cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+            answer_to(&mut cluster, &mut sink, frame.timestamp_ns);
+            receive(cluster.runner(), frame, &mut sink);
+            cluster.runner().flush(&mut sink).unwrap();
+        }
+        for at_ns in (end_ns..end_ns + LAST_ANSWERS_NS).step_by(1_000_000) {
+            cluster.run_to(at_ns, &mut sink).unwrap();
+            answer_to(&mut cluster, &mut sink, at_ns);
+            cluster.runner().flush(&mut sink).unwrap();
+        }
+        let outcome = cluster.finish(&mut sink).unwrap();
+        assert!(outcome.report.adds_up() && outcome.report.drops.is_empty(), "{what}: {:?}", outcome.report);
+        assert!(answered > 100, "{what}: {answered} answers");
+        assert_eq!(sink.sent.iter().filter(|(port, ..)| *port == 0).count(), answered, "{what}");
+    }
+}
+
 #[test]
 fn same_seed_gives_the_same_run() {
     let expected = Expected::new(500, SEED);
@@ -217,6 +279,7 @@ fn crashes_and_partitions_are_accounted_for() {
             let (sink, outcome) = run(expected, mode, faults.clone(), seed);
             assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
             lost += outcome.report.drops.get("unit-lost").copied().unwrap_or(0);
+            assert_eq!(outcome.report.packets_out, sink.sent.len() as u64, "{what}");
             let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
             let sent = packets.len();
             packets.sort_unstable();
