@@ -22,7 +22,7 @@ pub(super) struct PartialReport {
 }
 
 impl PartialReport {
-    /// A report that so many packets follow.
+    /// A report that `left` packets follow.
     pub fn new(report: Box<Return>, context: ReportContext, left: usize) -> PartialReport {
         PartialReport { report, context, left, returned: [0; 3] }
     }

@@ -51,7 +51,7 @@ impl UnitFigures {
         }
     }
 
-    /// The unit is lost with its flows: what it dropped and created since it was asked is not known.
+    /// The unit is lost with its flows: what it dropped and created since then is not known.
     pub fn lose(&mut self) {
         self.packets = [0; 3];
         self.flows[1] = 0;
