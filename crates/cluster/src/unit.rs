@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use graph::Graph;
 use nf::Effects;
+use protocol::message::UnitId;
 use runtime::report::{LinksReport, Report};
 use telemetry::event;
 
@@ -23,7 +24,7 @@ use self::running::{Order, Refused, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
-use crate::wire::{FrameError, Role, UnitFigures};
+use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
@@ -208,10 +209,11 @@ impl<N: Network> UnitProcess<N> {
                 Ok(Some(Order::Assign(assignment))) => {
                     employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
                 }
-                Ok(Some(Order::Connect(units))) => {
+                Ok(Some(Order::Connect(own, units))) => {
                     let network = self.peers.network();
-                    let scope = &employer.name;
-                    units.iter().for_each(|(name, address)| network.connect(scope, name, address));
+                    for UnitAddress { unit, name, address } in units {
+                        network.connect(&scope_of(&employer.name, (own, unit)), &name, &address);
+                    }
                     self.seat_early(at);
                 }
                 Ok(None) => {}
@@ -252,14 +254,15 @@ impl<N: Network> UnitProcess<N> {
             let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
+            let no_units = (UnitId(0), UnitId(0));
             let employer = match role {
-                Role::Dispatcher => self.employer(&name, incarnation),
-                Role::Unit => self
-                    .position(&session.scope)
-                    .ok_or_else(|| format!("this unit has no dispatcher `{}`", session.scope)),
+                Role::Dispatcher => self.employer(&name, incarnation).map(|at| (at, no_units)),
+                Role::Unit => read_scope(&session.scope)
+                    .and_then(|(dispatcher, units)| Some((self.position(dispatcher)?, units)))
+                    .ok_or_else(|| format!("this unit knows nothing of `{}`", session.scope)),
             };
-            let at = match employer {
-                Ok(at) => at,
+            let (at, units) = match employer {
+                Ok(place) => place,
                 Err(reason) => {
                     event::peer_refused(&format!("{name}: {reason}"));
                     continue;
@@ -282,7 +285,7 @@ impl<N: Network> UnitProcess<N> {
                 Role::Unit => {
                     // What it asks for could not be answered yet.
                     self.peers.hold(peer, true);
-                    self.employers[at].early.push(EarlyPeer { name, peer, is_client });
+                    self.employers[at].early.push(EarlyPeer { peer, units, is_client });
                     self.seat_early(at);
                 }
             }
@@ -327,4 +330,16 @@ impl<N: Network> UnitProcess<N> {
         let employer = &mut self.employers[self.of_peers[peer.index()]];
         employer.lose(peer, &mut self.peers, &mut self.effects);
     }
+}
+
+/// Returns the scope in which a unit meets another one, for a dispatcher: see
+/// [`Hello::scope`](crate::wire::Hello::scope).
+fn scope_of(dispatcher: &str, (from, to): (UnitId, UnitId)) -> String {
+    format!("{dispatcher}/{}/{}", from.0, to.0)
+}
+
+fn read_scope(scope: &str) -> Option<(&str, (UnitId, UnitId))> {
+    let (rest, to) = scope.rsplit_once('/')?;
+    let (dispatcher, from) = rest.rsplit_once('/')?;
+    Some((dispatcher, (UnitId(from.parse().ok()?), UnitId(to.parse().ok()?))))
 }

@@ -142,7 +142,7 @@ fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedO
 }
 
 /// Seeds beyond the first ones that have found faults.
-const FOUND: [u64; 7] = [12, 45, 264, 1644, 2862, 3361, 3480];
+const FOUND: [u64; 9] = [12, 45, 264, 1644, 2862, 3361, 3480, 17_832, 39_187];
 
 /// Time after the last packet for which packets that leave are answered.
 const LAST_ANSWERS_NS: u64 = 100_000_000;

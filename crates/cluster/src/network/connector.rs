@@ -22,7 +22,7 @@ pub(crate) struct Connector {
     hello: Hello,
     sender: Sender<(Session, Arc<AtomicBool>)>,
     sessions: Receiver<(Session, Arc<AtomicBool>)>,
-    /// By scope and the node's name: whether the attempts to connect to it are over.
+    /// By dispatcher of the scope and the node's name: whether the attempts to connect to it are over.
     attempts: HashMap<(String, String), Arc<AtomicBool>>,
     counts: Arc<Counts>,
 }
@@ -31,6 +31,11 @@ pub(crate) struct Connector {
 struct Counts {
     connected: AtomicU64,
     failed: AtomicU64,
+}
+
+/// A node has one unit for a dispatcher: whoever means another one has forgotten the one before.
+fn key_of(scope: &str, name: &str) -> (String, String) {
+    (scope.split('/').next().unwrap_or_default().to_owned(), name.to_owned())
 }
 
 impl Connector {
@@ -44,7 +49,7 @@ impl Connector {
     pub fn connect(&mut self, scope: &str, name: &str, address: &str) {
         self.forget(scope, name);
         let is_over = Arc::new(AtomicBool::new(false));
-        self.attempts.insert((scope.to_owned(), name.to_owned()), Arc::clone(&is_over));
+        self.attempts.insert(key_of(scope, name), Arc::clone(&is_over));
         let hello = Hello { scope: scope.to_owned(), ..self.hello.clone() };
         let (identity, sender) = (self.identity.clone(), self.sender.clone());
         let (name, address) = (name.to_owned(), address.to_owned());
@@ -84,7 +89,7 @@ impl Connector {
 
     /// Stops connecting to a node.
     pub fn forget(&mut self, scope: &str, name: &str) {
-        if let Some(is_over) = self.attempts.remove(&(scope.to_owned(), name.to_owned())) {
+        if let Some(is_over) = self.attempts.remove(&key_of(scope, name)) {
             is_over.store(true, Ordering::Relaxed);
         }
     }
@@ -94,7 +99,7 @@ impl Connector {
         loop {
             let (session, is_over) = self.sessions.try_recv().ok()?;
             if !is_over.load(Ordering::Relaxed) {
-                self.attempts.remove(&(session.scope.clone(), session.peer.name.clone()));
+                self.attempts.remove(&key_of(&session.scope, &session.peer.name));
                 return Some(session);
             }
         }

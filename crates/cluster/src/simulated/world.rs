@@ -224,7 +224,7 @@ impl World {
         let Some(to) = self.named(name) else { return };
         let attempt = self.attempts.get() + 1;
         self.attempts.set(attempt);
-        self.nodes.borrow_mut()[from.0].attempts.insert((to, scope.to_owned()), attempt);
+        self.nodes.borrow_mut()[from.0].attempts.insert((to, dispatcher_of(scope)), attempt);
         let at_ns = self.now_ns.get() + 4 * self.faults.links.latency_ns;
         self.schedule(at_ns, Event::Handshake { from, attempt, to, scope: scope.to_owned() });
     }
@@ -232,7 +232,7 @@ impl World {
     /// Stops connecting to a node.
     pub fn forget(&self, from: NodeId, scope: &str, name: &str) {
         if let Some(to) = self.named(name) {
-            self.nodes.borrow_mut()[from.0].attempts.remove(&(to, scope.to_owned()));
+            self.nodes.borrow_mut()[from.0].attempts.remove(&(to, dispatcher_of(scope)));
         }
     }
 
@@ -383,7 +383,7 @@ impl World {
     fn meet(&self, from: NodeId, attempt: u64, to: NodeId, scope: String) {
         let now_ns = self.now_ns.get();
         let mut nodes = self.nodes.borrow_mut();
-        let goal = (to, scope);
+        let goal = (to, dispatcher_of(&scope));
         if !nodes[from.0].is_up || nodes[from.0].attempts.get(&goal) != Some(&attempt) {
             return;
         }
@@ -392,7 +392,7 @@ impl World {
             |node: &Node| node.is_up && [node.paused_ns, node.mute_ns, node.deaf_ns].into_iter().all(is_over);
         if !(hears(&nodes[from.0]) && hears(&nodes[to.0])) {
             drop(nodes);
-            let again = Event::Handshake { from, attempt, to, scope: goal.1 };
+            let again = Event::Handshake { from, attempt, to, scope };
             return self.schedule(now_ns + RETRY_NS, again);
         }
         nodes[from.0].attempts.remove(&goal);
@@ -410,7 +410,7 @@ impl World {
             address: address_of(at),
             secrets: LinkSecrets { send, receive, id },
             is_client,
-            scope: goal.1.clone(),
+            scope: scope.clone(),
         };
         nodes[from.0].sessions.push_back(session(of_to, to, first, second, true));
         nodes[to.0].sessions.push_back(session(of_from, from, second, first, false));
@@ -490,6 +490,11 @@ impl Node {
             port: address_of(id).port(),
         }
     }
+}
+
+/// Returns the dispatcher of a scope: a node has one unit for it.
+fn dispatcher_of(scope: &str) -> String {
+    scope.split('/').next().unwrap_or_default().to_owned()
 }
 
 /// Returns the address of a node.

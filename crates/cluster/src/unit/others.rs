@@ -17,8 +17,9 @@ const STREAMS: u32 = 64;
 
 /// A node that has connected.
 pub(super) struct EarlyPeer {
-    pub name: String,
     pub peer: PeerId,
+    /// The unit for which it, or this node, has begun the connection, and the unit that it means.
+    pub units: (UnitId, UnitId),
     /// This node has begun the connection.
     pub is_client: bool,
 }
@@ -47,7 +48,6 @@ pub(super) struct Others {
 
 #[derive(Debug)]
 struct Other {
-    name: String,
     state: Reach,
 }
 
@@ -78,34 +78,34 @@ impl Others {
 
     /// Sets the units of the cluster. Returns those to connect to, the ones with lower numbers, and
     /// the answers in place of those that are not there any more.
-    pub fn set(&mut self, units: Vec<UnitAddress>) -> (Vec<(String, String)>, Vec<Mail>) {
+    pub fn set(&mut self, units: Vec<UnitAddress>) -> (Vec<UnitAddress>, Vec<Mail>) {
         let own = self.own;
         let is_there = |unit: &UnitId| units.iter().any(|there| there.unit == *unit);
         let gone: Vec<UnitId> = self.units.keys().filter(|unit| !is_there(unit)).copied().collect();
         let answers = gone.into_iter().flat_map(|unit| self.bury(unit)).collect();
         let mut connect = Vec::new();
-        for UnitAddress { unit, name, address } in units {
+        for address in units {
+            let unit = address.unit;
             if unit == own || self.units.contains_key(&unit) {
                 continue;
             }
+            self.units.insert(unit, Other { state: Reach::Pending(VecDeque::new()) });
             if unit < own {
-                connect.push((name.clone(), address));
+                connect.push(address);
             }
-            self.units.insert(unit, Other { name, state: Reach::Pending(VecDeque::new()) });
         }
         (connect, answers)
     }
 
-    /// A node is connected. Returns false if it is not known which unit it is. A unit connects to
-    /// those with lower numbers: a handshake the other way was meant for an earlier process of the
-    /// node.
+    /// A node is connected. Returns false if its unit is not known, or the connection was meant for
+    /// another unit: one that was at this node before, or is not there yet.
     pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> bool {
-        let own = self.own;
-        let waits = |(unit, other): &(&UnitId, &mut Other)| {
-            let is_it = other.name == early.name && (**unit < own) == early.is_client;
-            is_it && matches!(other.state, Reach::Pending(_))
+        let (from, to) = early.units;
+        let (own, other) = if early.is_client { (from, to) } else { (to, from) };
+        let waits = |other: &&mut Other| matches!(other.state, Reach::Pending(_));
+        let Some(other) = self.units.get_mut(&other).filter(waits).filter(|_| own == self.own) else {
+            return false;
         };
-        let Some((_, other)) = self.units.iter_mut().rev().find(waits) else { return false };
         let peer = early.peer;
         if let Reach::Pending(queue) = std::mem::replace(&mut other.state, Reach::Up(peer)) {
             queue.into_iter().for_each(|(stream, frame)| peers.send(peer, stream, |out| out.extend(frame)));

@@ -11,8 +11,8 @@ use crate::network::Network;
 use crate::peers::{PeerId, Peers};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, UnitFigures, begin_output, read_frame, write_figures, write_output,
-    write_report_frame,
+    ArrivedFrame, Assignment, FrameError, UnitAddress, UnitFigures, begin_output, read_frame, write_figures,
+    write_output, write_report_frame,
 };
 
 /// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
@@ -46,7 +46,7 @@ pub(super) struct Running {
 /// A task of the process that follows from a frame.
 pub(super) enum Order {
     Assign(Assignment),
-    Connect(Vec<(String, String)>),
+    Connect(UnitId, Vec<UnitAddress>),
 }
 
 /// A frame that was not executed.
@@ -89,7 +89,7 @@ pub(super) fn handle(
         ArrivedFrame::Units(units) => {
             let (connect, answers) = unit.others.set(units);
             answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
-            return Ok(Some(Order::Connect(connect)));
+            return Ok(Some(Order::Connect(unit.id, connect)));
         }
         ArrivedFrame::Stopped => {
             unit.drained_ns.get_or_insert(unit.clock_ns);

@@ -22,8 +22,8 @@ pub struct Hello {
     pub role: Role,
     /// UDP port of the sender's links.
     pub port: u16,
-    /// Name of the dispatcher for which a unit meets another one: two units have a link for each
-    /// dispatcher that they share. Empty on other links, and in what earlier versions send.
+    /// `NAME/FROM/TO`, if a unit meets another one: the dispatcher for which they meet, the unit that
+    /// connects, and the one that it means. Between dispatchers, the names of all. Empty otherwise.
     pub scope: String,
 }
 
