@@ -21,6 +21,7 @@ use runtime::{Assembly, Runner};
 
 use self::config::{NodeConfig, NodeRole};
 use self::members::StoreConfig;
+use crate::api::ApiFiles;
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
@@ -129,6 +130,9 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
             args.config.display()
         );
     }
+    if config.api.is_some() {
+        bail!("{}: a unit has no `[api]`; operators ask the dispatcher", args.config.display());
+    }
     let listen = config.listen.with_context(|| {
         format!("{}: expected `listen`, an address such as \"0.0.0.0:7400\"", args.config.display())
     })?;
@@ -224,9 +228,11 @@ fn incarnation() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Returns the name of a dispatcher, as its file says.
-pub fn name_of(file: &Path) -> anyhow::Result<String> {
-    NodeConfig::read(file).map(|config| config.name)
+/// Returns the name of a dispatcher, as its file says, and the files of its control API.
+pub fn api_of(file: &Path) -> anyhow::Result<(String, ApiFiles)> {
+    let config = NodeConfig::read(file)?;
+    let files = config.api_files();
+    Ok((config.name, files))
 }
 
 /// Returns true if a node is one of several dispatchers, as its file says.

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use console::Term;
 use io::traffic::{AddressPrefix, Attacks, Popularity, TrafficAddresses, TrafficProfile};
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use values::PositiveBitRate;
 
+use crate::api::ServeOptions;
 use crate::eve::EventKinds;
 use crate::files;
 use crate::output::{self, Format};
@@ -89,10 +91,8 @@ pub struct Args {
     /// Run a dispatcher and three units as processes: one more joins, and one is drained
     #[arg(long, conflicts_with_all = ["units_max", "follow_at", "stay_below", "copies", "write"])]
     pub cluster: bool,
-    /// Serve the control API of that dispatcher at this Unix socket, for `rivulet status` and
-    /// others
-    #[arg(long, value_name = "PATH", requires = "cluster")]
-    pub api: Option<PathBuf>,
+    #[command(flatten)]
+    pub api: ServeOptions,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -119,6 +119,9 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.cluster {
         return cluster::run(args);
+    }
+    if !args.api.api.is_empty() {
+        bail!("--api needs --cluster: without, the demonstration has no dispatcher that is operated");
     }
     let profile = profile(args);
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;

@@ -110,8 +110,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     event::policy_applied(&args.policy.display(), functions, ports);
     let api = args.units.open_api(&args.policy)?;
     let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, false)?;
-    api.complaint.iter().for_each(|complaint| say!("{complaint}"));
-    let _api = api.socket.map(|api| api.serve(&mut runner, nodes)).transpose()?;
+    api.said.iter().for_each(|line| say!("{line}"));
+    let _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
     let mut pace = Speedup::new(args.speedup);
     let mut packets = 0u64;
     let mut has_failed = false;

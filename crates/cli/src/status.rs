@@ -9,7 +9,7 @@ use crate::output::{self, Format, Table, duration, thousands};
 
 /// Show the state of a running dispatcher
 ///
-/// The dispatcher is a `rivulet up` or `rivulet run` with --cluster or --api, on this machine.
+/// The dispatcher is a `rivulet up` or `rivulet run` with --cluster or --api.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STATUS_EXAMPLES)]
 pub struct StatusArgs {

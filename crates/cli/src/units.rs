@@ -14,7 +14,7 @@ use sim::scenario::AssignmentMode;
 use values::BitRate;
 use values::{Nanos, PositiveBitRate};
 
-use crate::api::{ApiSocket, OpenedApi};
+use crate::api::{ApiFiles, OpenedApi, ServeOptions};
 use crate::output::{duration, rate, thousands};
 use crate::{cluster, picture, policies};
 
@@ -50,10 +50,8 @@ pub struct Options {
     /// Run the units on other nodes, as this file says; see `rivulet node`
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub cluster: Option<PathBuf>,
-    /// Serve the control API at this Unix socket, or `none` [default with --cluster:
-    /// /run/rivulet/NAME.sock, or for users in $XDG_RUNTIME_DIR]
-    #[arg(long, value_name = "PATH")]
-    pub api: Option<PathBuf>,
+    #[command(flatten)]
+    pub api: ServeOptions,
 }
 
 impl Options {
@@ -66,13 +64,14 @@ impl Options {
         Ok((policies::load(policy, seed)?, None))
     }
 
-    /// Opens the socket of the control API, if it will be served.
+    /// Opens the sockets of the control API, if it will be served.
     pub fn open_api(&self, policy: &Path) -> anyhow::Result<OpenedApi> {
-        let name = match &self.cluster {
-            Some(file) => cluster::name_of(file)?,
-            None => policy.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+        let stem = || policy.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let (name, files) = match &self.cluster {
+            Some(file) => cluster::api_of(file)?,
+            None => (stem(), ApiFiles::default()),
         };
-        ApiSocket::open(self.api.as_deref(), &name, self.cluster.is_some())
+        self.api.open(&name, self.cluster.is_some(), &files)
     }
 
     /// Returns the runner of the policy: on units if any of their options is given, on threads if

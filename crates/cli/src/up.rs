@@ -219,7 +219,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .collect();
     let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
-    privileges::refuse_other_calls(&drivers, outputs.have_files(), api.socket.is_some())
+    privileges::refuse_other_calls(&drivers, outputs.have_files(), api.sockets.is_some())
         .context("cannot install the system call filter")?;
     // Threads that are started after this point inherit the restrictions.
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
@@ -228,7 +228,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, true)?;
-            _api = api.socket.map(|api| api.serve(&mut runner, nodes)).transpose()?;
+            _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
@@ -242,7 +242,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         console.say(said);
     }
-    api.complaint.into_iter().for_each(|complaint| console.say(complaint));
+    api.said.into_iter().for_each(|line| console.say(line));
     let nodes = nodes.watch()?;
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));

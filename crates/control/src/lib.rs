@@ -1,4 +1,5 @@
-//! The control API of a running dispatcher (A16): HTTP and JSON over a Unix socket.
+//! The control API of a running dispatcher (A16): HTTP and JSON over a Unix
+//! socket, or over TCP and TLS.
 //!
 //! Operators list nodes, units and flows, migrate flows, drain and resume nodes. `docs/api.md`
 //! describes the API, and `docs/api/v1.json` is its OpenAPI document, generated from this code.
@@ -12,6 +13,9 @@
 //!                        +-> migrations --+   tasks that move flows batch by batch
 //! ```
 
+pub mod access;
+mod clients;
+mod connections;
 mod dispatcher;
 mod filter;
 mod flow_id;
@@ -23,7 +27,12 @@ mod resources;
 mod routes;
 mod server;
 pub mod socket;
+mod token;
 
+pub use clients::ClientsResource;
+pub use connections::{
+    CLIENTS_MAX, HEAD_LEN_MAX, HEAD_TIMEOUT, HEADERS_MAX, REMOTE_CLIENTS_MAX, TLS_HANDSHAKE_TIMEOUT,
+};
 pub use dispatcher::ANSWER_TIMEOUT;
 pub use flow_id::FlowIdError;
 pub use link_resources::{LinkResource, LinkTotalsResource};
@@ -35,4 +44,5 @@ pub use resources::{
     NewNode, NodeResource, StatusResource, UnitName, UnitResource,
 };
 pub use routes::{BODY_MAX, WATCHERS_MAX, document};
-pub use server::{CLIENTS_MAX, ControlOptions, ControlServer};
+pub use server::{ApiListener, ControlOptions, ControlServer};
+pub use token::{TOKEN_LEN_MAX, TOKEN_LEN_MIN, TokenError, read_token};

@@ -7,6 +7,7 @@ use runtime::operator::{DispatcherStatus, UnitInfo};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::clients::ClientsResource;
 use crate::flow_id;
 use crate::link_resources::LinkTotalsResource;
 
@@ -37,6 +38,9 @@ pub struct StatusResource {
     pub nodes: u32,
     /// Of these, nodes that are not there.
     pub nodes_connecting: u32,
+    /// Clients of this API.
+    #[serde(default)]
+    pub clients: ClientsResource,
     /// Migrations under way.
     pub migrations_running: u32,
     /// Links to other nodes; absent outside of a cluster.

@@ -1,7 +1,9 @@
 //! The routes of the API, and their document.
 
 mod changes;
+mod document;
 mod flows;
+mod guard;
 mod links;
 mod migrations;
 mod nodes;
@@ -25,11 +27,13 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::clients::ClientCounters;
 use crate::dispatcher::DispatcherClient;
 use crate::migrations::Migrations;
 use crate::problem::Problem;
 
 pub use changes::WATCHERS_MAX;
+pub(crate) use guard::guard;
 
 /// Limit on the body of a request, in bytes.
 pub const BODY_MAX: usize = 64 * 1024;
@@ -43,6 +47,7 @@ pub(crate) struct Api {
     pub began: Instant,
     pub dispatcher: DispatcherClient,
     pub migrations: Migrations,
+    pub clients: Arc<ClientCounters>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
 }
@@ -62,35 +67,16 @@ struct ApiQuery<T>(T);
 #[from_request(via(axum::extract::Path), rejection(Problem))]
 struct ApiPath<T>(T);
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Rivulet control API",
-        version = "1",
-        description = "Operators list nodes, units and flows of a dispatcher, migrate flows, and drain and resume \
-                       nodes. Errors are problems (RFC 9457), lists come in pages, and watches are server-sent events.",
-        license(name = "Apache-2.0", identifier = "Apache-2.0")
-    ),
-    servers((url = "/", description = "The Unix socket of a dispatcher")),
-    tags(
-        (name = "status", description = "The run"),
-        (name = "nodes", description = "Nodes of the cluster"),
-        (name = "units", description = "Units that run the policy"),
-        (name = "flows", description = "Flows, and the units that own them"),
-        (name = "migrations", description = "Flows that move to other units"),
-        (name = "watch", description = "Changes as they happen")
-    )
-)]
-struct Document;
-
 impl Api {
     pub fn new(
         (name, version): (String, String),
         began: Instant,
         dispatcher: DispatcherClient,
         migrations: Migrations,
+        clients: Arc<ClientCounters>,
     ) -> Api {
-        Api { name, version, began, dispatcher, migrations, watches: Arc::new(Semaphore::new(WATCHERS_MAX)) }
+        let watches = Arc::new(Semaphore::new(WATCHERS_MAX));
+        Api { name, version, began, dispatcher, migrations, clients, watches }
     }
 }
 
@@ -102,7 +88,7 @@ pub fn document() -> String {
 }
 
 fn documented() -> OpenApiRouter<Arc<Api>> {
-    OpenApiRouter::with_openapi(Document::openapi())
+    OpenApiRouter::with_openapi(document::Document::openapi())
         .routes(routes!(status::show))
         .routes(routes!(nodes::list, nodes::add))
         .routes(routes!(nodes::show))
@@ -135,9 +121,9 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/v1/openapi.json", get(serve_document))
         .fallback(unknown_path)
         .method_not_allowed_fallback(other_method)
+        .with_state(api)
         .layer(middleware::from_fn(with_body))
         .layer(middleware::from_fn(in_time))
-        .with_state(api)
 }
 
 async fn unknown_path(OriginalUri(uri): OriginalUri) -> Problem {

@@ -10,6 +10,8 @@ use control::{Page, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::remote::RemoteServer;
+
 /// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Maximum length of an answer, in bytes.
@@ -20,15 +22,31 @@ const PAGE: usize = 1000;
 /// Names and values of a query.
 pub type Query<'a> = Vec<(&'a str, String)>;
 
-/// A client of the dispatcher that listens on this socket.
-pub struct Client {
-    socket: PathBuf,
+/// A client of a dispatcher.
+pub struct Client(Server);
+
+/// Where the dispatcher listens.
+enum Server {
+    Socket(PathBuf),
+    Remote(Box<RemoteServer>),
 }
 
 impl Client {
-    /// Creates a client; each request connects.
+    /// Creates a client of the dispatcher that listens on this socket; each request connects.
     pub fn new(socket: PathBuf) -> Client {
-        Client { socket }
+        Client(Server::Socket(socket))
+    }
+
+    /// Creates a client of a dispatcher over TCP; each request connects.
+    pub fn remote(server: RemoteServer) -> Client {
+        Client(Server::Remote(Box::new(server)))
+    }
+
+    fn place(&self) -> String {
+        match &self.0 {
+            Server::Socket(path) => path.display().to_string(),
+            Server::Remote(server) => format!("https://{}", server.address),
+        }
     }
 
     /// Requests a resource.
@@ -73,7 +91,7 @@ impl Client {
     fn request<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> anyhow::Result<T> {
         let bytes = self
             .exchange(method, path, body)
-            .map_err(|error| anyhow!("cannot reach the control API at {}: {error}", self.socket.display()))?;
+            .map_err(|error| anyhow!("cannot reach the control API at {}: {error}", self.place()))?;
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
         let httparse::Status::Complete(at) = response.parse(&bytes).context("the answer is not HTTP")? else {
@@ -91,20 +109,35 @@ impl Client {
     }
 
     fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
-        let mut server = UnixStream::connect(&self.socket)?;
-        server.set_read_timeout(Some(PATIENCE))?;
-        server.set_write_timeout(Some(PATIENCE))?;
+        let (host, token) = match &self.0 {
+            Server::Socket(_) => ("localhost", None),
+            Server::Remote(server) => (&*server.address, server.token.as_deref()),
+        };
+        let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             {token}Content-Length: {}\r\n\r\n",
             body.len()
         );
-        server.write_all(head.as_bytes())?;
-        server.write_all(body.as_bytes())?;
-        let mut bytes = Vec::new();
-        server.take(ANSWER_MAX).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        match &self.0 {
+            Server::Socket(path) => {
+                let server = UnixStream::connect(path)?;
+                server.set_read_timeout(Some(PATIENCE))?;
+                server.set_write_timeout(Some(PATIENCE))?;
+                ask(server, &head, body)
+            }
+            Server::Remote(server) => ask(server.connect(PATIENCE)?, &head, body),
+        }
     }
+}
+
+/// Sends a request, and returns the answer.
+fn ask(mut server: impl Read + Write, head: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    server.write_all(head.as_bytes())?;
+    server.write_all(body.as_bytes())?;
+    let mut bytes = Vec::new();
+    server.take(ANSWER_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Encodes a part of a path or query (RFC 3986 2.1).

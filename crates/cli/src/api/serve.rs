@@ -1,64 +1,131 @@
-//! The server's side: the socket is opened before privileges are dropped, and served after.
+//! The server's side: the sockets are opened before privileges are dropped, and served after.
 
-use std::os::unix::net::UnixListener;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cluster::remote::RemoteHandle;
-use control::{ControlOptions, ControlServer, socket};
+use control::access::{AccessFiles, ApiAccess};
+use control::{ApiListener, ControlOptions, ControlServer, socket};
 use runtime::Runner;
+
+use super::ApiAddress;
 
 /// The value of `--api` that turns the API off.
 const OFF: &str = "none";
 
-/// A socket for the control API.
-pub struct ApiSocket {
-    listener: UnixListener,
-    path: PathBuf,
+/// Options of the commands that serve the API.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Control API")]
+pub struct ServeOptions {
+    /// Serve the control API at this Unix socket or https://ADDRESS:PORT, or `none`; may be given
+    /// twice [default with --cluster: /run/rivulet/NAME.sock, or for users in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH|URL")]
+    pub api: Vec<ApiAddress>,
+    /// Certificate of an API over TCP, in PEM [default with --cluster: the node's]
+    #[arg(long, value_name = "FILE", requires = "api_key")]
+    pub api_cert: Option<PathBuf>,
+    /// Key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "api_cert")]
+    pub api_key: Option<PathBuf>,
+    /// Authority whose certificates open an API over TCP, in PEM [default with --cluster: the
+    /// cluster's]
+    #[arg(long, value_name = "FILE")]
+    pub api_ca: Option<PathBuf>,
+    /// Token that opens an API over TCP: a file of one line, which only its owner may use
+    #[arg(long, value_name = "FILE")]
+    pub api_token: Option<PathBuf>,
+}
+
+/// Files of an API over TCP, as far as they are known without options, and more places of it.
+#[derive(Debug, Default)]
+pub struct ApiFiles {
+    /// Certificate and key.
+    pub own: Option<(PathBuf, PathBuf)>,
+    /// The authority of clients.
+    pub authority: Option<PathBuf>,
+    /// The token.
+    pub token: Option<PathBuf>,
+    /// An address that is served beside those of options.
+    pub listen: Option<ApiAddress>,
+}
+
+/// Sockets for the control API.
+pub struct ApiSockets {
+    listeners: Vec<ApiListener>,
     name: String,
 }
 
-/// The outcome of opening a socket.
+/// The outcome of opening sockets.
 #[derive(Default)]
 pub struct OpenedApi {
-    /// The socket, if the API is served.
-    pub socket: Option<ApiSocket>,
-    /// The reason for which the usual socket cannot be opened.
-    pub complaint: Option<String>,
+    /// The sockets, if the API is served.
+    pub sockets: Option<ApiSockets>,
+    /// Lines about addresses, and about the usual socket if it cannot be opened.
+    pub said: Vec<String>,
 }
 
-impl ApiSocket {
-    /// Opens the socket at `path`, or at that of this name if the API `is_usual`.
+impl ServeOptions {
+    /// Opens the sockets; without options, that of this name if the API `is_usual`.
     ///
     /// # Errors
-    /// If the socket at `path` cannot be opened. Without the usual one the command goes on; the
-    /// complaint says why.
-    pub fn open(path: Option<&Path>, name: &str, is_usual: bool) -> anyhow::Result<OpenedApi> {
-        let created = |listener, path| ApiSocket { listener, path, name: name.to_owned() };
-        match path {
-            Some(path) if path == Path::new(OFF) => Ok(OpenedApi::default()),
-            Some(path) => {
-                let listener = socket::bind(path)
-                    .with_context(|| format!("cannot serve the control API at {}", path.display()))?;
-                Ok(OpenedApi { socket: Some(created(listener, path.to_owned())), complaint: None })
-            }
-            None if is_usual => {
-                let path = socket::path_of(name);
-                Ok(match socket::bind(&path) {
-                    Ok(listener) => OpenedApi { socket: Some(created(listener, path)), complaint: None },
-                    Err(error) => {
-                        let path = path.display();
-                        let complaint = format!(
-                            "rivulet: no control API at {path}: {error}; choose another socket with --api"
-                        );
-                        OpenedApi { socket: None, complaint: Some(complaint) }
-                    }
-                })
-            }
-            None => Ok(OpenedApi::default()),
+    /// If a socket cannot be opened, or nobody could use one over TCP. Without the usual one the
+    /// command goes on; a line says why.
+    pub fn open(&self, name: &str, is_usual: bool, files: &ApiFiles) -> anyhow::Result<OpenedApi> {
+        if self.api == [ApiAddress::Path(OFF.into())] {
+            return Ok(OpenedApi::default());
         }
+        let mut opened = OpenedApi::default();
+        let mut listeners = Vec::new();
+        for address in self.api.iter().chain(&files.listen) {
+            let listener = match address {
+                ApiAddress::Path(path) if path == Path::new(OFF) => {
+                    bail!("--api {OFF} does not go with another --api")
+                }
+                ApiAddress::Path(path) => socket::bind(path)
+                    .map(|listener| ApiListener::Unix(listener, path.clone()))
+                    .map_err(anyhow::Error::from),
+                ApiAddress::Tcp(to) => self.listen(to, files).map(|(listener, at)| {
+                    opened.said.push(format!("rivulet: control API at {at}"));
+                    listener
+                }),
+            };
+            let failed = || format!("cannot serve the control API at {address}");
+            listeners.push(listener.with_context(failed)?);
+        }
+        if self.api.is_empty() && is_usual {
+            let path = socket::path_of(name);
+            match socket::bind(&path) {
+                Ok(listener) => listeners.push(ApiListener::Unix(listener, path)),
+                Err(error) => opened.said.push(format!(
+                    "rivulet: no control API at {}: {error}; choose another socket with --api",
+                    path.display()
+                )),
+            }
+        }
+        opened.sockets = (!listeners.is_empty()).then(|| ApiSockets { listeners, name: name.to_owned() });
+        Ok(opened)
     }
 
+    /// Listens at an address, for clients with credentials.
+    fn listen(&self, to: &str, files: &ApiFiles) -> anyhow::Result<(ApiListener, ApiAddress)> {
+        let own = self.api_cert.as_deref().zip(self.api_key.as_deref());
+        let own = own.or(files.own.as_ref().map(|(certificate, key)| (&**certificate, &**key)));
+        let (certificate, key) = own.context("expected --api-cert and --api-key, or --cluster")?;
+        let access = ApiAccess::read(AccessFiles {
+            certificate,
+            key,
+            authority: self.api_ca.as_deref().or(files.authority.as_deref()),
+            token: self.api_token.as_deref().or(files.token.as_deref()),
+        });
+        let access = access.context("expected --api-ca or --api-token with usable files")?;
+        let listener = TcpListener::bind(to)?;
+        let at = ApiAddress::Tcp(listener.local_addr()?.to_string());
+        Ok((ApiListener::Tls(listener, access), at))
+    }
+}
+
+impl ApiSockets {
     /// Serves the API of this runner, until the server is dropped.
     pub fn serve(self, runner: &mut Runner, nodes: Option<RemoteHandle>) -> anyhow::Result<ControlServer> {
         let options = ControlOptions {
@@ -66,8 +133,7 @@ impl ApiSocket {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             operator: runner.open_to_operators(),
             nodes,
-            socket: Some(self.path),
         };
-        ControlServer::start(self.listener, options).context("cannot start the control API")
+        ControlServer::start(self.listeners, options).context("cannot start the control API")
     }
 }

@@ -10,6 +10,7 @@ use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 
 use super::members::StoreConfig;
+use crate::api::{ApiAddress, ApiFiles};
 use crate::texts;
 
 /// The configuration of a node.
@@ -30,6 +31,8 @@ pub struct NodeConfig {
     /// Folder of `ca.pem`, `NAME.pem` and `NAME.key`; that of this file by default.
     #[serde(default)]
     pub certificates: PathBuf,
+    /// The control API of a dispatcher over TCP.
+    pub api: Option<ApiConfig>,
     /// The units of a dispatcher: name and address.
     #[serde(default)]
     pub units: BTreeMap<String, String>,
@@ -40,6 +43,16 @@ pub struct NodeConfig {
     pub dispatchers: BTreeMap<String, String>,
     /// The store in which units register themselves, and a dispatcher finds them.
     pub store: Option<StoreConfig>,
+}
+
+/// The control API of a dispatcher over TCP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiConfig {
+    /// Its address.
+    pub listen: SocketAddr,
+    /// The file of a token that opens it, beside certificates of the cluster's authority.
+    pub token: Option<PathBuf>,
 }
 
 /// The role of a node.
@@ -65,7 +78,22 @@ impl NodeConfig {
         if let Some(file) = config.store.as_mut().and_then(|store| store.file.as_mut()) {
             *file = folder.join(&*file);
         }
+        if let Some(api) = &mut config.api {
+            api.token = api.token.take().map(|token| folder.join(token));
+        }
         Ok(config)
+    }
+
+    /// Returns the files of the control API over TCP: the node's certificate and the cluster's
+    /// authority.
+    pub fn api_files(&self) -> ApiFiles {
+        let own = |end: &str| self.certificates.join(format!("{}.{end}", self.name));
+        ApiFiles {
+            own: Some((own("pem"), own("key"))),
+            authority: Some(self.certificates.join("ca.pem")),
+            token: self.api.as_ref().and_then(|api| api.token.clone()),
+            listen: self.api.as_ref().map(|api| ApiAddress::Tcp(api.listen.to_string())),
+        }
     }
 
     /// Reads the certificates, and opens the file for secrets of links if the environment names

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 
 use super::world::{DemoNetwork, LoadCurve, START_NS};
 use super::{Args, GAP_NS, profile};
-use crate::api::ApiSocket;
+use crate::api::ApiFiles;
+use crate::messages::say as say_line;
 use crate::output::{self, Format, Table, thousands};
 use crate::sinks::{Outputs, Sinks};
 use crate::{cluster as nodes, policies};
@@ -85,8 +86,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let (mut runner, handle) = nodes::dispatcher(&file, &policy, assembly, config)?;
-    let api = ApiSocket::open(args.api.as_deref(), "demo", false)?;
-    let _api = api.socket.map(|api| api.serve(&mut runner, Some(handle.clone()))).transpose()?;
+    let api = args.api.open("demo", false, &ApiFiles::default())?;
+    api.said.iter().for_each(|line| say_line!("{line}"));
+    let _api = api.sockets.map(|api| api.serve(&mut runner, Some(handle.clone()))).transpose()?;
     let end_ns = args.seconds * 1_000_000_000;
     let mut world = DemoNetwork::with_runner(&profile(args), LoadCurve::new(end_ns), runner, sinks)?;
     let is_text = args.output == Format::Table;

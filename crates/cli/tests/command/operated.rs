@@ -1,6 +1,8 @@
 //! `rivulet status`, `nodes`, `units`, `flows`, `migrate`, `drain` and `resume`: a cluster of
 //! processes is operated while packets flow.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -133,6 +135,44 @@ fn nodes_are_drained_and_resumed_by_hand() {
     let outcome = demo.end();
     assert_adds_up(&outcome["report"]);
     assert_eq!(outcome["packets_lost"], 0);
+}
+
+// A16
+#[test]
+fn operators_come_over_tls_with_a_certificate_or_a_token() {
+    let place = Place::new();
+    place.stdout("cluster init certs dispatcher operator");
+    place.write("token", "0123456789abcdef".repeat(4));
+    std::fs::set_permissions(place.path("token"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let server = "--api-cert certs/dispatcher.pem --api-key certs/dispatcher.key";
+    let demo = "demo --cluster --seconds 600 --rate 1kpps --flows 100 --api https://127.0.0.1:0";
+    for (options, expected) in [
+        ("", "--api-cert"),
+        (server, "nobody could use it"),
+        (&format!("{server} --api-token certs/ca.pem"), "only its owner"),
+    ] {
+        let said = place.refused(1, &format!("{demo} {options}"));
+        assert!(said.contains(expected), "{said}");
+    }
+    let line = format!("{demo} {server} --api-token token --api-ca certs/ca.pem -o json");
+    let mut child = place.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let demo = Demo { place, child: Some(child) };
+    let url = said
+        .lines()
+        .find_map(|line| line.unwrap().strip_prefix("rivulet: control API at ").map(str::to_owned));
+    let status = format!("status -o json --api {} --ca certs/ca.pem --server-name dispatcher", url.unwrap());
+    for credentials in ["--api-token token", "--cert certs/operator.pem --key certs/operator.key"] {
+        assert_eq!(demo.place.json(&format!("{status} {credentials}"))["name"], "demo");
+    }
+    let said = demo.place.refused(1, &status);
+    assert!(said.contains("client certificate"), "{said}");
+    let counted = demo.place.json(&format!("{status} --api-token token"));
+    assert_eq!(counted["clients"]["unauthorized"], 1, "{counted}");
+    let said = demo.place.refused(1, &status.replace("--server-name dispatcher", "--api-token token"));
+    assert!(said.contains("certificate"), "{said}");
+    let said = demo.place.refused(1, "status --api https://127.0.0.1:1");
+    assert!(said.contains("--ca FILE"), "{said}");
 }
 
 #[test]

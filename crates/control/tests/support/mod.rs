@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::remote::RemoteHandle;
-use control::{ControlOptions, ControlServer, socket};
+use control::{ApiListener, ControlOptions, ControlServer, socket};
 use runtime::{Report, Runner};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -38,9 +38,9 @@ impl Served {
             version: "0.0.0".to_owned(),
             operator: runner.open_to_operators(),
             nodes,
-            socket: Some(path.clone()),
         };
-        let server = ControlServer::start(socket::bind(&path).unwrap(), options).unwrap();
+        let listener = ApiListener::Unix(socket::bind(&path).unwrap(), path);
+        let server = ControlServer::start(vec![listener], options).unwrap();
         Served { folder, _server: server }
     }
 

@@ -1,0 +1,84 @@
+//! The client's end of the control API over TCP: TLS, and the credentials of the client.
+
+use std::io::Result;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use control::access::{certificates, read_authority};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{PrivateKeyDer, ServerName};
+
+/// A server over TCP, and how a client shows itself.
+pub struct RemoteServer {
+    /// `HOST:PORT`.
+    pub address: String,
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+    /// The token that is sent with each request.
+    pub token: Option<String>,
+}
+
+/// The client's files.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    /// The authority of the server's certificate.
+    pub authority: &'a Path,
+    /// The client's certificate and key.
+    pub own: Option<(&'a Path, &'a Path)>,
+    /// The token.
+    pub token: Option<&'a Path>,
+    /// The name in the server's certificate, if it differs from the host's.
+    pub server_name: Option<&'a str>,
+}
+
+impl RemoteServer {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If one cannot be read or used.
+    pub fn new(address: &str, credentials: Credentials<'_>) -> anyhow::Result<RemoteServer> {
+        let Credentials { authority, own, token, server_name } = credentials;
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = server_name.unwrap_or(host.trim_matches(['[', ']']));
+        let name = ServerName::try_from(host.to_owned())
+            .with_context(|| format!("`{host}` cannot be the name of a server's certificate"))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(read_authority(authority)?);
+        let mut config = match own {
+            Some((chain, key)) => {
+                let key = PrivateKeyDer::from_pem_file(key)
+                    .with_context(|| format!("{}: expected PEM of a private key", key.display()))?;
+                builder
+                    .with_client_auth_cert(certificates(chain)?, key)
+                    .with_context(|| format!("{}: cannot be used", chain.display()))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let token = token.map(control::read_token).transpose()?;
+        Ok(RemoteServer { address: address.to_owned(), name, config: Arc::new(config), token })
+    }
+
+    /// Connects. The handshake is made with the first bytes.
+    pub fn connect(&self, timeout: Duration) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mut failed = std::io::Error::other("the host has no address");
+        for address in self.address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(tcp) => {
+                    tcp.set_read_timeout(Some(timeout))?;
+                    tcp.set_write_timeout(Some(timeout))?;
+                    let session = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+                    return Ok(StreamOwned::new(session.map_err(std::io::Error::other)?, tcp));
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}

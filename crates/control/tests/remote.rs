@@ -1,0 +1,317 @@
+//! The API over TCP: clients with a certificate or a token are served, and all others are refused
+//! and counted.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+#[path = "../../runtime/tests/support/mod.rs"]
+mod traffic;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::identity::Authority;
+use control::access::{AccessError, AccessFiles, ApiAccess, certificates, read_authority};
+use control::{
+    ApiListener, BODY_MAX, ControlOptions, ControlServer, HEAD_LEN_MAX, HEADERS_MAX, REMOTE_CLIENTS_MAX,
+};
+use runtime::Runner;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use traffic::{Sink, assembly};
+
+const TOKEN: &str = "3f1c8e0a9d7b5c2e4f6a8b0c1d3e5f70";
+/// Time within which everything must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type TlsClient = StreamOwned<ClientConnection, TcpStream>;
+
+/// The API of a runner, over TCP.
+struct Remote {
+    folder: TempDir,
+    address: SocketAddr,
+    runner: Runner,
+    _server: ControlServer,
+}
+
+fn issue(folder: &Path, name: &str) {
+    Authority::open(folder).unwrap().issue_to(folder, name).unwrap();
+}
+
+fn write_token(folder: &Path, mode: u32) -> PathBuf {
+    let path = folder.join("token");
+    std::fs::write(&path, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+impl Remote {
+    fn start(takes_certificates: bool, takes_token: bool) -> Remote {
+        let folder = tempfile::tempdir().unwrap();
+        issue(folder.path(), "dispatcher");
+        issue(folder.path(), "operator");
+        let token = write_token(folder.path(), 0o600);
+        let file = |name: &str| folder.path().join(name);
+        let access = ApiAccess::read(AccessFiles {
+            certificate: &file("dispatcher.pem"),
+            key: &file("dispatcher.key"),
+            authority: takes_certificates.then(|| file("ca.pem")).as_deref(),
+            token: takes_token.then_some(&*token),
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut runner = Runner::new(assembly("cluster.rvl"), "cluster.rvl");
+        let options = ControlOptions {
+            name: "test".to_owned(),
+            version: "0.0.0".to_owned(),
+            operator: runner.open_to_operators(),
+            nodes: None,
+        };
+        let server = ControlServer::start(vec![ApiListener::Tls(listener, access)], options).unwrap();
+        Remote { folder, address, runner, _server: server }
+    }
+
+    /// Connects as a client with a certificate of this folder's authority, or with none.
+    fn connect(&self, own: Option<&Path>) -> TlsClient {
+        self.connect_to("dispatcher", self.folder.path(), own)
+    }
+
+    fn connect_to(&self, name: &str, trusted: &Path, own: Option<&Path>) -> TlsClient {
+        let roots = read_authority(&trusted.join("ca.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match own {
+            Some(folder) => {
+                let key = PrivateKeyDer::from_pem_file(folder.join("operator.key")).unwrap();
+                builder
+                    .with_client_auth_cert(certificates(&folder.join("operator.pem")).unwrap(), key)
+                    .unwrap()
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), self.tcp())
+    }
+
+    fn tcp(&self) -> TcpStream {
+        let tcp = TcpStream::connect(self.address).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        tcp
+    }
+
+    /// Requests the status, with these lines in the head; returns the status and the answer.
+    fn status(&mut self, own: Option<&Path>, lines: &str) -> (u16, String) {
+        let mut client = self.connect(own);
+        write!(client, "GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n").unwrap();
+        self.answer(client)
+    }
+
+    /// Reads an answer, while the runner answers operators.
+    fn answer(&mut self, client: impl Read + Send + 'static) -> (u16, String) {
+        let reading = std::thread::spawn(move || read_all(client));
+        let mut sink = Sink::default();
+        while !reading.is_finished() {
+            self.runner.flush(&mut sink).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answer = reading.join().unwrap();
+        (answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), answer)
+    }
+
+    /// Returns the counts of clients.
+    fn clients(&mut self) -> Value {
+        let (status, answer) = self.status(None, &format!("Authorization: Bearer {TOKEN}\r\n"));
+        assert_eq!(status, 200, "{answer}");
+        body(&answer)["clients"].clone()
+    }
+
+    fn wait_for(&mut self, counter: &str, count: u64) {
+        let began = Instant::now();
+        loop {
+            let clients = self.clients();
+            if clients[counter] == count {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{counter}: {clients}");
+        }
+    }
+}
+
+/// Reads until the server ends the connection, in whichever way.
+fn read_all(mut client: impl Read) -> String {
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn body(answer: &str) -> Value {
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+// A16
+#[test]
+fn certificate_or_token_opens_the_api() {
+    let mut remote = Remote::start(true, true);
+    let (status, answer) = remote.status(None, &format!("Authorization: Bearer {TOKEN}\r\n"));
+    assert_eq!((status, body(&answer)["name"].as_str()), (200, Some("test")), "{answer}");
+    let own = remote.folder.path().to_owned();
+    assert_eq!(remote.status(Some(&own), "").0, 200);
+    assert_eq!(remote.status(Some(&own), "Authorization: Bearer wrong\r\n").0, 200, "the certificate counts");
+    for lines in [
+        String::new(),
+        format!("Authorization: Bearer {}\r\n", TOKEN.replace('f', "e")),
+        format!("Authorization: Basic {TOKEN}\r\n"),
+        format!("Authorization: Bearer {TOKEN}\r\nAuthorization: Bearer {TOKEN}\r\n"),
+    ] {
+        let (status, answer) = remote.status(None, &lines);
+        let head = answer.to_lowercase();
+        assert_eq!(
+            (status, body(&answer)["code"].as_str()),
+            (401, Some("unauthorized")),
+            "{lines}: {answer}"
+        );
+        assert!(head.contains("content-type: application/problem+json"), "{answer}");
+        assert!(head.contains("www-authenticate: bearer"), "{answer}");
+        assert_eq!(head.contains("invalid_token"), !lines.is_empty(), "{answer}");
+    }
+    let clients = remote.clients();
+    assert_eq!((&clients["unauthorized"], &clients["open"]), (&4.into(), &1.into()), "{clients}");
+    // What there is stays hidden, too.
+    let mut client = remote.connect(None);
+    write!(client, "GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    assert_eq!(remote.answer(client).0, 401);
+}
+
+#[test]
+fn token_alone_and_certificate_alone_are_enough() {
+    let mut remote = Remote::start(false, true);
+    let own = remote.folder.path().to_owned();
+    assert_eq!(remote.status(Some(&own), "").0, 401, "no certificate is asked for");
+    assert_eq!(remote.status(None, &format!("Authorization: Bearer {TOKEN}\r\n")).0, 200);
+    let mut remote = Remote::start(true, false);
+    let own = remote.folder.path().to_owned();
+    assert_eq!(remote.status(Some(&own), "").0, 200);
+    assert_eq!(remote.status(None, &format!("Authorization: Bearer {TOKEN}\r\n")).0, 401);
+}
+
+#[test]
+fn strangers_and_plain_http_are_refused_and_counted() {
+    let mut remote = Remote::start(true, true);
+    let strangers = tempfile::tempdir().unwrap();
+    issue(strangers.path(), "operator");
+    // A certificate of another authority.
+    let mut client = remote.connect(Some(strangers.path()));
+    let request = format!("GET /v1/status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let _ = client.write_all(request.as_bytes());
+    assert_eq!(read_all(client), "", "it gets no answer, even with the token");
+    remote.wait_for("handshakes_failed", 1);
+    // A client that trusts another authority, or wants another server.
+    for (name, trusted) in [("dispatcher", strangers.path()), ("unit-1", remote.folder.path())] {
+        let mut client = remote.connect_to(name, trusted, None);
+        assert!(client.write_all(request.as_bytes()).is_err(), "{name}");
+    }
+    remote.wait_for("handshakes_failed", 3);
+    let mut plain = remote.tcp();
+    plain.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    remote.wait_for("handshakes_failed", 4);
+    assert_eq!(remote.clients()["unauthorized"], 0);
+}
+
+#[test]
+fn slow_handshakes_and_heads_are_cut_off() {
+    let mut remote = Remote::start(true, true);
+    let (mut silent, mut slow) = (remote.tcp(), remote.connect(None));
+    slow.write_all(b"GET /v1/status HTTP/1.1\r\nHo").unwrap();
+    assert_eq!(silent.read(&mut [0; 64]).unwrap_or(0), 0, "the server ends it");
+    remote.wait_for("handshakes_late", 1);
+    assert!(!read_all(slow).starts_with("HTTP/1.1 2"));
+    remote.wait_for("heads_late", 1);
+}
+
+#[test]
+fn oversized_requests_are_refused() {
+    let mut remote = Remote::start(true, true);
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let long = format!("X: {}\r\n", "a".repeat(HEAD_LEN_MAX));
+    let many = "X: a\r\n".repeat(HEADERS_MAX);
+    for lines in [long, many] {
+        let mut client = remote.connect(None);
+        // The server may end the connection before all is written.
+        let _ = write!(client, "GET /v1/status HTTP/1.1\r\nHost: a\r\n{token}{lines}\r\n");
+        let (status, answer) = remote.answer(client);
+        assert!([0, 431].contains(&status), "{answer}");
+    }
+    remote.wait_for("heads_refused", 2);
+    let body = "a".repeat(BODY_MAX + 1);
+    for (token, expected) in [(&*token, 413), ("", 413)] {
+        let mut client = remote.connect(None);
+        let head = format!("POST /v1/migrations HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{token}");
+        let _ = write!(client, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        let (status, answer) = remote.answer(client);
+        assert!([0, expected].contains(&status), "{answer}");
+    }
+}
+
+#[test]
+fn connections_are_bounded() {
+    let mut remote = Remote::start(true, true);
+    let mut held: Vec<_> = (0..REMOTE_CLIENTS_MAX).map(|_| remote.tcp()).collect();
+    assert_eq!(remote.tcp().read(&mut [0; 64]).unwrap_or(0), 0, "one more is closed");
+    drop(held.pop());
+    let began = Instant::now();
+    loop {
+        // The place is free once the server has noticed.
+        let (status, answer) = remote.status_or_none();
+        if status == 200 {
+            assert!(body(&answer)["clients"]["too_many"].as_u64() >= Some(1), "{answer}");
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "the place stays taken");
+    }
+}
+
+impl Remote {
+    /// The status, or 0 if the server closes the connection at once.
+    fn status_or_none(&mut self) -> (u16, String) {
+        let mut client = self.connect(None);
+        let head = "GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer";
+        match write!(client, "{head} {TOKEN}\r\n\r\n") {
+            Ok(()) => self.answer(client),
+            Err(_) => (0, String::new()),
+        }
+    }
+}
+
+#[test]
+fn server_without_credentials_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    issue(folder.path(), "dispatcher");
+    issue(folder.path(), "operator");
+    let file = |name: &str| folder.path().join(name);
+    let (certificate, key, authority) = (file("dispatcher.pem"), file("dispatcher.key"), file("ca.pem"));
+    let with = |key: &Path, authority: Option<&Path>, token: Option<&Path>| {
+        ApiAccess::read(AccessFiles { certificate: &certificate, key, authority, token }).err()
+    };
+    assert!(matches!(with(&key, None, None), Some(AccessError::Nobody)));
+    assert!(with(&key, Some(&authority), None).is_none());
+    let readable = write_token(folder.path(), 0o644);
+    let error = with(&key, None, Some(&readable)).unwrap().to_string();
+    assert!(error.contains("only its owner") && error.contains("100644"), "{error}");
+    assert!(matches!(with(&file("operator.key"), Some(&authority), None), Some(AccessError::Unusable(_))));
+    let error = with(&file("none.key"), Some(&authority), None).unwrap().to_string();
+    assert!(error.contains("none.key") && error.contains("private key"), "{error}");
+    assert!(matches!(with(&key, Some(&readable), None), Some(AccessError::File { .. })));
+}
