@@ -77,7 +77,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut processes =
         first.iter().map(|name| start(folder.path(), name)).collect::<anyhow::Result<Vec<_>>>()?;
     let file = folder.path().join("dispatcher.toml");
-    std::fs::write(&file, format!("name = \"dispatcher\"\n{STORE}")).context("cannot write a file")?;
+    std::fs::write(&file, format!("name = \"dispatcher\"\nunits_min = {UNITS}\n{STORE}"))
+        .context("cannot write a file")?;
 
     let assembly = policies::load(&policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
