@@ -68,7 +68,7 @@ impl ControlServer {
             runtime.block_on(async move {
                 let serving = serving(options);
                 listeners.into_iter().for_each(|listener| begin(listener, serving.clone()));
-                // Whoever drops the other end stops it, too.
+                // Dropping the other end stops it, too.
                 let _ = stopped.await;
             });
         };

@@ -1,4 +1,4 @@
-//! Where the control API is: a Unix socket, or an address.
+//! Addresses of the control API: a Unix socket, or an address.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -25,7 +25,7 @@ pub type Query<'a> = Vec<(&'a str, String)>;
 /// A client of a dispatcher.
 pub struct Client(Server);
 
-/// Where the dispatcher listens.
+/// Address at which the dispatcher listens.
 enum Server {
     Socket(PathBuf),
     Remote(Box<RemoteServer>),

@@ -22,7 +22,7 @@ pub(crate) struct Connector {
     hello: Hello,
     sender: Sender<(Session, Arc<AtomicBool>)>,
     sessions: Receiver<(Session, Arc<AtomicBool>)>,
-    /// By dispatcher of the scope and the node's name: whether the attempts to connect to it are over.
+    /// By dispatcher of the scope and the node's name: whether attempts to connect have ended.
     attempts: HashMap<(String, String), Arc<AtomicBool>>,
     counts: Arc<Counts>,
 }
@@ -33,7 +33,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// A node has one unit for a dispatcher: whoever means another one has forgotten the one before.
+/// A node has one unit for a dispatcher: an attempt at another one ends that at the one before.
 fn key_of(scope: &str, name: &str) -> (String, String) {
     (scope.split('/').next().unwrap_or_default().to_owned(), name.to_owned())
 }

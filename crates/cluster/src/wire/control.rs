@@ -22,7 +22,7 @@ pub struct Hello {
     pub role: Role,
     /// UDP port of the sender's links.
     pub port: u16,
-    /// `NAME/FROM/TO`, if a unit meets another one: the dispatcher for which they meet, the unit that
+    /// `NAME/FROM/TO`, if a unit meets another: the dispatcher for which they meet, the unit that
     /// connects, and the one that it means. Between dispatchers, the names of all. Empty otherwise.
     pub scope: String,
 }
