@@ -18,15 +18,16 @@
 
 pub(crate) mod error;
 mod operate;
+mod passing;
 mod tally;
 mod waiting;
 mod work;
 
 use std::os::fd::BorrowedFd;
 
-use graph::{FlowLookup, Graph, Options};
+use graph::{Graph, Options};
 use hdrhistogram::Histogram;
-use nf::{AffinityGroup, Effects};
+use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{
     Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, PacketArrival, UnitState,
@@ -353,85 +354,6 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Finds the flow of a packet. `None` if the packet is of no flow, or belongs to another
-    /// dispatcher: then it is on its way.
-    fn keep(&mut self, mut packet: Packet, passage: Passage) -> Option<KeptPacket> {
-        let has_others = self.transport.has_others();
-        if has_others && is_fragment(&packet) && passage < Passage::Datagram {
-            let hash = self.transport.core().graph.classifier().datagram_hash(&packet);
-            if let Some(to) = self.transport.datagram_elsewhere(hash) {
-                self.transport.pass_on((to, Passage::Datagram), packet);
-                return None;
-            }
-        }
-        // The dispatcher that knows the fragments of its datagram has found its flow.
-        let is_found = packet.meta().class == PacketClass::LaterFragment && passage > Passage::Datagram;
-        let lookup = match is_found {
-            true => FlowLookup::Flow { key: packet.meta().key, hash: packet.meta().hash },
-            false => self.transport.core().flow_of(&mut packet),
-        };
-        let meta = packet.meta();
-        let of_packet = (meta.key, meta.hash);
-        let group = self.transport.core().graph.group_of(&packet);
-        let (key, hash) = match lookup {
-            FlowLookup::Flow { key, hash } => (key, hash),
-            FlowLookup::Either { key, hash } => match self.is_live(of_packet.1, &of_packet.0) {
-                true => of_packet,
-                false => {
-                    // It is about a flow of another dispatcher, or a flow of its own addresses.
-                    packet = self.keep_of(packet, of_packet, group, passage)?;
-                    (key, hash)
-                }
-            },
-            FlowLookup::Aside => {
-                self.transport.core().process_aside(packet);
-                return None;
-            }
-        };
-        let packet = self.keep_of(packet, (key, hash), group, passage)?;
-        Some((packet, (key, hash), group))
-    }
-
-    /// Passes a packet on if its flow, which has this key and hash, belongs to another dispatcher.
-    fn keep_of(
-        &mut self,
-        packet: Packet,
-        (key, hash): (FlowKey, u64),
-        group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Packet> {
-        if !self.transport.has_others() || self.dispatcher.flow(hash, &key).is_some() {
-            return Some(packet);
-        }
-        let Some(to) = self.transport.elsewhere(&key, hash, group, passage) else { return Some(packet) };
-        if packet.meta().class == PacketClass::FirstFragment {
-            self.transport.core().learn_elsewhere(&packet, &mut self.again);
-        }
-        self.transport.pass_on(to, packet);
-        None
-    }
-
-    /// Dispatches packets that other dispatchers have passed on. Returns true if there were any.
-    fn take_passed(&mut self) -> bool {
-        let mut has_any = false;
-        while let Some((packet, passage)) = self.transport.take_passed() {
-            has_any = true;
-            self.arrive(&packet);
-            let meta = packet.meta();
-            let arrival = PacketArrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-            let guess = self.dispatcher.guess(meta.hash);
-            let is_whole = meta.class == PacketClass::Whole;
-            match is_whole.then(|| self.dispatcher.number_next(self.now_ns, arrival, guess)).flatten() {
-                Some(numbered) => self.continue_flowlet(numbered, packet),
-                None if is_whole && self.dispatcher.flow(meta.hash, &meta.key).is_some() => {
-                    self.dispatch_known(packet);
-                }
-                None => self.dispatch_from(packet, passage),
-            }
-        }
-        has_any
-    }
-
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
         let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
@@ -611,11 +533,7 @@ impl<T: Transport> Elastic<T> {
         while let Some(report) = self.transport.receive() {
             self.apply(*report);
         }
-        while let Some(key) = self.transport.poll_claimed() {
-            let hash = self.transport.core().graph.classifier().hash_of(&key);
-            self.dispatcher.give_up(hash, &key, &mut self.outputs);
-            self.execute_outputs();
-        }
+        self.give_claimed_up();
         self.dispatch_again();
     }
 
@@ -655,19 +573,7 @@ impl<T: Transport> Elastic<T> {
         self.announce_aliases();
         self.effects.extend(effects);
     }
-
-    /// Makes changes of aliases known to other dispatchers.
-    fn announce_aliases(&mut self) {
-        if self.transport.has_others() {
-            for change in self.dispatcher.take_alias_changes() {
-                self.transport.announce(change);
-            }
-        }
-    }
 }
-
-/// A packet that belongs to this dispatcher, with the key and hash of its flow, and the group.
-type KeptPacket = (Packet, (FlowKey, u64), Option<AffinityGroup>);
 
 fn is_fragment(packet: &Packet) -> bool {
     matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment)
