@@ -5,9 +5,11 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use packet::{Endpoint, Packet};
 use protocol::dispatcher::Granularity;
@@ -27,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Host {
     frames: Sender<Arriving>,
     thread: JoinHandle<Report>,
+    /// Packets that it dropped because their dispatcher could not be reached.
+    lost: Arc<AtomicU64>,
 }
 
 /// Two dispatchers that share units.
@@ -55,22 +59,26 @@ impl Pair {
             let start = cluster.dispatcher(&all[number].0, &all, Some(listening[number]), config, &units);
             let (frames, arriving) = channel();
             let sender = sender.clone();
+            let lost = Arc::new(AtomicU64::new(0));
+            let dropped = Arc::clone(&lost);
             let thread = std::thread::spawn(move || {
                 let (mut runner, mut sink) = (start(), Sink::default());
                 loop {
-                    match arriving.try_recv() {
+                    match arriving.recv_timeout(Duration::from_micros(50)) {
                         Ok(frame) => receive(&mut runner, &frame, &mut sink),
-                        Err(TryRecvError::Empty) => std::thread::sleep(Duration::from_micros(50)),
-                        Err(TryRecvError::Disconnected) => break,
+                        Err(RecvTimeoutError::Timeout) => {}
+                        Err(RecvTimeoutError::Disconnected) => break,
                     }
                     runner.flush(&mut sink).unwrap();
+                    let drops = runner.report().drops;
+                    dropped.store(drops.get("dispatcher-lost").copied().unwrap_or(0), Ordering::Relaxed);
                     for (port, _, data) in sink.sent.drain(..) {
                         let _ = sender.send((number, port, data));
                     }
                 }
                 runner.finish(&mut sink).unwrap()
             });
-            Host { frames, thread }
+            Host { frames, thread, lost }
         });
         Pair { hosts: hosts.collect(), units, sent, at_ns: 1_000_000_000 }
     }
@@ -219,7 +227,17 @@ fn lost_dispatcher_keeps_its_share() {
     drop(lost.frames);
     assert!(lost.thread.join().unwrap().adds_up());
     // Until the link is known to be dead, packets go there, and are lost with it.
-    std::thread::sleep(Duration::from_millis(1_500));
+    let left = pair.hosts[0].lost.clone();
+    let began = Instant::now();
+    for number in 0.. {
+        pair.arrive(0, INSIDE, &probe(number % 10_000));
+        while pair.sent.recv_timeout(Duration::from_millis(1)).is_ok() {}
+        if left.load(Ordering::Relaxed) > 0 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "no packet was dropped");
+    }
+    let before = left.load(Ordering::Relaxed);
     for number in 0..200 {
         pair.arrive(0, INSIDE, &probe(30_000 + number));
     }
@@ -227,7 +245,7 @@ fn lost_dispatcher_keeps_its_share() {
     drop(left.frames);
     let report = left.thread.join().unwrap();
     assert!(report.adds_up(), "{report:?}");
-    let dropped = report.drops["dispatcher-lost"];
+    let dropped = report.drops["dispatcher-lost"] - before;
     assert!((50..150).contains(&dropped), "{dropped}");
     drop(end(pair.units));
 }

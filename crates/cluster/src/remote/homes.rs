@@ -43,7 +43,7 @@ pub(crate) struct Homes {
     pub taken: VecDeque<FlowKey>,
     /// Packets from other dispatchers.
     pub arrived: VecDeque<(Packet, Passage)>,
-    pub released: Held,
+    pub held: Held,
     /// Packets passed on to others, and taken over from them.
     pub passed_on: u64,
     pub taken_over: u64,
@@ -55,8 +55,6 @@ pub(crate) struct Home {
     pub name: String,
     pub address: String,
     pub link: Option<PeerId>,
-    /// Counts restarts of its process.
-    pub incarnation: u64,
     /// The last claim that it has granted.
     pub granted: u64,
 }
@@ -81,7 +79,6 @@ impl Homes {
                 name: name.clone(),
                 address: address.clone(),
                 link: None,
-                incarnation: 0,
                 granted: 0,
             })
             .collect();
@@ -131,13 +128,10 @@ impl Homes {
     }
 
     /// A dispatcher is there. Returns the aliases that it must know, and the number of the last
-    /// claim: it has granted all once it grants that.
-    pub fn connected(&mut self, number: usize, peer: PeerId, incarnation: u64) -> (Vec<FlowKey>, u64) {
-        let home = &mut self.all[number];
-        if home.incarnation != incarnation {
-            home.incarnation = incarnation;
-            self.claimed.retain(|_, owner| *owner != number);
-        }
+    /// claim: it has granted all once it grants that. In turn it claims all its own ones again, so
+    /// that none is left that it has released meanwhile.
+    pub fn connected(&mut self, number: usize, peer: PeerId) -> (Vec<FlowKey>, u64) {
+        self.claimed.retain(|_, owner| *owner != number);
         let granted = if self.own_claims.is_empty() { self.claims } else { 0 };
         let home = &mut self.all[number];
         (home.link, home.granted) = (Some(peer), granted);
@@ -175,15 +169,18 @@ impl Homes {
         if let Some(&owner) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
             return Some((owner as u16, Passage::Owner));
         }
-        if passage == Passage::Home {
-            return None;
-        }
+        let next = match passage {
+            Passage::Arrived | Passage::Datagram => Passage::Home,
+            // The flow has ended before the packet came.
+            Passage::Owner => Passage::Returned,
+            Passage::Home | Passage::Returned => return None,
+        };
         let remembered = || self.fragmented.iter().find_map(|homes| homes.get(key)).copied();
         let home = match group {
             Some(group) => group.index() % self.all.len(),
             None => remembered().unwrap_or_else(|| self.home_of(hash)),
         };
-        (home != self.own).then_some((home as u16, Passage::Home))
+        (home != self.own).then_some((home as u16, next))
     }
 
     /// Notes that the first fragment of a datagram of this flow went to a dispatcher.
@@ -228,15 +225,15 @@ impl Homes {
 
     /// Notes packets of the latest report. Its claims may follow.
     pub fn hold(&mut self, packets: &mut Vec<Packet>) {
-        self.released.count += packets.len();
-        self.released.latest.append(packets);
+        self.held.count += packets.len();
+        self.held.latest.append(packets);
     }
 
     /// Moves packets to `out` whose claims are granted, in order.
     pub fn release_held(&mut self, out: &mut Vec<Packet>) {
         let granted = self.all.iter().filter(|home| home.link.is_some()).map(|home| home.granted).min();
         let granted = granted.unwrap_or(u64::MAX);
-        let held = &mut self.released;
+        let held = &mut self.held;
         while let Some((claim, packets)) = held.waiting.front_mut().filter(|(claim, _)| *claim <= granted) {
             debug_assert!(*claim <= self.claims);
             held.count -= packets.len();
@@ -285,11 +282,13 @@ mod tests {
         all[1].claimed_by(2, key(7));
         assert_eq!(all[1].elsewhere(&key(7), 0, None, Passage::Home), Some((2, Passage::Owner)));
         // The owner does not know it any more: it goes home, and no further.
-        assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Home)));
-        assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Home), None);
+        assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Returned)));
+        all[0].claimed_by(2, key(7));
+        assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Returned), None);
         all[1].released_by(0, &key(7));
         assert!(all[1].elsewhere(&key(7), 0, None, Passage::Home).is_some(), "another one has it");
-        all[1].released_by(2, &key(7));
+        // What it has released while the link was lost is not left.
+        all[1].connected(2, PeerId::at(1));
         assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
     }
 
@@ -313,7 +312,7 @@ mod tests {
         let bytes = |out: &[Packet]| out.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>();
         let peers = [PeerId::at(1), PeerId::at(2)];
         for (number, peer) in (1..).zip(peers) {
-            assert_eq!(homes.connected(number, peer, 1), (Vec::new(), 0));
+            assert_eq!(homes.connected(number, peer), (Vec::new(), 0));
         }
         let report = |homes: &mut Homes, byte, out: &mut Vec<Packet>| {
             homes.hold(&mut vec![packet(byte)]);
@@ -327,11 +326,11 @@ mod tests {
         report(&mut homes, 3, &mut out);
         homes.get_mut(1).granted = 1;
         homes.release_held(&mut out);
-        assert_eq!((bytes(&out), homes.released.count), (vec![1], 2), "one has not granted it");
+        assert_eq!((bytes(&out), homes.held.count), (vec![1], 2), "one has not granted it");
         homes.lost(peers[1]);
         homes.release_held(&mut out);
-        assert_eq!((bytes(&out), homes.released.count), (vec![1, 2, 3], 0));
+        assert_eq!((bytes(&out), homes.held.count), (vec![1, 2, 3], 0));
         // Back again, it hears of all claims before anything else.
-        assert_eq!(homes.connected(2, peers[1], 2), (vec![key(1)], 1));
+        assert_eq!(homes.connected(2, peers[1]), (vec![key(1)], 1));
     }
 }

@@ -79,9 +79,8 @@ impl<N: Network> RemoteUnits<N> {
             self.peers.remove(former);
             self.homes.lost(former);
         }
-        let incarnation = session.peer.incarnation;
         let peer = self.peers.add(session);
-        let (aliases, claim) = self.homes.connected(number, peer, incarnation);
+        let (aliases, claim) = self.homes.connected(number, peer);
         for alias in aliases {
             self.peers.send(peer, 0, |out| write_claim(out, claim, &alias));
         }
@@ -113,7 +112,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Makes a change of an alias known to all dispatchers.
-    pub(super) fn tell_alias(&mut self, change: AliasChange) {
+    pub(super) fn announce_alias(&mut self, change: AliasChange) {
         let links: Vec<PeerId> = self.homes.links().collect();
         match change {
             AliasChange::Set(_, alias) => {

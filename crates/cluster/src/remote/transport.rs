@@ -148,7 +148,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn announce(&mut self, change: AliasChange) {
-        self.tell_alias(change);
+        self.announce_alias(change);
     }
 
     fn poll_claimed(&mut self) -> Option<FlowKey> {
@@ -164,11 +164,11 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn has_pending(&self) -> bool {
-        self.units.in_flight() > 0 || self.homes.released.count > 0
+        self.units.in_flight() > 0 || self.homes.held.count > 0
     }
 
     fn is_full(&self) -> bool {
-        self.units.in_flight() + self.homes.released.count as u64 >= IN_FLIGHT_MAX
+        self.units.in_flight() + self.homes.held.count as u64 >= IN_FLIGHT_MAX
     }
 
     fn wait(&mut self) {
@@ -218,7 +218,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn has_finished(&mut self) -> bool {
         self.work();
-        let has_finished = self.units.is_idle() && !self.has_unanswered() && self.homes.released.count == 0;
+        let has_finished = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
         if has_finished {
             self.show_status();
             self.local.graph.part();

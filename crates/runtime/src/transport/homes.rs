@@ -5,12 +5,14 @@
 //!
 //! ```text
 //! arrived --fragment--> datagram's home --> flow's home --its key is an alias--> owner
-//!    |                                          ^                                  ^
-//!    +--------------- a new key ----------------+                                  |
-//!    +------------------------- the alias of a flow -------------------------------+
+//!    |                                          ^                                  ^  |
+//!    +--------------- a new key ----------------+                                  |  | the flow
+//!    +------------------------- the alias of a flow -------------------------------+  | has ended
+//!                                                                                     v
+//!                                                        returned: the home of its key
 //! ```
 //!
-//! Each arrow leads on, none back, so no packet goes round.
+//! Each arrow leads to a later way, so no packet goes round.
 
 /// The way that a packet has come to a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,12 +26,14 @@ pub enum Passage {
     Home = 2,
     /// Its flow is here, by an alias.
     Owner = 3,
+    /// The flow with its alias has ended, and its key has its home here.
+    Returned = 4,
 }
 
 impl Passage {
     /// Returns the way with this number.
     pub fn of_number(number: u8) -> Option<Passage> {
-        let all = [Passage::Arrived, Passage::Datagram, Passage::Home, Passage::Owner];
+        let all = [Passage::Arrived, Passage::Datagram, Passage::Home, Passage::Owner, Passage::Returned];
         all.into_iter().find(|way| *way as u8 == number)
     }
 }
