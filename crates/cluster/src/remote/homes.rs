@@ -129,7 +129,7 @@ impl Homes {
 
     /// A dispatcher is there. Returns the aliases that it must know, and the number of the last
     /// claim: it has granted all once it grants that. In turn it claims all its own ones again, so
-    /// that none is left that it has released meanwhile.
+    /// that none is left that it has released in the meantime.
     pub fn connected(&mut self, number: usize, peer: PeerId) -> (Vec<FlowKey>, u64) {
         self.claimed.retain(|_, owner| *owner != number);
         let granted = if self.own_claims.is_empty() { self.claims } else { 0 };
