@@ -790,6 +790,19 @@ fn saved_streams_that_are_damaged_are_refused() {
     assert_eq!(bench.seen[0], [data(0, b"after that"), Seen::Gap(10, 5), data(15, b"!")]);
 }
 
+#[test]
+fn a_flow_without_streams_takes_no_bytes() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    let mut saved = Vec::new();
+    bench.reassembler.save_flow(0, &bench.streams, &mut saved);
+    assert!(saved.is_empty());
+    assert_eq!(bench.reassembler.restore_flow(0, &saved), Ok(Streams::default()));
+
+    bench.open(99);
+    bench.reassembler.save_flow(0, &bench.streams, &mut saved);
+    assert_eq!(bench.reassembler.restore_flow(0, &saved), Ok(bench.streams));
+}
+
 /// One thing that happens: a segment of the client's, or an acknowledgement of the server's.
 #[derive(Clone, Debug)]
 enum Step {

@@ -9,8 +9,9 @@ use protocol::message::RefuseReason;
 /// Length of the length field before each saved flow.
 const PREFIX_LEN: usize = size_of::<u32>();
 
-/// Usual limit on the bytes of a saved flow beside its record.
-const SPARE_LEN: usize = 64;
+/// Usual limit on the bytes of a saved flow beside its record: 152 of TCP streams without pending
+/// bytes, and others.
+const SPARE_LEN: usize = 256;
 
 /// Appends all flows with this handle.
 pub fn save(graph: &mut Graph, handle: u32, out: &mut Vec<u8>) {

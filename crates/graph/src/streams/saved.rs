@@ -44,10 +44,12 @@ impl Reassembler {
         }
     }
 
-    /// The same, and the flow's datagrams that are under way.
+    /// The same, and the flow's datagrams that are under way. Adds nothing for a flow without both.
     pub fn save_flow(&self, flow: u32, streams: &Streams, out: &mut Vec<u8>) {
-        self.save(streams, out);
-        self.datagrams.save(flow, out);
+        if *streams != Streams::default() || self.datagrams.has(flow) {
+            self.save(streams, out);
+            self.datagrams.save(flow, out);
+        }
     }
 
     /// Takes over saved streams. On an error, nothing is kept.
@@ -64,6 +66,9 @@ impl Reassembler {
     /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On
     /// an error, nothing is kept.
     pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
+        if saved.is_empty() {
+            return Ok(Streams::default());
+        }
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.restore_streams(&mut rest)?;
         while !rest.is_empty() {

@@ -28,6 +28,11 @@ impl Datagrams {
         }
     }
 
+    /// Returns true if a flow has datagrams.
+    pub fn has(&self, flow: u32) -> bool {
+        self.in_use().any(|at| self.flows[at] == flow)
+    }
+
     /// Adds a flow's datagrams to `out`.
     pub fn save(&self, flow: u32, out: &mut Vec<u8>) {
         for at in self.in_use().filter(|&at| self.flows[at] == flow) {
