@@ -32,6 +32,7 @@ mod y05_chains;
 mod y06_equality;
 mod y07_events;
 mod y08_table;
+mod z01_actors;
 mod z03_migration;
 mod z04_controllers;
 
@@ -98,6 +99,7 @@ pub fn experiments() -> &'static [Experiment] {
         y06_equality::Y6,
         y07_events::Y7,
         y08_table::Y8,
+        z01_actors::Z1,
         z03_migration::Z3,
         z04_controllers::Z4,
         v01_loopback::V1,

@@ -17,6 +17,7 @@
 //! assert!(outcome.is_some_and(|outcome| outcome.failures().count() == 0));
 //! ```
 
+mod actors;
 mod chart;
 mod draw;
 mod experiments;
