@@ -33,6 +33,7 @@ mod y06_equality;
 mod y07_events;
 mod y08_table;
 mod z01_actors;
+mod z02_scaling;
 mod z03_migration;
 mod z04_controllers;
 
@@ -100,6 +101,7 @@ pub fn experiments() -> &'static [Experiment] {
         y07_events::Y7,
         y08_table::Y8,
         z01_actors::Z1,
+        z02_scaling::Z2,
         z03_migration::Z3,
         z04_controllers::Z4,
         v01_loopback::V1,
