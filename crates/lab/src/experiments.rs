@@ -1,7 +1,10 @@
 //! The experiments, by their numbers.
 
 mod common;
+mod d01_drain;
 mod links;
+mod m01_wait;
+mod m02_flows;
 mod moves;
 mod rounds;
 mod tuning;
@@ -39,6 +42,8 @@ mod z04_controllers;
 
 use serde::Serialize;
 
+#[cfg(test)]
+pub(crate) use moves::chain;
 pub use tuning::{BestSettings, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome, sweeps};
 
 use crate::chart::FigureChart;
@@ -109,6 +114,9 @@ pub fn experiments() -> &'static [Experiment] {
         v03_streams::V3,
         v04_tags::V4,
         v05_splitter::V5,
+        m01_wait::M1,
+        m02_flows::M2,
+        d01_drain::D1,
     ]
 }
 

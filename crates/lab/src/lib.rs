@@ -22,6 +22,7 @@ mod chart;
 mod draw;
 mod experiments;
 pub mod gauges;
+mod hosts;
 mod migration;
 mod outcome;
 mod paths;

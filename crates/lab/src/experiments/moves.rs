@@ -4,6 +4,7 @@ use policy::{Colour, Policy};
 use runtime::Assembly;
 
 use super::common::{number, show};
+use crate::hosts::MoveFaults;
 use crate::migration::{MigrationCase, MigrationOutcome, MigrationSystem, MoveCosts, MoveScope};
 use crate::runs::Lab;
 use crate::table::{FigureUnit, RowKind, TableMetric, TableRow};
@@ -183,4 +184,23 @@ pub fn share_of(
     let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
     let why = format!("{shown} of the time of {base}, asked is at most {}", number(limit));
     Ok(ClaimFinding::new(holds, why))
+}
+
+/// The note on faults of moves between hosts.
+pub const FAULTS: &str = "Broken: flows whose state did not arrive, by the dispatcher's count or because \
+    the firewall drops a reply from outside.";
+
+/// The figures of faults: lost, reordered, duplicated, broken.
+pub fn fault_values(faults: MoveFaults) -> [f64; 4] {
+    let MoveFaults { lost, reordered, duplicated, broken } = faults;
+    [lost, reordered, duplicated, broken].map(|count| count as f64)
+}
+
+/// A row has no fault, in any round.
+pub fn without_faults(f: &MeasuredFigures<'_>, row: &str) -> Result<ClaimFinding, MissingFigure> {
+    let findings = ["lost", "reordered", "duplicated", "broken"].map(|metric| {
+        let most = f.get(row, metric)?.values.iter().copied().fold(0.0, f64::max);
+        Ok(ClaimFinding::new(most == 0.0, format!("{most} {metric}")))
+    });
+    Ok(ClaimFinding::all(findings.into_iter().collect::<Result<Vec<_>, _>>()?))
 }

@@ -1,0 +1,483 @@
+//! A dispatcher and two units over loopback, as on hosts: links with certificates, encryption and
+//! datagrams. Units have a thread each, and the dispatcher the calling one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cluster::identity::{Authority, Identity};
+use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
+use packet::{LinkType, Packet};
+use protocol::dispatcher::{FlowStatus, Granularity};
+use protocol::message::{FlowId, UnitId};
+use runtime::elastic::UnitsConfig;
+use runtime::operator::{
+    FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, MigrationTarget, OperatorHandle, OperatorRequest,
+};
+use runtime::{Assembly, Frame, Ingress, Output, Runner};
+use rustix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
+
+/// Makes the functions of a node.
+pub type ChainMaker = fn() -> Result<Assembly, String>;
+
+/// Bytes of a frame, without its checksum.
+const FRAME_LEN: usize = 60;
+/// The chain's port inside.
+const INSIDE: u16 = 0;
+/// Its port outside.
+const OUTSIDE: u16 = 1;
+/// Offset of the flow's number and the seq in a frame.
+const MARK: usize = 14 + 20 + 8;
+/// Nothing takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The packets of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowSeen {
+    sent: u32,
+    left: u32,
+    /// The highest seq that has left.
+    highest: u32,
+    /// Packets from outside that have left.
+    replies: u32,
+}
+
+/// Faults of moves, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoveFaults {
+    /// Packets that have not left.
+    pub lost: u64,
+    /// Packets that left behind a later one of their flow.
+    pub reordered: u64,
+    /// Packets that left more than once.
+    pub duplicated: u64,
+    /// Flows whose state did not arrive: the firewall drops a reply, or the dispatcher counted it.
+    pub broken: u64,
+}
+
+/// The packets of all flows that left, and when those of one flow did.
+struct Seen {
+    flows: Vec<FlowSeen>,
+    reordered: u64,
+    /// Packets of flow 0, with the time at which they left.
+    timed: Vec<(u32, Instant)>,
+}
+
+impl Output for Seen {
+    type Error = std::convert::Infallible;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error> {
+        let number = |at: usize| {
+            let bytes = packet.data().get(at..).and_then(|rest| rest.first_chunk());
+            u32::from_be_bytes(bytes.copied().unwrap_or_default())
+        };
+        let (flow, seq) = (number(MARK), number(MARK + 4));
+        if flow == 0 {
+            self.timed.push((seq, Instant::now()));
+        }
+        let Some(seen) = self.flows.get_mut(flow as usize) else { return Ok(()) };
+        if port == INSIDE {
+            seen.replies += 1;
+        } else {
+            seen.left += 1;
+            self.reordered += u64::from(seq < seen.highest);
+            seen.highest = seen.highest.max(seq);
+        }
+        Ok(())
+    }
+
+    fn alert(&mut self, _function: &str, _alert: &nf::Alert) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn event(&mut self, _function: &str, _event: nf::Event<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn flow(&mut self, _report: &nf::FlowReport, _now_ns: u64) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// A unit on its thread.
+struct HostUnit {
+    name: String,
+    address: String,
+    order: Arc<UnitOrder>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for HostUnit {
+    fn drop(&mut self) {
+        self.order.aborts.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // That it failed was seen by the dispatcher.
+        }
+    }
+}
+
+/// Wall time and CPU time of all threads, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeSpent {
+    /// Wall time.
+    pub wall_ns: f64,
+    /// CPU time of dispatcher and units.
+    pub cpu_ns: f64,
+}
+
+/// A dispatcher and two units, one of which has all flows.
+pub struct Hosts {
+    runner: Runner,
+    nodes: RemoteHandle,
+    operator: OperatorHandle,
+    seen: Seen,
+    began: Instant,
+    next: u32,
+    _units: Vec<HostUnit>,
+    _certificates: TempDir,
+}
+
+impl Hosts {
+    /// Starts all nodes, and begins this many flows.
+    ///
+    /// # Errors
+    ///
+    /// If a node cannot start.
+    pub fn start(flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+        let folder = TempDir::new().map_err(|error| error.to_string())?;
+        let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
+        let identity = |name: &str| {
+            authority.issue_to(folder.path(), name).map_err(|error| error.to_string())?;
+            let file = |end: &str| folder.path().join(format!("{name}.{end}"));
+            let ca = folder.path().join("ca.pem");
+            Identity::read(name, &file("pem"), &file("key"), &ca).map_err(|error| error.to_string())
+        };
+        let units = ["unit-0", "unit-1"]
+            .map(|name| start_unit(name, identity(name)?, chain))
+            .into_iter()
+            .collect::<Result<Vec<_>, String>>()?;
+        let config = UnitsConfig {
+            mode: Granularity::Flow,
+            units_min: 2,
+            units_max: 2,
+            capacity_bps: 1_000_000_000_000,
+            is_live: true,
+            ..UnitsConfig::as_published()
+        };
+        let (nodes, control) = RemoteHandle::new();
+        for HostUnit { name, address, .. } in &units {
+            nodes.send(NodeCommand::Add { name: name.clone(), address: address.clone() });
+        }
+        let options = RemoteOptions {
+            identity: identity("dispatcher")?,
+            policy: [0; 32],
+            incarnation: 1,
+            control,
+            dispatchers: Vec::new(),
+            listen: None,
+        };
+        let started = remote_runner(chain()?, "hosts", config, options);
+        let mut runner = started.map_err(|error| error.to_string())?;
+        let operator = runner.open_to_operators();
+        let seen = Seen { flows: vec![FlowSeen::default(); flows as usize], reordered: 0, timed: Vec::new() };
+        let (began, next) = (Instant::now(), 0);
+        let mut hosts =
+            Hosts { runner, nodes, operator, seen, began, next, _units: units, _certificates: folder };
+        for flow in 0..flows {
+            hosts.send(flow);
+        }
+        hosts.settle();
+        Ok(hosts)
+    }
+
+    /// Sends a packet of a flow, and returns its seq.
+    pub fn send(&mut self, flow: u32) -> u32 {
+        let seen = &mut self.seen.flows[flow as usize];
+        seen.sent += 1;
+        let seq = seen.sent;
+        self.receive(INSIDE, &frame(flow, seq, INSIDE));
+        seq
+    }
+
+    /// Has a frame arrive at a port.
+    fn receive(&mut self, port: u16, data: &[u8]) {
+        let timestamp_ns = self.began.elapsed().as_nanos() as u64 + 1;
+        let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
+        let Ok(()) = self.runner.receive(frame, Ingress::Port(port), &mut self.seen);
+    }
+
+    /// Sends the next packets of all flows in turn.
+    pub fn send_some(&mut self, count: u32) {
+        for _ in 0..count {
+            self.send(self.next);
+            self.next = (self.next + 1) % self.seen.flows.len() as u32;
+        }
+        self.poll();
+    }
+
+    /// Sends what waits, and takes what has arrived.
+    pub fn poll(&mut self) {
+        let Ok(()) = self.runner.flush(&mut self.seen);
+    }
+
+    /// Polls until no packet is pending.
+    fn poll_all(&mut self) {
+        loop {
+            self.poll();
+            if !self.runner.has_pending() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until no packet is pending.
+    pub fn settle(&mut self) {
+        let Ok(()) = self.runner.settle(&mut self.seen);
+    }
+
+    /// Sends a packet of each flow, and waits until all have left.
+    pub fn round(&mut self) {
+        self.send_some(self.seen.flows.len() as u32);
+        self.settle();
+    }
+
+    /// Returns the live flows.
+    ///
+    /// # Errors
+    ///
+    /// If the dispatcher does not answer.
+    pub fn flows(&mut self) -> Result<Vec<FlowStatus>, String> {
+        let (mut flows, mut from) = (Vec::new(), Some(0));
+        while let Some(begin) = from {
+            let range = begin..begin + FLOWS_LISTED_MAX;
+            let list = self.ask(|reply| OperatorRequest::Flows(range, reply))?;
+            flows.extend(list.flows);
+            from = list.next;
+        }
+        Ok(flows)
+    }
+
+    /// Migrates flows to a unit, batch by batch, while all flows send: 64 packets between two
+    /// batches.
+    ///
+    /// # Errors
+    ///
+    /// If one does not migrate.
+    pub fn migrate(&mut self, flows: &[FlowId], to: UnitId) -> Result<(), String> {
+        for batch in flows.chunks(FLOWS_MIGRATED_MAX) {
+            let target = |&flow| MigrationTarget { flow, from: None, to: Some(to) };
+            let targets = batch.iter().map(target).collect();
+            for moved in self.ask(|reply| OperatorRequest::Migrate(targets, reply))? {
+                moved.map_err(|error| error.to_string())?;
+            }
+            if flows.len() > 1 {
+                self.send_some(64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drains the node that has all flows, while all flows send, until its unit has stopped.
+    ///
+    /// # Errors
+    ///
+    /// If that takes too long.
+    pub fn drain(&mut self) -> Result<(), String> {
+        let unit = self.flows()?.first().ok_or("there are no flows")?.owner;
+        // The nodes' state is shown from time to time.
+        let name = self.await_node(|node| node.unit == Some(unit))?;
+        self.nodes.send(NodeCommand::Drain { name: name.clone() });
+        let has_flows = |status| matches!(status, NodeStatus::Active | NodeStatus::Draining);
+        self.await_node(|node| node.name == name && !has_flows(node.status))?;
+        Ok(())
+    }
+
+    /// Sends packets until there is such a node, and returns its name.
+    fn await_node(&mut self, is_it: impl Fn(&NodeInfo) -> bool) -> Result<String, String> {
+        let began = Instant::now();
+        loop {
+            if let Some(node) = self.nodes.status().into_iter().find(|node| is_it(node)) {
+                return Ok(node.name);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("no node is as it must be: {:?}", self.nodes.status()));
+            }
+            self.send_some(64);
+        }
+    }
+
+    /// Sends a reply to each flow, and returns all faults so far.
+    ///
+    /// # Errors
+    ///
+    /// If the dispatcher does not answer.
+    pub fn faults(&mut self) -> Result<MoveFaults, String> {
+        self.seen.flows.iter_mut().for_each(|flow| flow.replies = 0);
+        for flow in 0..self.seen.flows.len() as u32 {
+            self.receive(OUTSIDE, &frame(flow, 0, OUTSIDE));
+        }
+        self.settle();
+        let status = self.ask(OperatorRequest::Status)?.dispatcher.unwrap_or_default();
+        let mut faults = MoveFaults { reordered: self.seen.reordered, ..MoveFaults::default() };
+        faults.broken = status.flows_lost + status.states_refused;
+        for FlowSeen { sent, left, replies, .. } in &self.seen.flows {
+            faults.lost += u64::from(sent.saturating_sub(*left));
+            faults.duplicated += u64::from(left.saturating_sub(*sent));
+            faults.broken += u64::from(*replies == 0);
+        }
+        Ok(faults)
+    }
+
+    /// Sends packets of flow 0, and returns the time that each took from port to port, in ns. In a
+    /// burst, three of other flows come behind each of them; otherwise each waits until the one
+    /// before it has left.
+    ///
+    /// # Errors
+    ///
+    /// If one does not leave.
+    pub fn times_ns(&mut self, packets: u32, is_burst: bool) -> Result<Vec<f64>, String> {
+        self.seen.timed.clear();
+        let mut sent = Vec::new();
+        for _ in 0..packets {
+            let began = Instant::now();
+            sent.push((self.send(0), began));
+            if is_burst {
+                for _ in 0..3 {
+                    self.next = self.next.max(1); // Not flow 0.
+                    self.send(self.next);
+                    self.next = (self.next + 1) % self.seen.flows.len() as u32;
+                }
+                self.poll();
+            } else {
+                self.poll_all();
+            }
+        }
+        self.poll_all();
+        let timed = &self.seen.timed;
+        let took = sent.iter().map(|(sent, began)| {
+            let (_, left) = timed.iter().find(|(seq, _)| seq == sent).ok_or("a packet has not left")?;
+            Ok(left.duration_since(*began).as_nanos() as f64)
+        });
+        took.collect()
+    }
+
+    /// Does something, and returns the time that it took.
+    ///
+    /// # Errors
+    ///
+    /// Those of what it does.
+    pub fn timed(&mut self, run: impl FnOnce(&mut Hosts) -> Result<(), String>) -> Result<TimeSpent, String> {
+        let (began, cpu_ns) = (Instant::now(), cpu_ns());
+        run(self)?;
+        Ok(TimeSpent { wall_ns: began.elapsed().as_nanos() as f64, cpu_ns: self::cpu_ns() - cpu_ns })
+    }
+
+    /// Asks the dispatcher, which answers between two batches.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        request: impl FnOnce(runtime::operator::Reply<T>) -> OperatorRequest,
+    ) -> Result<T, String> {
+        let (sender, answers) = channel();
+        // If this fails, the caller has ended.
+        let reply = Box::new(move |answer| drop(sender.send(answer)));
+        self.operator.send(request(reply)).map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        loop {
+            self.poll();
+            if let Ok(answer) = answers.try_recv() {
+                return answer.map_err(|error| error.to_string());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err("the dispatcher does not answer".to_owned());
+            }
+        }
+    }
+}
+
+/// Returns the CPU time of this process, in ns.
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostUnit, String> {
+    let order = Arc::new(UnitOrder::default());
+    let (sender, address) = channel();
+    let ordered = Arc::clone(&order);
+    let run = move || {
+        let options = UnitOptions {
+            listen: ([127, 0, 0, 1], 0).into(),
+            identity,
+            policy: [0; 32],
+            incarnation: 1,
+            make: Box::new(move |_| Ok(chain()?.graph)),
+            effects: Box::new(|_, _| {}),
+        };
+        if let Ok(mut unit) = UnitProcess::start(options)
+            && sender.send(unit.address().to_string()).is_ok()
+        {
+            unit.run(&ordered);
+        }
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    let thread = Some(thread.map_err(|error| error.to_string())?);
+    let address = address.recv().map_err(|_| format!("{name} cannot listen"))?;
+    Ok(HostUnit { name: name.to_owned(), address, order, thread })
+}
+
+/// A datagram of a flow that arrives at this port.
+fn frame(flow: u32, seq: u32, port: u16) -> [u8; FRAME_LEN] {
+    let mut frame = [0; FRAME_LEN];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, (FRAME_LEN - 14) as u8, 0, 0, 0x40, 0, 64, 17]);
+    let [_, high, middle, low] = flow.to_be_bytes();
+    let (client, server) = ([10, high, middle, low], [198, 18, 0, 1]);
+    let (from, to, ports) = match port {
+        INSIDE => (client, server, [0x9c, 0x40, 0, 9]),
+        _ => (server, client, [0, 9, 0x9c, 0x40]),
+    };
+    frame[26..30].copy_from_slice(&from);
+    frame[30..34].copy_from_slice(&to);
+    frame[34..38].copy_from_slice(&ports);
+    frame[38..40].copy_from_slice(&((FRAME_LEN - 34) as u16).to_be_bytes());
+    frame[MARK..MARK + 4].copy_from_slice(&flow.to_be_bytes());
+    frame[MARK + 4..MARK + 8].copy_from_slice(&seq.to_be_bytes());
+    let words = frame[14..34].chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::chain;
+
+    #[test]
+    fn flows_move_without_faults_and_faults_are_seen() {
+        let mut hosts = Hosts::start(20, chain).unwrap();
+        let flows = hosts.flows().unwrap();
+        assert_eq!(flows.len(), 20);
+        let ids: Vec<FlowId> = flows.iter().map(|flow| flow.flow).collect();
+        let to = UnitId(flows[0].owner.0 ^ 1);
+        hosts.migrate(&ids, to).unwrap();
+        hosts.round();
+        assert!(hosts.flows().unwrap().iter().all(|flow| flow.owner == to));
+        assert_eq!(hosts.times_ns(4, true).unwrap().len(), 4);
+        hosts.drain().unwrap();
+        hosts.round();
+        assert!(hosts.flows().unwrap().iter().all(|flow| flow.owner != to));
+        assert_eq!(hosts.faults().unwrap(), MoveFaults::default());
+
+        // Had a packet been lost, and another left twice.
+        hosts.seen.flows[3].sent += 1;
+        hosts.seen.flows[4].left += 1;
+        let expected = MoveFaults { lost: 1, duplicated: 1, ..MoveFaults::default() };
+        assert_eq!(hosts.faults().unwrap(), expected);
+    }
+}
