@@ -54,6 +54,12 @@ pub struct StatusResource {
 pub struct DispatcherResource {
     /// The unit of assignment: `flow`, `flowlet`, and so on.
     pub mode: String,
+    /// The choice of a unit: `most-utilised`, `least-loaded`, `round-robin`.
+    #[serde(default)]
+    pub choice: String,
+    /// The rule by which units start and stop: `room`, `demand:SHARE`, or `drops:LIMIT:STEP`.
+    #[serde(default)]
+    pub scaling: String,
     /// Live flows.
     pub flows: u32,
     /// Flows that began.
@@ -239,6 +245,8 @@ impl From<DispatcherStatus> for DispatcherResource {
     fn from(status: DispatcherStatus) -> DispatcherResource {
         let DispatcherStatus {
             mode,
+            choice,
+            scaling,
             flows,
             flows_started,
             flows_lost,
@@ -246,7 +254,17 @@ impl From<DispatcherStatus> for DispatcherResource {
             states_refused,
             packets,
         } = status;
-        DispatcherResource { mode, flows, flows_started, flows_lost, flows_migrated, states_refused, packets }
+        DispatcherResource {
+            mode,
+            choice,
+            scaling,
+            flows,
+            flows_started,
+            flows_lost,
+            flows_migrated,
+            states_refused,
+            packets,
+        }
     }
 }
 

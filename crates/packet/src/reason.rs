@@ -258,6 +258,9 @@ reasons! {
     IdsMemory = "ids-memory",
     /// The packet was at a unit that was lost, or on its way there.
     UnitLost = "unit-lost",
+    /// The packet's unit has as many packets in flight as it may. Only packets of interfaces are
+    /// dropped for that; those of captures wait.
+    UnitBehind = "unit-behind",
     /// The packet begins a flow of an affinity group that is moving to another unit, and too many
     /// such packets wait.
     GroupMoving = "group-moving",

@@ -36,6 +36,8 @@ mod membership;
 mod operate;
 mod owner_column;
 mod provisioning;
+mod relief;
+mod relieve;
 mod route;
 mod rss;
 mod sampler;
@@ -44,8 +46,9 @@ mod sweep;
 mod units;
 
 pub use config::{
-    BUCKETS_MAX, Config, DISPLACED_AFTER_NS, DispatcherError, DrainCondition, FLOWS_MAX, Granularity,
-    RSS_BUCKETS_MAX, RateWindow, TARGETS_COUNT_MAX, TargetChoice, UnitChoice, WhenFlowsFull,
+    BUCKETS_MAX, Config, DISPLACED_AFTER_NS, DispatcherError, DrainCondition, DropRule, FLOWS_MAX,
+    Granularity, RSS_BUCKETS_MAX, RateWindow, ScalingRule, TARGETS_COUNT_MAX, TargetChoice, UnitChoice,
+    WhenFlowsFull,
 };
 pub use counters::Counters;
 pub use flows::{AliasChange, AliasConflict, FlowGuess};

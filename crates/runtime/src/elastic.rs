@@ -46,7 +46,7 @@ use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
 use crate::transport::{Maker, Memory, Passage, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
-pub use crate::units_config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
+pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_report::UnitsReport;
 
 /// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
@@ -187,13 +187,8 @@ impl<T: Transport> Elastic<T> {
     pub fn report(&self) -> UnitsReport {
         let counters = self.transport.unit_counters();
         let running = self.loads().count();
-        let mut report = UnitsReport::of(
-            &self.config,
-            self.dispatcher.counters(),
-            counters.iter(),
-            running,
-            &self.intervals,
-        );
+        let mut report =
+            UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
         report.packets_waited = self.waiting.count;
         self.transport.add_to_units_report(&mut report);
         report
@@ -257,12 +252,32 @@ impl<T: Transport> Elastic<T> {
             return self.dispatch_other(packet);
         }
         self.arrive(&packet);
+        if self.transport.has_full_units()
+            && let Some(unit) = self.full_unit_of(&packet)
+        {
+            return self.drop_for_unit(unit, packet);
+        }
         let meta = packet.meta();
         let arrival = PacketArrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         match self.dispatcher.number_next(self.now_ns, arrival, guess) {
             Some(numbered) => self.continue_flowlet(numbered, packet),
             None => self.dispatch_known(packet),
         }
+    }
+
+    /// Returns the owner of the packet's flow, if it must get no further packets for now.
+    #[cold]
+    fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
+        let meta = packet.meta();
+        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| self.transport.is_unit_full(unit))
+    }
+
+    /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
+    #[cold]
+    fn drop_for_unit(&mut self, unit: UnitId, packet: Packet) {
+        self.dispatcher.refuse_packet(self.now_ns, unit, packet.meta().wire_len);
+        self.due_ns = self.due_ns.min(self.dispatcher.next_timeout_ns());
+        self.transport.core().drop_packet(packet, DropReason::UnitBehind);
     }
 
     /// Dispatches a packet that is not a whole one of a flow.

@@ -73,6 +73,10 @@ pub struct RunStatus {
 pub struct DispatcherStatus {
     /// The unit of assignment: `flow`, `flowlet`, and so on.
     pub mode: String,
+    /// The choice of a unit: `most-utilised`, `least-loaded`, `round-robin`.
+    pub choice: String,
+    /// The rule by which units start and stop: `room`, `demand:SHARE`, or `drops:LIMIT:STEP`.
+    pub scaling: String,
     /// Live flows.
     pub flows: u32,
     /// Flows that began.

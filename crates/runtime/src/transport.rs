@@ -182,6 +182,16 @@ pub trait Transport {
         None
     }
 
+    /// Returns true if a unit has as many packets in flight as it may: further ones must be dropped.
+    fn has_full_units(&self) -> bool {
+        false
+    }
+
+    /// Returns true if this unit is such a one.
+    fn is_unit_full(&self, _unit: UnitId) -> bool {
+        false
+    }
+
     /// Returns whether the dispatcher must take no further packets.
     fn is_full(&self) -> bool {
         false

@@ -2,7 +2,7 @@
 
 use graph::{Options, WhenFull};
 use nf::AffinityGroups;
-use protocol::dispatcher::{Granularity, TargetChoice};
+use protocol::dispatcher::{DropRule, Granularity, ScalingRule, TargetChoice, UnitChoice};
 use protocol::message::UnitId;
 
 /// Limit on units.
@@ -16,6 +16,8 @@ pub const UNITS_MAX: u16 = 1_000;
 pub struct UnitsConfig {
     /// Granularity of assignments.
     pub mode: Granularity,
+    /// Choice among the units with room (S38, A13).
+    pub choice: UnitChoice,
     /// Units that run from the beginning; at least 1.
     pub units_min: u16,
     /// Limit on units, up to [`UNITS_MAX`].
@@ -28,6 +30,9 @@ pub struct UnitsConfig {
     /// Target load of units, above 0 and up to 1: their number follows the demand. `None`: a unit
     /// is started for flowlets without room, and an idle one stopped. For flowlets only.
     pub follow_at: Option<f32>,
+    /// Limit on a unit's dropped packets, beyond which another one relieves it: NFActor's rule. For
+    /// units at nodes and live traffic only: elsewhere packets wait, and nothing is dropped.
+    pub relief: Option<DropRule>,
     /// A flowlet stays at its flow's unit while that is loaded below this share, above 0 and up to
     /// 1. `None`: it is always assigned again. For flowlets only.
     pub stay_below: Option<f32>,
@@ -48,11 +53,13 @@ impl Default for UnitsConfig {
     fn default() -> UnitsConfig {
         UnitsConfig {
             mode: Granularity::Flowlet,
+            choice: UnitChoice::MostUtilised,
             units_min: 1,
             units_max: 10,
             capacity_bps: 1_000_000_000,
             gap_ns: 500_000,
             follow_at: Some(0.93),
+            relief: None,
             stay_below: Some(0.95),
             copies: 0,
             deltas: false,
@@ -72,21 +79,36 @@ const NEVER_NS: u64 = u64::MAX >> 8;
 /// Limit on flows of a graph on units, whose handles are limited.
 pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / DISPATCHER_FLOWS;
 
+/// Buckets over which the load of units at nodes is measured besides: 5 ms.
+pub const ALARM_BUCKETS: usize = 10;
+
 impl UnitsConfig {
     /// Returns the default, but with flowlets and units as published (S35, S42, S43).
     pub fn as_published() -> UnitsConfig {
         UnitsConfig { follow_at: None, stay_below: None, ..UnitsConfig::default() }
     }
 
+    /// Returns NFActor's assignment: whole flows, to units in turn as published first (A13), or to
+    /// the least loaded one as published later, which take load from units that drop packets.
+    pub fn nfactor(choice: UnitChoice) -> UnitsConfig {
+        UnitsConfig {
+            mode: Granularity::Flow,
+            choice,
+            relief: Some(DropRule::default()),
+            ..UnitsConfig::as_published()
+        }
+    }
+
     /// Returns the dispatcher's configuration for graphs with these options.
     pub fn dispatcher(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config {
             mode: self.mode,
+            choice: self.choice,
             capacity_bps: self.capacity_bps,
             gap_ns: self.gap_ns,
             units_min: self.units_min,
             units_max: self.units_max,
-            follow_at: self.follow_at.filter(|_| self.mode == Granularity::Flowlet),
+            scaling: ScalingRule::following(self.follow_at.filter(|_| self.mode == Granularity::Flowlet)),
             stay_below: self.stay_below.filter(|_| self.mode == Granularity::Flowlet),
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
             targets_count: self.copies,
@@ -110,7 +132,12 @@ impl UnitsConfig {
     /// stay together.
     pub fn dispatcher_of_nodes(&self, options: &Options) -> protocol::dispatcher::Config {
         let affinity_groups = options.affinity_groups.map(AffinityGroups::count);
-        protocol::dispatcher::Config { affinity_groups, ..self.dispatcher_of_threads(options) }
+        let config = self.dispatcher_of_threads(options);
+        let relief = self.relief.filter(|_| self.is_live);
+        let scaling = relief.map_or(config.scaling, ScalingRule::Drops);
+        // A burst would fill a unit's queue long before it shows in the load of 100 ms.
+        let alarm_buckets = if self.follow_at.is_some() { ALARM_BUCKETS } else { 0 };
+        protocol::dispatcher::Config { affinity_groups, scaling, alarm_buckets, ..config }
     }
 
     /// Returns a unit's configuration. The graph decides when flows end.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::dispatcher::Dispatcher;
 use protocol::metering::{Bill, Interval, IntervalMeter, Tariff, Tracking};
 use serde::Serialize;
 use telemetry::record;
@@ -19,6 +20,10 @@ record! {
     pub struct UnitsReport [] {
         /// The unit of assignment: `flowlet`, `flow`, and so on.
         pub mode: String,
+        /// The choice of a unit: `most-utilised`, `least-loaded`, `round-robin`.
+        pub choice: String,
+        /// The rule by which units start and stop: `room`, `demand:SHARE`, or `drops:LIMIT:STEP`.
+        pub scaling: String,
         /// Limit on the units.
         pub units_max: u16,
         /// A unit's assumed capacity, in bits per second.
@@ -55,6 +60,8 @@ record! {
         pub units_stopped: u64 = counter("units_stopped"),
         /// Draining units that an operator resumed.
         pub units_resumed: u64 = counter("units_resumed"),
+        /// Units that another one relieved because packets to them were dropped.
+        pub units_relieved: u64 = counter("units_relieved"),
         /// Flows that an operator migrated.
         pub flows_migrated: u64 = counter("flows_migrated"),
         /// Changes of a unit with a replica in place.
@@ -101,7 +108,7 @@ record! {
 impl UnitsReport {
     pub(crate) fn of<'a>(
         config: &UnitsConfig,
-        dispatcher: &protocol::dispatcher::Counters,
+        dispatcher: &Dispatcher,
         units: impl Iterator<Item = &'a protocol::unit::Counters>,
         running: usize,
         intervals: &IntervalMeter,
@@ -120,8 +127,11 @@ impl UnitsReport {
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
+        let (dispatcher, scaling) = (dispatcher.counters(), dispatcher.scaling().to_string());
         UnitsReport {
             mode: config.mode.to_string(),
+            choice: config.choice.to_string(),
+            scaling,
             units_max: config.units_max,
             capacity_bps: config.capacity_bps,
             flows: dispatcher.flows,
@@ -139,6 +149,7 @@ impl UnitsReport {
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,
             units_resumed: dispatcher.units_resumed,
+            units_relieved: dispatcher.units_relieved,
             flows_migrated: dispatcher.flows_migrated,
             seamless: units.seamless,
             pulls: units.pulls_sent,

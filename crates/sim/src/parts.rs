@@ -22,7 +22,7 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
         targets_count: dispatcher.targets_count,
         stay_below: dispatcher.stay_below.map(|share| share.0 as f32),
         copy_from: dispatcher.copy_from.map(|share| share.0 as f32),
-        follow_at: dispatcher.follow_at.map(|share| share.0 as f32),
+        scaling: dispatcher.scaling(),
         push_at: dispatcher.push_at.map(|share| share.0 as f32),
         capacity_bps: dispatcher.capacity.unwrap_or(units.capacity).0,
         units_min: units.count.min,

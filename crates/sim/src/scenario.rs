@@ -15,7 +15,7 @@ use values::Nanos;
 pub use dispatcher::{AssignmentMode, AssignmentModeError, DispatcherSettings};
 pub use links::{LinkSettings, Links, MessageFaults};
 pub use state::{State, StatePlace};
-pub use units::{ServiceKind, UNITS_MAX, UnitCount, UnitCountError, UnitsSettings};
+pub use units::{DropPlace, ServiceKind, UNITS_MAX, UnitCount, UnitCountError, UnitsSettings};
 pub use workload::{
     Adversary, BurstSizes, COPIES_MAX, CaptureSource, CapturedTraffic, PacketSpacing, SteadyTraffic,
     SyntheticTrace, TraceProfile, Workload,

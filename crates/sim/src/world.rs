@@ -20,7 +20,7 @@ use crate::event::EventQueue;
 use crate::latency::{Latencies, LatencyReport};
 use crate::link::Links;
 use crate::pool::{PoolCounters, WarmPool};
-use crate::scenario::{LinkSettings, RunSettings, Scenario};
+use crate::scenario::{DropPlace, LinkSettings, RunSettings, Scenario};
 use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
 use crate::store::{Request, Store};
@@ -88,6 +88,7 @@ pub struct World {
     state_len: StateLen,
     service: Service,
     queue_max: usize,
+    drops_at: DropPlace,
     /// Packets reach units without loss and in order.
     is_in_order: bool,
     links: Links,
@@ -164,6 +165,7 @@ impl World {
             state_len,
             service,
             queue_max: units.queue,
+            drops_at: units.drops_at,
             is_in_order: in_order(&scenario.links.dispatcher_to_unit),
             may_be_unsettled: scenario.links.messages.loss.0 > 0.0,
             links: Links::new(&scenario.links, units.count.max, seed),

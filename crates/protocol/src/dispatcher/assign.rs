@@ -75,7 +75,7 @@ impl Assigner {
         let unit = match choice {
             UnitChoice::MostUtilised => self.most_utilised(loads, room, having_state),
             UnitChoice::LowestId => self.lowest(loads, room, having_state, active),
-            UnitChoice::LeastLoaded => self.least_loaded(loads, room, having_state),
+            UnitChoice::LeastLoaded | UnitChoice::RoundRobin => self.least_loaded(loads, room, having_state),
         };
         if let Some(unit) = unit {
             return Some(UnitPick { unit, fits: true });

@@ -72,13 +72,8 @@ pub struct Config {
     /// Load, as a share of capacity, above which all active units must be for another one to start
     /// (S42); above 0, up to 1.
     pub start_at: f32,
-    /// Load, as a share of capacity, that units should have: their number follows total demand;
-    /// above 0, up to 1. A unit starts when demand needs more, and the last one is drained when
-    /// demand has needed fewer for a while, idle or not. A flowlet without room starts none, and
-    /// stays unless its unit is full. `None` starts units as in the papers: a flowlet's rate counts
-    /// as needed room, two hundred times what it adds to a load over [`buckets`](Config::buckets),
-    /// so units start at four fifths of their load (S35, S42, S43).
-    pub follow_at: Option<f32>,
+    /// The rule by which units start and are drained.
+    pub scaling: ScalingRule,
     /// Time without packets after which a unit is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
     /// Condition on the other units for draining an idle one, so that none starts again at once.
@@ -126,7 +121,7 @@ impl Default for Config {
             units_min: 1,
             units_max: 10, // S41
             start_at: 0.9, // S42
-            follow_at: None,
+            scaling: ScalingRule::Room,
             idle_ns: 200_000_000,
             drain_when: DrainCondition::MeanIsBelow,
             bucket_ns: 500_000, // S40
@@ -216,9 +211,84 @@ pub enum UnitChoice {
     /// than lambda times the active units higher. Lambda 0 ignores state; with lambda 1 only room
     /// counts more, as for the other choice.
     LowestId,
-    /// The lowest load, minus lambda if it has the state. The lowest number wins ties. Not in the
-    /// papers: it spreads flows for baselines that would fill one unit after the other.
+    /// The lowest load, minus lambda if it has the state. The lowest number wins ties. With lambda 0
+    /// and whole flows, the choice of NFActor's later version.
     LeastLoaded,
+    /// The next unit in turn, whatever its load (A13). [`TargetChoice::Predicted`] takes the least
+    /// loaded instead.
+    RoundRobin,
+}
+
+impl fmt::Display for UnitChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnitChoice::MostUtilised => "most-utilised",
+            UnitChoice::LowestId => "lowest-id",
+            UnitChoice::LeastLoaded => "least-loaded",
+            UnitChoice::RoundRobin => "round-robin",
+        })
+    }
+}
+
+/// The rule by which units start and are drained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ScalingRule {
+    /// As published for flowlets: a unit starts for a flowlet without room, or if all are nearly
+    /// full; an idle one is drained (S42, S43). A flowlet's rate counts as needed room, two hundred
+    /// times what it adds to a load over [`buckets`](Config::buckets), so units start at four fifths
+    /// of their load (S35).
+    Room,
+    /// The number of units follows total demand. A unit starts when demand needs more, and the last
+    /// one is drained when demand has needed fewer for a while, idle or not. A flowlet without room
+    /// starts none, and stays unless its unit is full.
+    Demand {
+        /// Load, as a share of capacity, that units should have; above 0, up to 1.
+        load: f32,
+    },
+    /// A unit that drops packets is relieved by another one (A39).
+    Drops(DropRule),
+}
+
+impl ScalingRule {
+    /// Returns [`ScalingRule::Demand`] with this load; without one, [`ScalingRule::Room`].
+    pub fn following(load: Option<f32>) -> ScalingRule {
+        load.map_or(ScalingRule::Room, |load| ScalingRule::Demand { load })
+    }
+}
+
+impl fmt::Display for ScalingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScalingRule::Room => f.write_str("room"),
+            ScalingRule::Demand { load } => write!(f, "demand:{load}"),
+            ScalingRule::Drops(rule) => write!(f, "drops:{}:{}", rule.drops_max, rule.step),
+        }
+    }
+}
+
+/// Scaling by dropped packets, as in NFActor's later version: a unit is overloaded if packets to it
+/// [are dropped](crate::dispatcher::Dispatcher::count_drops). Another one starts, and flows migrate
+/// to it, step by step, until it has half the load. If there are no more units, the least loaded one
+/// takes them, unless it has more than half the load already.
+///
+/// The published rule drains the unit with the least load, and does not say when. Here it is when
+/// the others would have room, as for [`DrainCondition::MeanIsBelow`], for
+/// [`idle_ns`](Config::idle_ns), and nothing was dropped in that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropRule {
+    /// Limit on a unit's dropped packets within a period; with more it is overloaded.
+    pub drops_max: u64,
+    /// Flows that migrate at once, at the end of a period. At least 1.
+    pub step: u32,
+    /// The period, in ns. At least 1.
+    pub period_ns: u64,
+}
+
+impl Default for DropRule {
+    /// Returns the published numbers. The period is not among them.
+    fn default() -> DropRule {
+        DropRule { drops_max: 100, step: 500, period_ns: 100_000_000 }
+    }
 }
 
 /// The choice of units that get replicas of a flowlet's state: distinct, active, never the owner.
@@ -268,6 +338,9 @@ pub enum DispatcherError {
         /// The given value.
         value: f64,
     },
+    /// Flows do not migrate in this mode, so a unit cannot be relieved.
+    #[error("mode {0} assigns units by itself; scaling by drops needs mode flow, smart-flow or flowlet")]
+    ScalingMode(Granularity),
     /// The limits on units contradict each other.
     #[error("units_max ({max}) must not be less than units_min ({min})")]
     UnitsCrossed {
@@ -311,6 +384,10 @@ impl Config {
             | Granularity::Packet
             | Granularity::Rss { every_ns: None, .. } => 1,
         };
+        let rule = match self.scaling {
+            ScalingRule::Drops(rule) => rule,
+            ScalingRule::Room | ScalingRule::Demand { .. } => DropRule::default(),
+        };
         let zero = [
             ("gap_ns", self.gap_ns),
             ("size_max", self.size_max),
@@ -319,9 +396,16 @@ impl Config {
             ("idle_ns", self.idle_ns),
             ("bucket_ns", self.bucket_ns),
             ("every_ns", period_ns),
+            ("scaling.step", rule.step.into()),
+            ("scaling.period_ns", rule.period_ns),
         ];
         if let Some(&(name, _)) = zero.iter().find(|(_, value)| *value == 0) {
             return Err(DispatcherError::Zero(name));
+        }
+        if let (ScalingRule::Drops(_), Granularity::Packet | Granularity::Rss { .. }) =
+            (self.scaling, self.mode)
+        {
+            return Err(DispatcherError::ScalingMode(self.mode));
         }
         if self.units_max < self.units_min {
             return Err(DispatcherError::UnitsCrossed { min: self.units_min, max: self.units_max });
@@ -348,8 +432,9 @@ impl Config {
                 && copy_from <= stay_below
                 && (self.copy_from.is_none() || self.stay_below.is_some()),
         )?;
-        let follow_at = self.follow_at.unwrap_or(1.0);
-        in_range("follow_at", "above 0, up to 1", follow_at.into(), follow_at > 0.0 && follow_at <= 1.0)?;
+        if let ScalingRule::Demand { load } = self.scaling {
+            in_range("scaling.load", "above 0, up to 1", load.into(), load > 0.0 && load <= 1.0)?;
+        }
         in_range(
             "targets_count",
             "0 to 11",

@@ -41,8 +41,11 @@ pub struct Counters {
     /// Of these, choices of a unit that had been a target of replicas (S95).
     pub assignments_moved_to_target: u64,
     /// Choices when no active unit had room: the least loaded (S44), or the owner if units [follow
-    /// demand](crate::dispatcher::Config::follow_at) and it was not full.
+    /// demand](crate::dispatcher::ScalingRule::Demand) and it was not full.
     pub assignments_without_room: u64,
+
+    /// Packets dropped because their units were behind.
+    pub drops: u64,
 
     /// Packets that ask to replicate at once (S62).
     pub pushes: u64,
@@ -56,11 +59,14 @@ pub struct Counters {
     pub units_drained: u64,
     /// Units ordered to stop.
     pub units_stopped: u64,
+    /// Units that another one was started for, or relieved, because packets to them were dropped.
+    pub units_relieved: u64,
     /// Units that crashed.
     pub units_lost: u64,
     /// Flows lost with their units.
     pub flows_lost: u64,
-    /// Flows moved without a packet: from draining units, or with their affinity groups.
+    /// Flows moved without a packet: from draining or overloaded units, or with their affinity
+    /// groups.
     pub flows_moved: u64,
     /// Flows migrated by an operator.
     pub flows_migrated: u64,

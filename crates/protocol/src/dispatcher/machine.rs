@@ -7,13 +7,14 @@ use nf::AffinityGroup;
 use packet::FlowKey;
 
 use crate::dispatcher::assign::Assigner;
-use crate::dispatcher::config::{Config, DispatcherError, Granularity};
+use crate::dispatcher::config::{Config, DispatcherError, Granularity, ScalingRule};
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::flowlet::Demand;
 use crate::dispatcher::flows::{AliasChange, AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::groups::Groups;
 use crate::dispatcher::load::Meter;
 use crate::dispatcher::provisioning::Provisioning;
+use crate::dispatcher::relief::Relief;
 use crate::dispatcher::rss::Rss;
 use crate::dispatcher::units::{UnitState, UnitStatus, Units};
 
@@ -28,9 +29,13 @@ pub struct Dispatcher {
     pub(crate) rss: Option<Rss>,
     /// `None` if all flows may be anywhere.
     pub(crate) groups: Option<Groups>,
-    /// `None` if units start when flowlets find no room.
+    /// `None` unless units follow demand.
     pub(crate) follow: Option<Provisioning>,
+    /// `None` unless units are relieved when they drop packets.
+    pub(crate) relief: Option<Relief>,
     pub(crate) demand: Demand,
+    /// Bytes of packets that were dropped instead of being dispatched.
+    pub(crate) bytes_refused: u64,
     /// The latest time given: time does not go back.
     now_ns: u64,
     pub(crate) next_timeout_ns: u64,
@@ -147,7 +152,9 @@ impl Dispatcher {
             rss,
             groups: config.affinity_groups.map(Groups::new),
             follow: Provisioning::new(&config),
+            relief: Relief::new(&config),
             demand: Demand::new(&config),
+            bytes_refused: 0,
             now_ns: 0,
             next_timeout_ns: 0,
             hand: 0,
@@ -290,6 +297,16 @@ impl Dispatcher {
             Some(_) => self.flows.drop_alias(flow.index),
             None => {}
         }
+    }
+
+    /// Returns the rule by which units start and are drained.
+    pub fn scaling(&self) -> ScalingRule {
+        self.config.scaling
+    }
+
+    /// Returns the owner of the flow with this key or alias.
+    pub fn owner(&self, hash: u64, key: &FlowKey) -> Option<UnitId> {
+        self.flows.find(hash, key).map(|found| self.flows.get(found.index).owner())
     }
 
     /// Returns the counters.

@@ -8,7 +8,7 @@ use telemetry::event;
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
 
 use crate::dispatcher::assign::UnitPick;
-use crate::dispatcher::config::Granularity;
+use crate::dispatcher::config::{Granularity, UnitChoice};
 use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::flowlet::{self, FlowletCut};
 use crate::dispatcher::flows::{FlowGuess, FlowMatch};
@@ -180,7 +180,7 @@ impl Dispatcher {
     pub(crate) fn roll(&mut self, now_ns: u64) {
         let buckets = self.meter.roll(now_ns);
         if let Some(follow) = &mut self.follow {
-            follow.turn(buckets, self.counters.bytes);
+            follow.turn(buckets, self.counters.bytes + self.bytes_refused);
         }
         self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
@@ -411,12 +411,10 @@ impl Dispatcher {
         if let Some(rss) = &self.rss {
             return Some(UnitPick { unit: rss.owner(hash), fits: true });
         }
-        let active = self.units.active();
-        if self.config.mode == Granularity::Packet {
-            let turn = self.turn % active.len().max(1);
-            self.turn = turn + 1;
-            return active.get(turn).map(|&unit| UnitPick { unit, fits: true });
+        if self.config.mode == Granularity::Packet || self.config.choice == UnitChoice::RoundRobin {
+            return self.next_in_turn().map(|unit| UnitPick { unit, fits: true });
         }
+        let active = self.units.active();
         // If all units have the state, it makes no difference.
         let some_have = so_far.filter(|(_, targets)| !targets.is_all());
         let having_state =
@@ -428,6 +426,15 @@ impl Dispatcher {
             }
             _ => Some(chosen),
         }
+    }
+
+    /// Returns the next active unit in turn that is not hidden.
+    pub(crate) fn next_in_turn(&mut self) -> Option<UnitId> {
+        let (active, loads) = (self.units.active(), self.meter.loads());
+        let mut turns = (0..active.len()).map(|more| (self.turn + more) % active.len());
+        let turn = turns.find(|&turn| loads.of(active[turn]) < f32::INFINITY)?;
+        self.turn = turn + 1;
+        Some(active[turn])
     }
 
     /// Returns true if a flowlet that fits nowhere may stay with its state: no units start for it,

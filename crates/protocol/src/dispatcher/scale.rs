@@ -4,9 +4,10 @@ use telemetry::event;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
-use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainCondition, UnitChoice};
+use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainCondition, ScalingRule, UnitChoice};
 use crate::dispatcher::flow::Flow;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::relief::Relief;
 use crate::dispatcher::units::UnitState;
 
 /// A unit is drained only if the load of the others would then be at most this share of the load
@@ -40,12 +41,10 @@ impl Dispatcher {
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
         }
-        match &self.follow {
-            Some(follow) => {
-                let (wanted, kept) = (follow.wanted(), follow.kept());
-                self.follow_demand(now_ns, wanted, kept, outputs);
-            }
-            None => {
+        match self.config.scaling {
+            ScalingRule::Demand { .. } => self.follow_demand(now_ns, outputs),
+            ScalingRule::Drops(_) => self.relieve(now_ns, outputs),
+            ScalingRule::Room => {
                 self.start_ahead(outputs);
                 self.drain_idle(now_ns, outputs);
             }
@@ -154,16 +153,13 @@ impl Dispatcher {
 
     /// Starts a unit if more are wanted, or drains the last one if fewer must be kept; one at a
     /// time.
-    fn follow_demand(
-        &mut self,
-        now_ns: u64,
-        wanted: usize,
-        kept: usize,
-        outputs: &mut Vec<DispatcherOutput>,
-    ) {
+    fn follow_demand(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
+        let Some(follow) = &self.follow else { return };
+        let (wanted, kept) = (follow.wanted(), follow.kept());
         let active = self.units.active();
         if wanted > active.len() {
-            return self.start_one(outputs);
+            self.start_one(outputs);
+            return;
         }
         let kept = kept.max(self.config.units_min.into());
         if let Some(&last) = active.last().filter(|_| active.len() > kept && self.units.draining() == 0) {
@@ -171,9 +167,9 @@ impl Dispatcher {
         }
     }
 
-    /// Starts a unit for a flowlet without room (S42, S44), unless units follow total demand.
+    /// Starts a unit for a flowlet without room (S42, S44), unless another rule applies.
     pub(crate) fn start_for_room(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        if self.follow.is_none() {
+        if self.config.scaling == ScalingRule::Room {
             self.start_one(outputs);
         }
     }
@@ -186,17 +182,18 @@ impl Dispatcher {
         }
     }
 
-    /// Starts the first unit that is off, unless one is starting or nothing would reach it.
-    pub(crate) fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+    /// Starts the first unit that is off, and returns it, unless one is starting or nothing would
+    /// reach it.
+    pub(crate) fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) -> Option<UnitId> {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
-            return;
+            return None;
         }
-        if let Some(unit) = self.units.first_off() {
-            self.units.set_state(unit, UnitState::Starting);
-            self.counters.units_started += 1;
-            event::unit_started(unit.0.into(), self.units.active().len() as u64);
-            outputs.push(DispatcherOutput::Start(unit));
-        }
+        let unit = self.units.first_off()?;
+        self.units.set_state(unit, UnitState::Starting);
+        self.counters.units_started += 1;
+        event::unit_started(unit.0.into(), self.units.active().len() as u64);
+        outputs.push(DispatcherOutput::Start(unit));
+        Some(unit)
     }
 
     /// Drains the highest unit that has been idle long enough, if the others have room (S43).
@@ -210,19 +207,27 @@ impl Dispatcher {
         let Some(&idle) = active.iter().rev().find(is_idle) else {
             return;
         };
-        let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
         let is_below = match self.config.drain_when {
-            DrainCondition::MeanIsBelow => {
-                let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
-                total_bps / (active.len() - 1) as f32 <= up_to_bps
-            }
-            DrainCondition::OneIsBelow => {
-                active.iter().any(|&unit| unit != idle && self.meter.sustained_bps(unit) <= up_to_bps)
-            }
+            DrainCondition::MeanIsBelow => self.is_one_too_many(),
+            DrainCondition::OneIsBelow => active
+                .iter()
+                .any(|&unit| unit != idle && self.meter.sustained_bps(unit) <= self.drain_below_bps()),
         };
         if is_below {
             self.drain(now_ns, idle, outputs);
         }
+    }
+
+    fn drain_below_bps(&self) -> f32 {
+        DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32
+    }
+
+    /// Returns true if one unit less would have room for total load, and that unit may go.
+    pub(crate) fn is_one_too_many(&self) -> bool {
+        let active = self.units.active();
+        let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
+        active.len() > usize::from(self.config.units_min)
+            && total_bps / (active.len() - 1) as f32 <= self.drain_below_bps()
     }
 
     /// Drains a unit: it gets no more packets, and its flows move away.
@@ -267,14 +272,18 @@ impl Dispatcher {
         }
     }
 
-    /// Moves a flow to the lowest unit with room, or to a near one that has the state.
+    /// Moves a flow: to the lowest unit with room, or to a near one that has the state; to the next
+    /// one in turn if flows are spread over all.
     fn move_flow(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
         let refusers = self.flows.flowlet(index).refusers;
         let to = match &self.rss {
             Some(rss) => rss.owner(self.flows.hash(index)),
             None => {
                 let hidden_bps = self.meter.hide(&refusers);
-                let another = self.lowest_with_room(index);
+                let another = match self.config.choice {
+                    UnitChoice::MostUtilised | UnitChoice::LowestId => self.lowest_with_room(index),
+                    UnitChoice::LeastLoaded | UnitChoice::RoundRobin => self.next_in_turn(),
+                };
                 self.meter.show(&refusers, hidden_bps);
                 // If all active units refused it, the flow stays until its next packet or its end.
                 let Some(unit) = another else { return };
@@ -325,6 +334,7 @@ impl Dispatcher {
     /// Returns true if there is work without packets.
     fn has_more_to_do(&self) -> bool {
         self.units.draining() > 0
+            || self.relief.as_ref().is_some_and(Relief::is_busy)
             || self.units.active().len() > usize::from(self.config.units_min)
             || self.units.active().iter().any(|&unit| self.meter.sustained_bps(unit) > 0.0)
     }

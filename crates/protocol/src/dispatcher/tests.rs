@@ -6,4 +6,5 @@ mod guesses;
 mod membership;
 mod operating;
 mod reference;
+mod relief;
 mod scaling;

@@ -14,6 +14,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u16..8).prop_map(|unit| Step::Started { unit }),
         3 => (any::<usize>(), any::<bool>()).prop_map(|(nth, is_right)| Step::Expire { nth, is_right }),
         3 => (0u16..8).prop_map(|unit| Step::Drained { unit }),
+        1 => (0u16..9, 0u64..20).prop_map(|(unit, count)| Step::Drops { unit, count }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(nth, is_owner)| Step::Refuse { nth, is_owner }),
         1 => (0u64..1000).prop_map(|ns| Step::Back { ns }),
         3 => (any::<usize>(), prop::option::of(0u16..9)).prop_map(|(nth, to)| Step::Migrate { nth, to }),
@@ -48,6 +49,34 @@ fn targets() -> impl Strategy<Value = TargetChoice> {
     ]
 }
 
+fn choice() -> impl Strategy<Value = UnitChoice> {
+    prop_oneof![
+        Just(UnitChoice::MostUtilised),
+        Just(UnitChoice::LowestId),
+        Just(UnitChoice::LeastLoaded),
+        Just(UnitChoice::RoundRobin),
+    ]
+}
+
+fn scaling() -> impl Strategy<Value = ScalingRule> {
+    prop_oneof![
+        Just(ScalingRule::Room),
+        Just(ScalingRule::Demand { load: 0.5 }),
+        Just(ScalingRule::Demand { load: 1.0 }),
+        (1u32..5, 1u64..10_000_000).prop_map(|(step, period_ns)| {
+            ScalingRule::Drops(DropRule { drops_max: 10, step, period_ns })
+        }),
+    ]
+}
+
+/// Returns the rule, or another one if flows do not migrate in this mode.
+fn possible(scaling: ScalingRule, mode: Granularity) -> ScalingRule {
+    match (scaling, mode) {
+        (ScalingRule::Drops(_), Granularity::Packet | Granularity::Rss { .. }) => ScalingRule::Room,
+        _ => scaling,
+    }
+}
+
 fn staying() -> impl Strategy<Value = (Option<f32>, Option<f32>)> {
     prop_oneof![
         Just((None, None)),
@@ -71,13 +100,13 @@ proptest! {
     fn it_always_holds(
         mode in mode(),
         targets in targets(),
-        choice in prop_oneof![Just(UnitChoice::MostUtilised), Just(UnitChoice::LowestId), Just(UnitChoice::LeastLoaded)],
+        choice in choice(),
         units_min in 1u16..4,
         more_units in 0u16..5,
         ends_oldest: bool,
         (stay_below, copy_from) in staying(),
         push_at in prop_oneof![Just(None), Just(Some(0.3f32)), Just(Some(0.9))],
-        follow_at in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
+        scaling in scaling(),
         forget_after_ns in prop_oneof![Just(None), Just(Some(DISPLACED_AFTER_NS))],
         alarm_buckets in prop_oneof![Just(0usize), Just(3), Just(20)],
         is_mean: bool,
@@ -85,7 +114,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let config = Config {
-            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, copy_from, push_at, alarm_buckets, follow_at, forget_after_ns,
+            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, copy_from, push_at, alarm_buckets, forget_after_ns,
+            scaling: possible(scaling, mode),
             when_full: if ends_oldest { WhenFlowsFull::EndOldest } else { WhenFlowsFull::RefuseNew },
             drain_when: if is_mean { DrainCondition::MeanIsBelow } else { DrainCondition::OneIsBelow },
             flows_max: 30,

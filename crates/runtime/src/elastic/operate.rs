@@ -63,6 +63,8 @@ impl<T: Transport> Elastic<T> {
         let counters = self.dispatcher.counters();
         DispatcherStatus {
             mode: self.config.mode.to_string(),
+            choice: self.config.choice.to_string(),
+            scaling: self.dispatcher.scaling().to_string(),
             flows: self.dispatcher.flows(),
             flows_started: counters.flows,
             flows_lost: counters.flows_lost,

@@ -5,7 +5,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use protocol::dispatcher::{DrainCondition, RateWindow, TargetChoice, UnitChoice, WhenFlowsFull};
+use protocol::dispatcher::{
+    DrainCondition, DropRule, RateWindow, ScalingRule, TargetChoice, UnitChoice, WhenFlowsFull,
+};
 use serde::de::{Deserialize, Deserializer, Error};
 
 use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
@@ -52,6 +54,13 @@ pub struct DispatcherSettings {
     /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find
     /// room or not. None: as published.
     pub follow_at: Option<Share>,
+    /// Limit on a unit's dropped packets within `drops_period`, beyond which another one takes half
+    /// its load (A39); replaces `follow_at`. None: drops have no consequence.
+    pub drops_max: Option<u64>,
+    /// Period over which drops count: 100 ms.
+    pub drops_period: Nanos,
+    /// Flows that then migrate at once: 500.
+    pub drops_step: u32,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Nanos,
     /// Condition on the other units' loads: by default, their mean is below a limit.
@@ -131,6 +140,8 @@ enum UnitChoiceKey {
     LowestId,
     /// The one with the least load.
     LeastLoaded,
+    /// The next one in turn.
+    RoundRobin,
 }
 
 /// Units that get replicas of a flow's state.
@@ -180,6 +191,9 @@ impl Default for DispatcherSettings {
             capacity: None,
             start_at: Share(0.9),
             follow_at: None,
+            drops_max: None,
+            drops_period: ms(100),
+            drops_step: 500,
             idle: ms(200),
             drain_when: DrainCondition::MeanIsBelow,
             bucket: Nanos(500_000),
@@ -190,6 +204,19 @@ impl Default for DispatcherSettings {
             forget_after: None,
             packet_cost: Picos(0),
             flowlet_cost: Picos(0),
+        }
+    }
+}
+
+impl DispatcherSettings {
+    /// Returns the rule by which units start and stop.
+    pub fn scaling(&self) -> ScalingRule {
+        match self.drops_max {
+            None => ScalingRule::following(self.follow_at.map(|share| share.0 as f32)),
+            Some(drops_max) => {
+                let (step, period_ns) = (self.drops_step, self.drops_period.0);
+                ScalingRule::Drops(DropRule { drops_max, step, period_ns })
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct UnitsSettings {
     pub message_cost: Picos,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
+    /// Where they are dropped: at the unit, by default.
+    pub drops_at: DropPlace,
     /// From the order to start one until it is ready (S106).
     pub start: Nanos,
     /// Warm units in addition to the active ones: none (S106).
@@ -68,6 +70,7 @@ impl Default for UnitsSettings {
             byte_cost: None,
             message_cost: Picos(0),
             queue: 1 << 20,
+            drops_at: DropPlace::Unit,
             start: Nanos(0),
             warm: 0,
             warm_start: Nanos(0),
@@ -83,6 +86,16 @@ impl Default for UnitsSettings {
             expire_after: None,
         }
     }
+}
+
+/// The place where packets are dropped that a unit cannot take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropPlace {
+    /// At the unit: they are lost on the way, and later packets of their flows wait for them.
+    Unit,
+    /// At the dispatcher, before they are numbered; those that begin flows, at the unit.
+    Dispatcher,
 }
 
 /// Effect of the capacity on a unit.

@@ -8,6 +8,7 @@ use crate::arrivals::Coming;
 use crate::checks::Violation;
 use crate::engine::Packet;
 use crate::link::Carried;
+use crate::scenario::DropPlace;
 use crate::server::Parcel;
 use crate::store::Store;
 
@@ -19,6 +20,14 @@ impl World {
         };
         self.workload.add(&arriving);
         self.intervals.came(1, arriving.len.into());
+        if self.drops_at == DropPlace::Dispatcher
+            && let Some(unit) = self.dispatcher.owner(hash, key)
+            && self.servers[unit.index()].queued() >= self.queue_max
+        {
+            self.tally.queue_full += 1;
+            self.dispatcher.refuse_packet(self.now_ns, unit, arriving.len);
+            return Ok(());
+        }
         let begins_ns = self.now_ns.max(self.dispatcher_busy_until_ns);
         let arrival = PacketArrival { key, hash, len: arriving.len };
         let assignments = self.dispatcher.counters().assignments;

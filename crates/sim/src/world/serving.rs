@@ -15,6 +15,7 @@ impl World {
         }
         let Some(Parcel::Packet { stamp, .. }) = self.parcels.take(parcel) else { return Ok(()) };
         self.tally.queue_full += 1;
+        self.dispatcher.count_drops(self.now_ns, unit, 1);
         self.checks.dropped(stamp.flow, stamp.seq)
     }
 

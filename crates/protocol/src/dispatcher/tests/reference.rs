@@ -155,6 +155,7 @@ impl Reference {
             }
             (UnitChoice::LeastLoaded, false) => -loads_bps[unit],
             (UnitChoice::LeastLoaded, true) => self.config.lambda * capacity_bps - loads_bps[unit],
+            (UnitChoice::RoundRobin, _) => unreachable!("it has no score"),
         };
         let mut best = lowest;
         for &unit in &candidates {

@@ -245,7 +245,12 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
 
 /// Units follow total demand, at nine tenths of their capacity.
 fn following() -> Config {
-    Config { units_max: 3, targets: TargetChoice::None, follow_at: Some(0.9), ..Config::default() }
+    Config {
+        units_max: 3,
+        targets: TargetChoice::None,
+        scaling: ScalingRule::Demand { load: 0.9 },
+        ..Config::default()
+    }
 }
 
 #[test]
@@ -261,7 +266,11 @@ fn a_flowlet_without_room_starts_no_unit_that_demand_does_not_ask_for() {
         }
         bench.dispatcher.counters().units_started
     };
-    assert_eq!(started(Config { follow_at: None, ..following() }), 1, "832 Mbit/s do not fit, as published");
+    assert_eq!(
+        started(Config { scaling: ScalingRule::Room, ..following() }),
+        1,
+        "832 Mbit/s do not fit, as published"
+    );
     assert_eq!(started(following()), 0);
 }
 

@@ -47,6 +47,11 @@ pub enum Step {
     Drained {
         unit: u16,
     },
+    /// Packets to a unit were dropped.
+    Drops {
+        unit: u16,
+        count: u64,
+    },
     /// A flow's owner refuses its state; or another unit claims so.
     Refuse {
         nth: usize,
@@ -103,6 +108,7 @@ impl Trial {
             Step::Claim { from, flow, epoch, seq } => self.claim(UnitId(from), flow, epoch, seq),
             Step::Alias { nth, flow } => self.alias(nth, &key(flow)),
             Step::Drained { unit } => self.handle_message(UnitId(unit), FromUnit::Drained),
+            Step::Drops { unit, count } => self.dispatcher.count_drops(self.now_ns, UnitId(unit), count),
             Step::Refuse { nth, is_owner } => self.refuse(nth, is_owner),
             Step::Migrate { nth, to } => self.migrate(nth, to.map(UnitId)),
             Step::Drain { unit } => self.drain(UnitId(unit)),
