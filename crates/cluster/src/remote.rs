@@ -43,6 +43,9 @@ pub use sharing::SharingError;
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
+/// Limit on packets in flight to one unit. Further packets of its flows are dropped if they arrived
+/// at an interface, so that a slow unit does not hold up the others.
+pub const UNIT_IN_FLIGHT_MAX: u64 = IN_FLIGHT_MAX / 2;
 /// Buffers that are allocated at once if there is none for packets that leave.
 const BUFFERS_MORE: usize = 256;
 /// Period in which units are notified of the time.
@@ -92,6 +95,8 @@ pub struct RemoteUnits<N> {
     told_ns: u64,
     /// A packet was sent since the last batch.
     is_busy: bool,
+    /// A unit has [`UNIT_IN_FLIGHT_MAX`] packets in flight, and further ones are dropped.
+    has_full_units: bool,
     /// Time since which packets wait to be sent.
     unsent_since_ns: Option<u64>,
     /// Commands to functions so far.
@@ -162,6 +167,7 @@ pub(crate) fn runner_over<N: Network>(
         now_ns: 0,
         told_ns: 0,
         is_busy: false,
+        has_full_units: false,
         unsent_since_ns: None,
         controls: Vec::new(),
         is_finishing: false,

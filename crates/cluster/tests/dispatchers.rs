@@ -237,6 +237,8 @@ fn lost_dispatcher_keeps_its_share() {
         }
         assert!(began.elapsed() < PATIENCE, "no packet was dropped");
     }
+    // All packets so far have been dispatched.
+    while pair.sent.recv_timeout(Duration::from_millis(200)).is_ok() {}
     let before = left.load(Ordering::Relaxed);
     for number in 0..200 {
         pair.arrive(0, INSIDE, &probe(30_000 + number));

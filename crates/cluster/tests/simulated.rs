@@ -5,9 +5,11 @@
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
 
-use cluster::simulated::{LinkFaults, SimulatedCluster, SimulatedFaults, SimulatedOutcome};
+use cluster::simulated::{
+    LinkFaults, NodeFault, NodeFaultKind, SimulatedCluster, SimulatedFaults, SimulatedOutcome,
+};
 use io::traffic::{Payload, Responder};
-use protocol::dispatcher::Granularity;
+use protocol::dispatcher::{Granularity, UnitChoice};
 use runtime::elastic::UnitsConfig;
 use runtime::{Report, Runner};
 
@@ -108,7 +110,10 @@ fn run(
     faults: SimulatedFaults,
     seed: u64,
 ) -> (Sink, SimulatedOutcome) {
-    let mut cluster = start(expected.policy, mode, faults, (seed, expected.frames[0].timestamp_ns));
+    run_on(start(expected.policy, mode, faults, (seed, expected.frames[0].timestamp_ns)), expected)
+}
+
+fn run_on(mut cluster: SimulatedCluster, expected: &Expected) -> (Sink, SimulatedOutcome) {
     let mut sink = Sink::default();
     for frame in &expected.frames {
         cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
@@ -180,6 +185,49 @@ fn links_are_counted_with_what_they_refuse() {
 
 /// The same for a NAT: its groups move together, and each flow has the external endpoint that it
 /// has on one machine.
+/// A39: one unit of three is too many, and is drained. Then packets of a unit that stands still are
+/// dropped, others go on, and the spare unit takes half its load.
+#[test]
+fn unit_that_drops_packets_is_relieved() {
+    const COUNTS: &str = "
+        settings { flows: 2k }
+        Port<0> inside; Port<1> outside;
+        Monitor m { report: [] };
+        pipelet { inside <-> m <-> outside; }";
+    for choice in [UnitChoice::LeastLoaded, UnitChoice::RoundRobin] {
+        let mut profile = profile(Payload::Random, 30_000, 20_000.0, SEED);
+        profile.protocols.fragments = 0.0; // They wait for the packets before them.
+        let expected = Expected::of(COUNTS, generated(&profile));
+        let pause = NodeFault { at_ns: 700_000_000, unit: 0, kind: NodeFaultKind::Pause(400_000_000) };
+        let faults = SimulatedFaults { nodes: vec![pause], ..SimulatedFaults::NONE };
+        let config = UnitsConfig {
+            units_min: 2,
+            units_max: 3,
+            capacity_bps: 1_000_000_000,
+            is_live: true,
+            ..UnitsConfig::nfactor(choice)
+        };
+        let make =
+            || -> cluster::unit::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
+        let start = (SEED, expected.frames[0].timestamp_ns);
+        let assembly = assembly_of("test.rvl", COUNTS);
+        let cluster = SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap();
+        let (sink, SimulatedOutcome { report, .. }) = run_on(cluster, &expected);
+        assert!(report.adds_up(), "{choice}: {report:?}");
+        let units = report.units.as_ref().unwrap();
+        println!("{choice}: {:?}, {} flows moved", report.drops, units.states_moved);
+        assert!(units.units_stopped >= 1 && units.units_relieved >= 1 && units.states_moved > 0, "{choice}");
+        assert!(report.drops["unit-behind"] > 100, "{choice}: {:?}", report.drops);
+        let of_one_machine: u64 = expected.report.drops.values().sum();
+        assert_eq!(report.drops.values().sum::<u64>() - report.drops["unit-behind"], of_one_machine);
+        let (flows, all) = (by_flow(&sink), by_flow(&expected.sink));
+        for (flow, packets) in &flows {
+            let mut left = all[flow].iter();
+            assert!(packets.iter().all(|packet| left.any(|other| other == packet)), "{choice}: {flow:?}");
+        }
+    }
+}
+
 #[test]
 fn nat_keeps_its_mappings() {
     let expected = Expected::of_nat(1_000, SEED);

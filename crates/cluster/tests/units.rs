@@ -48,9 +48,9 @@ fn output_is_that_of_one_machine() {
 }
 
 /// First packets wait for nothing, and a unit that stalls has more packets than buffers: it gets
-/// others.
+/// others. Further packets of its flows are dropped.
 #[test]
-fn unit_that_stalls_loses_nothing() {
+fn unit_that_stalls_gets_as_many_packets_as_it_may() {
     let mut profile = profile(Payload::Http, 30_000, 20_000.0, SEED);
     profile.protocols.fragments = 0.0; // They wait for the packets before them.
     let frames = conversation_with(assembly_of("test.rvl", POLICY), &profile);
@@ -67,8 +67,14 @@ fn unit_that_stalls_loses_nothing() {
     let config = UnitsConfig { is_live: true, ..config(Granularity::Flow, 1) };
     let (runner, _) = cluster.runner(config, &units);
     let (got, report) = play(runner, &frames);
-    assert_same_counts(&report, &single);
-    assert_same(&got, &expected);
+    assert!(report.adds_up(), "{report:?}");
+    assert_eq!((report.packets_in, report.flows.started), (single.packets_in, single.flows.started));
+    let behind = report.drops.get("unit-behind").copied().unwrap_or(0);
+    assert!(report.packets_out + behind <= single.packets_in, "{report:?}");
+    match behind {
+        0 => assert_same(&got, &expected),
+        _ => assert!(report.packets_out < single.packets_out),
+    }
     end(units);
 }
 

@@ -12,6 +12,7 @@ use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
 
+use super::units::RemoteUnit;
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
 use crate::network::Network;
 use crate::wire::{write_released, write_stopped};
@@ -48,6 +49,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.is_busy = true;
         if let Some(unit) = self.units.alive_mut(unit) {
             unit.sent += 1;
+            self.has_full_units |= self.config.is_live && unit.is_full();
         }
     }
 
@@ -104,6 +106,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn receive(&mut self) -> Option<Box<Return>> {
+        self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
         let has_others = self.homes.has_others();
         if has_others {
             self.homes.release_held(&mut self.local.out);
@@ -165,6 +168,14 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn has_pending(&self) -> bool {
         self.units.in_flight() > 0 || self.homes.held.count > 0
+    }
+
+    fn has_full_units(&self) -> bool {
+        self.has_full_units
+    }
+
+    fn is_unit_full(&self, unit: UnitId) -> bool {
+        self.units.get(unit).is_some_and(RemoteUnit::is_full)
     }
 
     fn is_full(&self) -> bool {

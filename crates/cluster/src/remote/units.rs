@@ -8,6 +8,7 @@ use protocol::message::UnitId;
 use runtime::report::Report;
 use runtime::transport::Return;
 
+use super::UNIT_IN_FLIGHT_MAX;
 use crate::peers::PeerId;
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitFigures};
 
@@ -45,6 +46,8 @@ pub(super) struct RemoteUnit {
     bytes_out: u64,
     /// Packets that it has exchanged with other units, by its reports.
     forwards: BTreeMap<UnitId, ForwardCounts>,
+    /// Packets that it has forwarded to others, by its own count.
+    forwarded: u64,
     /// Packets that came to it from other units, and that went from it to them.
     got: u64,
     gave: u64,
@@ -68,6 +71,7 @@ impl RemoteUnit {
             packets_out: 0,
             bytes_out: 0,
             forwards: BTreeMap::new(),
+            forwarded: 0,
             got: 0,
             gave: 0,
             partial: None,
@@ -80,9 +84,15 @@ impl RemoteUnit {
         (self.sent + self.got).saturating_sub(self.gave)
     }
 
-    /// Returns the number of packets that the unit has forwarded, by its own count.
-    fn forwarded(&self) -> u64 {
-        self.forwards.values().map(|counts| counts.sent).sum()
+    /// Returns the number of packets that the unit has not finished: a packet on its way between two
+    /// units is with its receiver.
+    fn in_flight(&self) -> u64 {
+        (self.sent + self.got).saturating_sub(self.forwarded + self.through)
+    }
+
+    /// Returns true if the unit is alive and has as many packets as it may.
+    pub fn is_full(&self) -> bool {
+        self.is_alive && self.in_flight() >= UNIT_IN_FLIGHT_MAX
     }
 
     /// The unit is lost, `has_flows` if it was not drained before.
@@ -150,9 +160,7 @@ impl UnitTable {
 
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u64 {
-        let alive = self.iter().filter(|unit| unit.is_alive);
-        // A packet on its way between two units is with its receiver.
-        alive.map(|unit| (unit.sent + unit.got).saturating_sub(unit.forwarded() + unit.through)).sum()
+        self.iter().filter(|unit| unit.is_alive).map(RemoteUnit::in_flight).sum()
     }
 
     /// Counts again the packets that units have exchanged.
@@ -193,7 +201,7 @@ impl UnitTable {
         let gone = self.iter().filter(|unit| !unit.is_alive);
         let with_units: u64 = gone.map(|unit| unit.given().saturating_sub(unit.figures.finished())).sum();
         let alive = self.iter().filter(|unit| unit.is_alive);
-        let between: u64 = alive.map(|unit| unit.forwarded().saturating_sub(unit.gave)).sum();
+        let between: u64 = alive.map(|unit| unit.forwarded.saturating_sub(unit.gave)).sum();
         with_units + between
     }
 
@@ -294,6 +302,7 @@ impl UnitTable {
             unit.through = unit.through.max(report.through);
             let has_forwards = !context.forwards.is_empty();
             unit.forwards.extend(context.forwards);
+            unit.forwarded = unit.forwards.values().map(|counts| counts.sent).sum();
             unit.is_ready |= report.is_ready;
             unit.is_behind &= !report.has_answered;
             self.has_failed |= report.has_failed && unit.is_alive;
