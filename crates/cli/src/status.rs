@@ -146,8 +146,12 @@ fn text(status: &StatusResource) -> String {
             thousands(dispatcher.flows_lost)
         );
         let units = format!(
-            "{} active, {} draining; assigned by {}",
-            status.units_active, status.units_draining, dispatcher.mode
+            "{} active, {} draining; assigned by {}, {}; scaled by {}",
+            status.units_active,
+            status.units_draining,
+            dispatcher.mode,
+            dispatcher.choice,
+            dispatcher.scaling
         );
         lines.extend([("flows", flows), ("units", units)]);
     }

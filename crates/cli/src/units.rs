@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use ::cluster::remote::RemoteHandle;
 use anyhow::Context;
+use protocol::dispatcher::UnitChoice;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
@@ -22,6 +23,15 @@ use crate::{cluster, picture, policies};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Units")]
 pub struct Options {
+    /// Run on units that come and go with the traffic, and assign it by this policy
+    ///
+    /// flowlets: flowlets stay while their unit has room, and units follow demand.
+    /// flowlets-as-published: SNF's; every flowlet goes to the fullest unit with room.
+    /// least-loaded: NFActor's later one; flows, each to the unit with the least load.
+    /// round-robin: NFActor's first one; flows, to units in turn.
+    /// The last two relieve units that drop packets: with --cluster and interfaces.
+    #[arg(long, value_name = "POLICY", help = with_default("Run on units that come and go with the traffic, and assign it by this policy", "flowlets"))]
+    pub assign: Option<AssignmentPolicy>,
     /// Run on units that come and go with the traffic, and assign this to one at a time
     ///
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
@@ -87,6 +97,7 @@ impl Options {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
             && self.cluster.is_none()
+            && self.assign.is_none()
             && self.mode.is_none()
             && self.units_max.is_none()
             && self.unit_capacity.is_none()
@@ -97,7 +108,7 @@ impl Options {
         if is_one {
             return Ok((Runner::new(assembly, &name), None));
         }
-        let defaults = UnitsConfig::default();
+        let defaults = self.assign.unwrap_or(AssignmentPolicy::Flowlets).config();
         let config = UnitsConfig {
             mode: self.mode.map_or(defaults.mode, Into::into),
             units_max: self.units_max.unwrap_or(defaults.units_max),
@@ -124,6 +135,31 @@ impl Options {
 
 /// The defaults of the options.
 static DEFAULTS: LazyLock<UnitsConfig> = LazyLock::new(UnitsConfig::default);
+
+/// A policy of assignment: of units to flows or flowlets, and of the number of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AssignmentPolicy {
+    /// Flowlets stay while their unit has room, and units follow demand.
+    Flowlets,
+    /// SNF's: every flowlet goes to the fullest unit with room (S29 to S47).
+    FlowletsAsPublished,
+    /// NFActor's later one: flows, each to the unit with the least load.
+    LeastLoaded,
+    /// NFActor's first one: flows, to units in turn (A13).
+    RoundRobin,
+}
+
+impl AssignmentPolicy {
+    /// Returns its configuration of units.
+    fn config(self) -> UnitsConfig {
+        match self {
+            AssignmentPolicy::Flowlets => UnitsConfig::default(),
+            AssignmentPolicy::FlowletsAsPublished => UnitsConfig::as_published(),
+            AssignmentPolicy::LeastLoaded => UnitsConfig::nfactor(UnitChoice::LeastLoaded),
+            AssignmentPolicy::RoundRobin => UnitsConfig::nfactor(UnitChoice::RoundRobin),
+        }
+    }
+}
 
 /// Help text with a default that an option's absence stands for: any option turns units on.
 fn with_default(text: &str, default: impl fmt::Display) -> String {
@@ -159,7 +195,9 @@ impl FromStr for ShareOrNone {
 
 /// Renders demand and capacity over time, flowlets, states and the bill.
 pub fn summary(report: &UnitsReport) -> String {
-    let mut text = format!("\nunits of {}, {}:\n", rate(report.capacity_bps as f64), report.mode);
+    let UnitsReport { mode, choice, scaling, .. } = report;
+    let capacity = rate(report.capacity_bps as f64);
+    let mut text = format!("\nunits of {capacity}; assigned by {mode}, {choice}; scaled by {scaling}:\n");
     text += &picture::draw(&report.intervals);
     let UnitsReport { tracking, bill, .. } = report;
     text += &format!(

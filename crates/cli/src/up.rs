@@ -99,7 +99,7 @@ pub struct Args {
     pub output: Format,
     /// Worker threads, each with a share of the flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
-    #[arg(conflicts_with_all = ["mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api"])]
+    #[arg(conflicts_with_all = ["assign", "mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api"])]
     pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,

@@ -67,7 +67,8 @@ impl Demo {
 impl Drop for Demo {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            let _ = child.kill();
+            // It ends its nodes.
+            let _ = std::process::Command::new("kill").arg(child.id().to_string()).status();
             let _ = child.wait();
         }
     }

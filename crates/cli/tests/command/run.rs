@@ -105,10 +105,19 @@ fn output_on_elastic_units_is_the_same() {
     let mean = |told: &serde_json::Value| told["tracking"]["units_mean"].as_f64().unwrap();
     assert!(mean(&fast["units"]) > mean(&told), "{fast}");
     let text = place.stdout("run nat.rvl --read in.pcapng --mode flow --unit-capacity 20Mbps");
-    assert!(text.contains("units of 20.00 Mbit/s, flow:") && text.contains('█'), "{text}");
-    for (option, wrong) in
-        [("--mode smart", "is not a mode"), ("--speedup 0", "above 0"), ("--units-max 0", "0")]
-    {
+    assert!(
+        text.contains("units of 20.00 Mbit/s; assigned by flow, most-utilised; scaled by room:")
+            && text.contains('█'),
+        "{text}"
+    );
+    let text = place.stdout("run nat.rvl --read in.pcapng --assign round-robin");
+    assert!(text.contains("assigned by flow, round-robin; scaled by room:"), "{text}");
+    for (option, wrong) in [
+        ("--mode smart", "is not a mode"),
+        ("--assign x", "flowlets-as-published"),
+        ("--speedup 0", "above 0"),
+        ("--units-max 0", "0"),
+    ] {
         let refused = place.run(&format!("run nat.rvl --read in.pcapng {option}"));
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains(wrong), "{option}");
