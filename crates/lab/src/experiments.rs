@@ -39,6 +39,7 @@ mod z01_actors;
 mod z02_scaling;
 mod z03_migration;
 mod z04_controllers;
+mod z07_scaling;
 
 use serde::Serialize;
 
@@ -109,6 +110,7 @@ pub fn experiments() -> &'static [Experiment] {
         z02_scaling::Z2,
         z03_migration::Z3,
         z04_controllers::Z4,
+        z07_scaling::Z7,
         v01_loopback::V1,
         v02_ports::V2,
         v03_streams::V3,

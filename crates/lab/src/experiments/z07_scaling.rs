@@ -1,0 +1,193 @@
+//! Z7: how the number of units follows the load, by NFActor's rule and by ours.
+
+use runtime::elastic::{ALARM_BUCKETS, UnitsConfig};
+use sim::Report;
+
+use super::common::{BOTH, at_least, at_most, in_mode, paper, strict};
+use super::{Experiment, Measured};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use crate::gauges;
+use crate::runs::{Lab, RunLength};
+use crate::setup::{ScenarioText, toml};
+use crate::table::{CostProfile, FigureTable, FigureUnit, ReportGauge, RowKind, RowSubject, TableMetric};
+use crate::verdict::{Claim, ClaimFinding};
+
+/// Published claims about dynamic scaling (A39).
+pub const Z7: Experiment = Experiment {
+    id: "Z7",
+    title: "Scaling by drops and by demand",
+    question: "Does what leaves keep up with what comes?",
+    published: "A39, later version: 40,000 flows rise in 15 s and fall in 45 s; a runtime with more \
+                than 100 drops is relieved, 500 flows at a time, and throughput matches the input",
+    workload: "W-B from 1 to 10 Gbit/s in 3 s, and down in 9 s; units of 1 Gbit/s that take 50 ms to \
+               start and hold 1,024 packets, as a ring of a network card does",
+    matches: &[Claim {
+        text: "with NFActor's rule, 99 % of what comes leaves, in 90 % of intervals of 100 ms",
+        test: |f| {
+            let findings =
+                [LEAST_LOADED, ROUND_ROBIN].map(|row| at_least(f, row, MATCHED.metric.name, 0.9, 1.0));
+            let [least_loaded, round_robin] = findings;
+            Ok(ClaimFinding::all([least_loaded?, round_robin?]))
+        },
+    }],
+    beats: &[Claim {
+        text: "units that follow demand start before packets are dropped: at most 1 of 10,000 is",
+        test: |f| at_most(f, OURS, LOST.metric.name, 1e-4, 1e-4),
+    }],
+    real: &[],
+    measure,
+};
+
+/// NFActor's later choice.
+const LEAST_LOADED: &str = "nfactor, least loaded";
+/// Its first one.
+const ROUND_ROBIN: &str = "nfactor, round robin";
+/// NFActor's flows on units that follow demand.
+const FLOWS_FOLLOW: &str = "plus: flows, follows demand";
+
+/// The same flowlets as [`BOTH`], and the last 5 ms of load count on their own, too: the default of
+/// `rivulet run --cluster`.
+const OURS: &str = "plus: follows, flowlets stay, fast alarm";
+
+/// Share of packets that were dropped.
+const LOST: ReportGauge = ReportGauge {
+    metric: TableMetric { name: "dropped", unit: FigureUnit::Share },
+    of: |report| Some(report.drops.values().sum::<u64>() as f64 / report.workload.packets.max(1) as f64),
+};
+
+/// Share of intervals in which at least 99 % of what came was processed.
+const MATCHED: ReportGauge = ReportGauge {
+    metric: TableMetric { name: "kept up", unit: FigureUnit::Share },
+    of: |report| {
+        let intervals = gauges::intervals(report);
+        let kept_up = |interval: &&protocol::metering::Interval| {
+            interval.processed as f64 >= 0.99 * interval.packets as f64
+        };
+        Some(intervals.iter().filter(kept_up).count() as f64 / intervals.len().max(1) as f64)
+    },
+};
+
+const GAUGES: &[&ReportGauge] =
+    &[&LOST, &MATCHED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE, &gauges::PULLS];
+
+/// Rise and fall, in milliseconds.
+fn setup(length: RunLength) -> ScenarioText {
+    let (rise, fall) = match length {
+        RunLength::Smoke => (20, 60),
+        RunLength::Quick => (500, 1_500),
+        RunLength::Full => (3_000, 9_000),
+    };
+    let end = rise + fall;
+    let curve = format!("[[\"0ms\", \"1Gbps\"], [\"{rise}ms\", \"10Gbps\"], [\"{end}ms\", \"1Gbps\"]]");
+    let interval = if length == RunLength::Smoke { "10ms" } else { "100ms" };
+    strict(paper())
+        .with("workload.trace.profile", "W-B")
+        .with("workload.trace.bursts", "windows")
+        .with("workload.trace.curve", toml(curve))
+        .with("units.count", "2..40")
+        .with("units.queue", 1_024)
+        .with("units.drops_at", "dispatcher")
+        .with("units.start", "50ms")
+        .with("run.time", format!("{end}ms"))
+        .with("run.interval", interval)
+        .with("run.warm_up", interval)
+}
+
+fn nfactor(setup: &ScenarioText, choice: &str) -> ScenarioText {
+    let flows = setup.clone().without("dispatcher.capacity").with("dispatcher.mode", "flow");
+    flows.with("dispatcher.choice", choice).with("dispatcher.lambda", 0).with("dispatcher.drops_max", 100)
+}
+
+fn subjects(setup: &ScenarioText) -> Vec<RowSubject> {
+    let share = UnitsConfig::default().follow_at.unwrap_or(1.0);
+    let follows = nfactor(setup, "least_loaded").without("dispatcher.drops_max");
+    let follows = follows.with("dispatcher.follow_at", toml(share.to_string()));
+    vec![
+        RowSubject::new(LEAST_LOADED, RowKind::Faithful, nfactor(setup, "least_loaded")),
+        RowSubject::new(ROUND_ROBIN, RowKind::Faithful, nfactor(setup, "round_robin")),
+        RowSubject::new(FLOWS_FOLLOW, RowKind::Plus, follows),
+        in_mode(setup, BOTH),
+        RowSubject::new(
+            OURS,
+            RowKind::Plus,
+            in_mode(setup, BOTH).setup.with("dispatcher.alarm_buckets", ALARM_BUCKETS as u32),
+        ),
+    ]
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let setup = setup(lab.length());
+    let subjects = subjects(&setup);
+    let table = FigureTable::measure(
+        lab,
+        "packets and units, while load changes",
+        CostProfile::Paper,
+        GAUGES,
+        &subjects,
+    );
+    let charts = subjects.iter().filter_map(|subject| chart(lab, subject));
+    Measured {
+        charts: charts.collect(),
+        tables: vec![table],
+        notes: [
+            "Published are the limit of 100 drops and steps of 500 flows. Ours are: a period of 100 ms; \
+             half the load by the flows' mean rates; a unit is drained when the others have had room for \
+             200 ms.",
+            "The number of flows is that of the trace, not 40,000. Rise and fall take a fifth of the \
+             published time.",
+            "A drop is known at the dispatcher at once; NFActor's controller polls for it.",
+            "The figures show seed 1.",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    }
+}
+
+/// What comes, what leaves, and capacity, of seed 1.
+fn chart(lab: &mut Lab<'_>, subject: &RowSubject) -> Option<FigureChart> {
+    let runs = lab.run(&[&subject.setup]);
+    let report = runs.first()?.first()?.as_ref().ok()?;
+    let over_time = |of: fn(&protocol::metering::Interval) -> f64| -> Vec<(f64, f64)> {
+        let middle = |interval: &protocol::metering::Interval| {
+            (interval.start_ns + interval.length_ns / 2) as f64 * 1e-9
+        };
+        report.intervals.iter().map(move |interval| (middle(interval), of(interval))).collect()
+    };
+    let capacity = capacity_per_packet(report);
+    let units = over_time(|interval| interval.units);
+    Some(FigureChart {
+        title: subject.name.clone(),
+        x: ChartAxis::linear("time, s"),
+        y: ChartAxis::linear("Mpps"),
+        series: vec![
+            ChartSeries::new(
+                "input",
+                ChartMark::Reference,
+                over_time(|interval| rate_mpps(interval.packets, interval.length_ns)),
+            ),
+            ChartSeries::new(
+                "output",
+                ChartMark::Line,
+                over_time(|interval| rate_mpps(interval.processed, interval.length_ns)),
+            ),
+            ChartSeries::new(
+                "capacity",
+                ChartMark::Line,
+                units.into_iter().map(|(at, units)| (at, units * capacity)),
+            ),
+        ],
+    })
+}
+
+fn rate_mpps(packets: u64, length_ns: u64) -> f64 {
+    packets as f64 * 1e3 / length_ns.max(1) as f64
+}
+
+/// Returns the packets of mean length that a unit processes in a second, in millions.
+fn capacity_per_packet(report: &Report) -> f64 {
+    let (packets, bits) = report.intervals.iter().fold((0.0, 0.0), |(packets, bits), interval| {
+        let seconds = interval.length_ns as f64 * 1e-9;
+        (packets + interval.packets as f64, bits + interval.demand_bps * seconds)
+    });
+    if bits > 0.0 { 1e9 / (bits / packets) * 1e-6 } else { 0.0 }
+}
