@@ -182,7 +182,8 @@ pub trait Transport {
         None
     }
 
-    /// Returns true if a unit has as many packets in flight as it may: further ones must be dropped.
+    /// Returns true if a unit has as many packets in flight as it may: further ones must be
+    /// dropped.
     fn has_full_units(&self) -> bool {
         false
     }

@@ -84,8 +84,8 @@ impl RemoteUnit {
         (self.sent + self.got).saturating_sub(self.gave)
     }
 
-    /// Returns the number of packets that the unit has not finished: a packet on its way between two
-    /// units is with its receiver.
+    /// Returns the number of packets that the unit has not finished: a packet on its way between
+    /// two units is with its receiver.
     fn in_flight(&self) -> u64 {
         (self.sent + self.got).saturating_sub(self.forwarded + self.through)
     }

@@ -143,7 +143,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// What comes, what leaves, and capacity, of seed 1.
+/// Input, output and capacity of seed 1.
 fn chart(lab: &mut Lab<'_>, subject: &RowSubject) -> Option<FigureChart> {
     let runs = lab.run(&[&subject.setup]);
     let report = runs.first()?.first()?.as_ref().ok()?;

@@ -211,8 +211,8 @@ pub enum UnitChoice {
     /// than lambda times the active units higher. Lambda 0 ignores state; with lambda 1 only room
     /// counts more, as for the other choice.
     LowestId,
-    /// The lowest load, minus lambda if it has the state. The lowest number wins ties. With lambda 0
-    /// and whole flows, the choice of NFActor's later version.
+    /// The lowest load, minus lambda if it has the state. The lowest number wins ties. With lambda
+    /// 0 and whole flows, the choice of NFActor's later version.
     LeastLoaded,
     /// The next unit in turn, whatever its load (A13). [`TargetChoice::Predicted`] takes the least
     /// loaded instead.
@@ -235,8 +235,8 @@ impl fmt::Display for UnitChoice {
 pub enum ScalingRule {
     /// As published for flowlets: a unit starts for a flowlet without room, or if all are nearly
     /// full; an idle one is drained (S42, S43). A flowlet's rate counts as needed room, two hundred
-    /// times what it adds to a load over [`buckets`](Config::buckets), so units start at four fifths
-    /// of their load (S35).
+    /// times what it adds to a load over [`buckets`](Config::buckets), so units start at four
+    /// fifths of their load (S35).
     Room,
     /// The number of units follows total demand. A unit starts when demand needs more, and the last
     /// one is drained when demand has needed fewer for a while, idle or not. A flowlet without room
@@ -268,8 +268,8 @@ impl fmt::Display for ScalingRule {
 
 /// Scaling by dropped packets, as in NFActor's later version: a unit is overloaded if packets to it
 /// [are dropped](crate::dispatcher::Dispatcher::count_drops). Another one starts, and flows migrate
-/// to it, step by step, until it has half the load. If there are no more units, the least loaded one
-/// takes them, unless it has more than half the load already.
+/// to it, step by step, until it has half the load. If there are no more units, the least loaded
+/// one takes them, unless it has more than half the load already.
 ///
 /// The published rule drains the unit with the least load, and does not say when. Here it is when
 /// the others would have room, as for [`DrainCondition::MeanIsBelow`], for

@@ -27,7 +27,7 @@ pub struct UnitsSettings {
     pub message_cost: Picos,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
-    /// Where they are dropped: at the unit, by default.
+    /// The place where they are dropped: the unit, by default.
     pub drops_at: DropPlace,
     /// From the order to start one until it is ready (S106).
     pub start: Nanos,
