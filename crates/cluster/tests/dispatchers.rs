@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Host {
     frames: Sender<Arriving>,
     thread: JoinHandle<Report>,
+    /// Packets that it has dispatched.
+    handled: Arc<AtomicU64>,
     /// Packets that it dropped because their dispatcher could not be reached.
     lost: Arc<AtomicU64>,
 }
@@ -39,6 +41,8 @@ struct Pair {
     units: Vec<Unit>,
     /// Number of the dispatcher, port and bytes of what leaves.
     sent: Receiver<(usize, u16, Vec<u8>)>,
+    /// Packets that have arrived at each.
+    arrived: [u64; 2],
     at_ns: u64,
 }
 
@@ -61,32 +65,48 @@ impl Pair {
             let sender = sender.clone();
             let lost = Arc::new(AtomicU64::new(0));
             let dropped = Arc::clone(&lost);
+            let handled = Arc::new(AtomicU64::new(0));
+            let counted = Arc::clone(&handled);
             let thread = std::thread::spawn(move || {
-                let (mut runner, mut sink) = (start(), Sink::default());
+                let (mut runner, mut sink, mut count) = (start(), Sink::default(), 0);
                 loop {
                     match arriving.recv_timeout(Duration::from_micros(50)) {
-                        Ok(frame) => receive(&mut runner, &frame, &mut sink),
+                        Ok(frame) => {
+                            receive(&mut runner, &frame, &mut sink);
+                            count += 1;
+                        }
                         Err(RecvTimeoutError::Timeout) => {}
                         Err(RecvTimeoutError::Disconnected) => break,
                     }
                     runner.flush(&mut sink).unwrap();
                     let drops = runner.report().drops;
                     dropped.store(drops.get("dispatcher-lost").copied().unwrap_or(0), Ordering::Relaxed);
+                    counted.store(count, Ordering::Release);
                     for (port, _, data) in sink.sent.drain(..) {
                         let _ = sender.send((number, port, data));
                     }
                 }
                 runner.finish(&mut sink).unwrap()
             });
-            Host { frames, thread, lost }
+            Host { frames, thread, handled, lost }
         });
-        Pair { hosts: hosts.collect(), units, sent, at_ns: 1_000_000_000 }
+        Pair { hosts: hosts.collect(), units, sent, arrived: [0; 2], at_ns: 1_000_000_000 }
     }
 
     fn arrive(&mut self, at: usize, port: u16, network: &[u8]) {
         self.at_ns += 1_000_000;
         let frame = Arriving { timestamp_ns: self.at_ns, port, data: frame(network) };
         self.hosts[at].frames.send(frame).unwrap();
+        self.arrived[at] += 1;
+    }
+
+    /// Waits until a dispatcher has dispatched all packets that have arrived at it.
+    fn await_dispatched(&self, at: usize) {
+        let began = Instant::now();
+        while self.hosts[at].handled.load(Ordering::Acquire) < self.arrived[at] {
+            assert!(began.elapsed() < PATIENCE, "packets are not dispatched");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Has a packet arrive at a dispatcher. Returns the dispatcher that sends it on, its source and
@@ -228,17 +248,19 @@ fn lost_dispatcher_keeps_its_share() {
     assert!(lost.thread.join().unwrap().adds_up());
     // Until the link is known to be dead, packets go there, and are lost with it.
     let left = pair.hosts[0].lost.clone();
+    // Some were dropped before the two had found each other.
+    pair.await_dispatched(0);
+    let first = left.load(Ordering::Relaxed);
     let began = Instant::now();
     for number in 0.. {
         pair.arrive(0, INSIDE, &probe(number % 10_000));
         while pair.sent.recv_timeout(Duration::from_millis(1)).is_ok() {}
-        if left.load(Ordering::Relaxed) > 0 {
+        if left.load(Ordering::Relaxed) > first {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "no packet was dropped");
     }
-    // All packets so far have been dispatched.
-    while pair.sent.recv_timeout(Duration::from_millis(200)).is_ok() {}
+    pair.await_dispatched(0);
     let before = left.load(Ordering::Relaxed);
     for number in 0..200 {
         pair.arrive(0, INSIDE, &probe(30_000 + number));
