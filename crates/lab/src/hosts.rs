@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{
+    NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, UNIT_IN_FLIGHT_MAX, remote_runner,
+};
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use packet::{LinkType, Packet};
 use protocol::dispatcher::{FlowStatus, Granularity};
@@ -63,6 +65,8 @@ pub struct MoveFaults {
 struct Seen {
     flows: Vec<FlowSeen>,
     reordered: u64,
+    /// Packets that have left since all had.
+    left: u64,
     /// Packets of flow 0, with the time at which they left.
     timed: Vec<(u32, Instant)>,
 }
@@ -76,6 +80,7 @@ impl Output for Seen {
             u32::from_be_bytes(bytes.copied().unwrap_or_default())
         };
         let (flow, seq) = (number(MARK), number(MARK + 4));
+        self.left += 1;
         if flow == 0 {
             self.timed.push((seq, Instant::now()));
         }
@@ -137,6 +142,8 @@ pub struct Hosts {
     seen: Seen,
     began: Instant,
     next: u32,
+    /// Packets that have arrived since all had left.
+    arrived: u64,
     _units: Vec<HostUnit>,
     _certificates: TempDir,
 }
@@ -183,10 +190,24 @@ impl Hosts {
         let started = remote_runner(chain()?, "hosts", config, options);
         let mut runner = started.map_err(|error| error.to_string())?;
         let operator = runner.open_to_operators();
-        let seen = Seen { flows: vec![FlowSeen::default(); flows as usize], reordered: 0, timed: Vec::new() };
+        let seen = Seen {
+            flows: vec![FlowSeen::default(); flows as usize],
+            reordered: 0,
+            left: 0,
+            timed: Vec::new(),
+        };
         let (began, next) = (Instant::now(), 0);
-        let mut hosts =
-            Hosts { runner, nodes, operator, seen, began, next, _units: units, _certificates: folder };
+        let mut hosts = Hosts {
+            runner,
+            nodes,
+            operator,
+            seen,
+            began,
+            next,
+            arrived: 0,
+            _units: units,
+            _certificates: folder,
+        };
         for flow in 0..flows {
             hosts.send(flow);
         }
@@ -203,8 +224,14 @@ impl Hosts {
         seq
     }
 
-    /// Has a frame arrive at a port.
+    /// Has a frame arrive at a port. Waits while too many packets are on their way: the
+    /// dispatcher would drop some.
     fn receive(&mut self, port: u16, data: &[u8]) {
+        if self.arrived.saturating_sub(self.seen.left) >= UNIT_IN_FLIGHT_MAX / 2 {
+            self.settle();
+            (self.arrived, self.seen.left) = (0, 0);
+        }
+        self.arrived += 1;
         let timestamp_ns = self.began.elapsed().as_nanos() as u64 + 1;
         let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
         let Ok(()) = self.runner.receive(frame, Ingress::Port(port), &mut self.seen);
