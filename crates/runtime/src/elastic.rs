@@ -265,7 +265,7 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Returns the owner of the packet's flow, if it must get no further packets for now.
+    /// Returns the owner of the packet's flow, if that unit is full.
     #[cold]
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();

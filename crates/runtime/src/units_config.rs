@@ -136,7 +136,8 @@ impl UnitsConfig {
         let relief = self.relief.filter(|_| self.is_live);
         let scaling = relief.map_or(config.scaling, ScalingRule::Drops);
         // A burst would fill a unit's queue long before it shows in the load of 100 ms.
-        let alarm_buckets = if self.follow_at.is_some() { ALARM_BUCKETS } else { 0 };
+        let follows = matches!(scaling, ScalingRule::Demand { .. });
+        let alarm_buckets = if follows { ALARM_BUCKETS } else { 0 };
         protocol::dispatcher::Config { affinity_groups, scaling, alarm_buckets, ..config }
     }
 
