@@ -47,8 +47,29 @@ fn output_is_that_of_one_machine() {
     }
 }
 
-/// First packets wait for nothing, and a unit that stalls has more packets than buffers: it gets
-/// others. Further packets of its flows are dropped.
+/// A unit that stalls has more packets than buffers: it gets others, and nothing is lost where the
+/// dispatcher waits.
+#[test]
+fn unit_that_stalls_loses_nothing_of_a_capture() {
+    let frames = frames(30_000);
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+    let cluster = Cluster::new(POLICY);
+    let mut raised = 0;
+    let stalls = move || {
+        raised += 1;
+        if raised % 40 == 1 {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    let units = vec![cluster.unit_with("unit-0", stalls)];
+    let (runner, _) = cluster.runner(config(Granularity::Flow, 1), &units);
+    let (got, report) = play(runner, &frames);
+    assert_same_counts(&report, &single);
+    assert_same(&got, &expected);
+    end(units);
+}
+
+/// First packets wait for nothing, and further packets of a stalled unit's flows are dropped.
 #[test]
 fn unit_that_stalls_gets_as_many_packets_as_it_may() {
     let mut profile = profile(Payload::Http, 30_000, 20_000.0, SEED);
