@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use ::cluster::remote::RemoteHandle;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use protocol::dispatcher::UnitChoice;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
@@ -108,7 +108,11 @@ impl Options {
         if is_one {
             return Ok((Runner::new(assembly, &name), None));
         }
-        let defaults = self.assign.unwrap_or(AssignmentPolicy::Flowlets).config();
+        let assign = self.assign.unwrap_or(AssignmentPolicy::Flowlets);
+        if assign.is_of_flows() && (self.follow_at.is_some() || self.stay_below.is_some()) {
+            bail!("--follow-at and --stay-below are for flowlets; --assign says otherwise");
+        }
+        let defaults = assign.config();
         let config = UnitsConfig {
             mode: self.mode.map_or(defaults.mode, Into::into),
             units_max: self.units_max.unwrap_or(defaults.units_max),
@@ -150,6 +154,11 @@ pub enum AssignmentPolicy {
 }
 
 impl AssignmentPolicy {
+    /// Returns true if whole flows are assigned.
+    fn is_of_flows(self) -> bool {
+        matches!(self, AssignmentPolicy::LeastLoaded | AssignmentPolicy::RoundRobin)
+    }
+
     /// Returns its configuration of units.
     fn config(self) -> UnitsConfig {
         match self {

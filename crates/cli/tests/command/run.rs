@@ -112,6 +112,8 @@ fn output_on_elastic_units_is_the_same() {
     );
     let text = place.stdout("run nat.rvl --read in.pcapng --assign round-robin");
     assert!(text.contains("assigned by flow, round-robin; scaled by room:"), "{text}");
+    let refused = place.run("run nat.rvl --read in.pcapng --assign round-robin --follow-at 0.9");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("are for flowlets"), "{refused:?}");
     for (option, wrong) in [
         ("--mode smart", "is not a mode"),
         ("--assign x", "flowlets-as-published"),
