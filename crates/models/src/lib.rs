@@ -1,0 +1,70 @@
+//! Models of the ownership protocol (design.md 3), in which a model checker (stateright) visits
+//! every state within stated bounds.
+//!
+//! | model | code that runs in it | checks |
+//! |---|---|---|
+//! | `tests/handover` | the dispatcher and the units of crate `protocol` | a flow's handover between units, while messages are lost, repeated and overtaken, and units crash: one writer, each packet once, nothing waits forever |
+//! | `tests/alias` | the dispatcher of crate `protocol` | an alias is known before the packet that created it leaves: an answer finds its flow |
+//! | `tests/lease` | none: it states a rule for holders of a lease | the term fences a holder that was paused: two never act at once |
+//!
+//! In `crates/protocol/tests/unit/model.rs` a fixed schedule stands for the dispatcher, and units
+//! have replicas; here the dispatcher takes part.
+//!
+//! Each model can break its rules, and a test shows for each property that the checker then finds a
+//! violation.
+//!
+//! The bounds are small by default. `RIVULET_DEEP=1 cargo test --release -p models` uses larger
+//! ones.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+
+/// Returns true if the environment asks for the larger bounds (`RIVULET_DEEP=1`).
+pub fn is_deep() -> bool {
+    std::env::var_os("RIVULET_DEEP").is_some_and(|value| value == "1")
+}
+
+/// Visits all states of a model, and prints their number.
+///
+/// # Panics
+/// If a state violates a property that must always hold, with the path to it; or if no state has
+/// one that must hold sometimes.
+pub fn explore<M>(name: &str, model: M)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Hash + Debug + Clone + PartialEq + Send + Sync,
+    M::Action: Debug + Clone + PartialEq + Send + Sync,
+{
+    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+    let mut found = checker.discoveries();
+    for Property { expectation, name: property, .. } in checker.model().properties() {
+        let path = found.remove(property).map(|path| path.into_actions());
+        match expectation {
+            Expectation::Sometimes => assert!(path.is_some(), "{name}: no state has: {property}"),
+            _ => assert!(path.is_none(), "{name}: violated: {property}, after {path:?}"),
+        }
+    }
+    println!("{name}: {} states", checker.unique_state_count());
+}
+
+/// Visits states of a model that breaks a rule, until one violates the property. Prints the
+/// shortest path to it.
+///
+/// # Panics
+/// If no state violates the property.
+pub fn find_violation<M>(name: &str, model: M, property: &'static str)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Hash + Debug + Clone + PartialEq + Send + Sync,
+    M::Action: Debug + Clone + PartialEq + Send + Sync,
+{
+    let until = HasDiscoveries::AllOf([property].into());
+    let checker = model.checker().finish_when(until).spawn_bfs().join();
+    let mut found = checker.discoveries();
+    let others: Vec<&str> = found.keys().copied().filter(|other| *other != property).collect();
+    let path = found.remove(property).map(|path| path.into_actions());
+    assert!(path.is_some(), "{name}: does not violate: {property}; violates {others:?}");
+    println!("{name}: found after {} states: {path:?}", checker.unique_state_count());
+}
