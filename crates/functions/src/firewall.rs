@@ -263,6 +263,13 @@ impl NetworkFunction for Firewall {
         self.parse_command(command).map(drop)
     }
 
+    /// The flow is judged by these rules with its next packet, as after a command.
+    fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
+        // Packets that were not counted yet were those of a rule that is not here.
+        (state.counted, state.rule) = (context.flow().seq, 0);
+        (state.judged, state.quick) = (0, 0);
+    }
+
     fn upgrade(from_version: u16, old: &[u8]) -> Result<State, UpgradeError> {
         let of_1 = old.split_at_checked(offset_of!(State, counted));
         let (1, Some((head, ends))) = (from_version, of_1) else {

@@ -23,7 +23,7 @@ mod window;
 
 use nf::stream::StreamEventKind;
 use nf::{
-    Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
+    Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Field, FlowBuffer, Maturity,
     NetworkFunction, NodeSharing, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
@@ -34,13 +34,14 @@ pub use candidates::CANDIDATES_MAX;
 pub use config::{BODY_MAX, Config, IdsMode, MemoryFullPolicy, ReportedEvent, UnsupportedPolicy};
 pub use decoder::CODINGS_MAX;
 pub use flowbits::FLOWBITS_MAX;
+use flowbits::Flowbits;
 use inspector::{Inspector, PacketScratch};
 pub use load::{LoadedRules, RuleProblem, RuleSources};
 pub use message::{HEAD_BYTES, REPEATED_MAX};
 use prefilters::Prefilters;
 use signature::Signature;
-use state::FlowFlags;
 pub use state::State;
+use state::{FlowFlags, KeptBuffer};
 
 /// Bytes of a stream before a piece that are inspected together with it.
 pub const LOOKBACK_BYTES: usize = 2048;
@@ -238,6 +239,17 @@ impl NetworkFunction for Ids {
         work.end_packet(state);
         context.give_scratch(work);
         if context.shortages() == shortages { verdict } else { self.runs_short(state, context, verdict) }
+    }
+
+    /// Numbers of rules and of flowbits are those of a rule set. Bytes that wait for more are
+    /// inspected by the rules of this one.
+    fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
+        state.flowbits = Flowbits::default();
+        for kept in [KeptBuffer::Candidates, KeptBuffer::InBody] {
+            for direction in [Direction::Original, Direction::Reply] {
+                context.give_buffer(kept.of(direction), FlowBuffer::default());
+            }
+        }
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {

@@ -106,6 +106,10 @@ impl NetworkFunction for PacketMarker {
         Ok(PacketMarker { rules, classifier })
     }
 
+    fn flow_reconfigured(&self, state: &mut State, _context: &mut Context<'_>) {
+        state.fragment_rules = [0; 2];
+    }
+
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let number = self.number_of(packet, state, context);
         if state.is_assigned == 0 {

@@ -96,6 +96,11 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Called after a flow's record arrived from an instance with another configuration, before
+    /// [`NetworkFunction::flow_arrives`]: state that refers to that one, such as the number of a
+    /// rule, has no meaning here. Without this method, the state stays as it is.
+    fn flow_reconfigured(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
+
     /// Called after a flow's record arrived from another unit, before its first packet here.
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
@@ -271,6 +276,9 @@ pub struct Setup {
     /// The policy's affinity groups, if flows may be at several nodes: pools are then divided among
     /// them.
     pub affinity_groups: Option<AffinityGroups>,
+    /// A digest of the configuration: flows from an instance with another one are
+    /// [reconfigured](NetworkFunction::flow_reconfigured).
+    pub config_digest: u32,
     pub(crate) pools: Vec<u32>,
     /// Labels of counters and their values.
     pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
@@ -299,6 +307,7 @@ impl Setup {
             inner: false,
             link_control: false,
             affinity_groups: None,
+            config_digest: 0,
             pools: Vec::new(),
             labels: Vec::new(),
             meters: Vec::new(),

@@ -162,6 +162,8 @@ pub struct SavedPart {
     pub bytes: Range<usize>,
     /// Length of the state in `bytes`.
     pub state_len: usize,
+    /// Digest of the NF's configuration: see [`Setup::config_digest`].
+    pub config_digest: u32,
 }
 
 /// An NF in a graph.
@@ -223,6 +225,9 @@ pub trait Stage: Send {
     /// Takes what a flow holds of the shared state, unless other instances have that in common: see
     /// [`NetworkFunction::flow_arrives`]. Returns false if it cannot.
     fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool;
+
+    /// Adapts a flow from an instance with another configuration.
+    fn flow_reconfigured(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
 
     /// Takes over a flow from another unit.
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
@@ -404,6 +409,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             seed: setup.seed,
             scratch: None,
         },
+        config_digest: setup.config_digest,
         state: None,
         lines: CacheLines::default(),
         counters: StageCounters::default(),
@@ -431,6 +437,7 @@ fn counters(
 struct Loaded<N: NetworkFunction> {
     function: N,
     instance: Instance,
+    config_digest: u32,
     /// Position of the state in records; set by `place`.
     state: Option<SlotField<N::State>>,
     /// Cache lines of records that most packets touch here.
@@ -893,6 +900,13 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         arrived.unwrap_or(false)
     }
 
+    fn flow_reconfigured(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        let transit = env.records.header(record).transit(record, now_ns);
+        self.with_flow(transit, env, |function, state, context| {
+            function.flow_reconfigured(state, context);
+        });
+    }
+
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         let transit = env.records.header(record).transit(record, now_ns);
         self.with_flow(transit, env, |function, state, context| {
@@ -936,6 +950,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             tag_bits: N::DESCRIPTOR.attributes.iter().map(|attribute| u32::from(attribute.bits)).sum(),
             bytes: start..start + Self::LEN,
             state_len: size_of::<N::State>(),
+            config_digest: self.config_digest,
         })
     }
 

@@ -186,6 +186,7 @@ fn assemble_with(
         let mut setup = Setup::new(options.seed, options.flows_max);
         setup.inner = options.inner;
         setup.affinity_groups = options.affinity_groups;
+        setup.config_digest = instance.config.digest();
         setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
         match entry.make(&instance.config, setup) {
             Ok(stage) => stages.push(stage),

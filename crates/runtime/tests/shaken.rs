@@ -60,6 +60,10 @@ impl Stage for Shaky {
     fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool {
         self.inside.flow_arrives(record, now_ns, env)
     }
+    fn flow_reconfigured(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.shake();
+        self.inside.flow_reconfigured(record, now_ns, env);
+    }
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.shake();
         self.inside.flow_moved(record, now_ns, env);

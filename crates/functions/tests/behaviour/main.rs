@@ -36,6 +36,7 @@ mod nat_nptv6;
 mod nat_random;
 mod nat_rfc;
 mod policer;
+mod reconfigured;
 mod redundancy;
 mod side_by_side;
 mod tcp_mss;

@@ -15,9 +15,15 @@ use crate::routing::Routing;
 use crate::stages::Stages;
 use crate::topology::{NfSet, TopologyEdge};
 
-/// The prefix of a saved flow: the graph that it is of, and the length of what the
-/// functions keep beside the record.
+/// The prefix of a saved flow: the graph that it is of, and the length of what the functions keep
+/// beside the record. Then follow the digests of the functions' configurations.
 const PREFIX_LEN: usize = 8 + 4;
+
+/// Version of everything that is saved beside records: flows in another one are refused.
+const SAVED_FORMAT: u64 = 2 << 32;
+
+/// The length of a digest of a function's configuration.
+const DIGEST_LEN: usize = 4;
 
 /// In the number of bytes beside the record: the flow turns back, and what its second pass owns
 /// follows, after its length.
@@ -44,6 +50,11 @@ impl SavedLayout {
     /// Bytes of a record.
     fn record_len(&self) -> usize {
         self.record_len
+    }
+
+    /// Returns the digests of the functions' configurations, as they are saved.
+    fn digests(&self) -> impl Iterator<Item = [u8; DIGEST_LEN]> + '_ {
+        self.parts.iter().map(|part| part.config_digest.to_le_bytes())
     }
 
     /// Returns true if it is that of the same functions in the same order, whatever their versions.
@@ -117,6 +128,7 @@ impl Flows {
         let pass = self.table.passes.get(record);
         out.extend_from_slice(&self.layouts.own.fingerprint.to_le_bytes());
         out.extend_from_slice(&[0; PREFIX_LEN - 8]);
+        self.layouts.own.digests().for_each(|digest| out.extend_from_slice(&digest));
         let mut beside_len = self.save_record(record, stages, out);
         if let Some(pass) = pass {
             beside_len |= HAS_SECOND;
@@ -195,6 +207,9 @@ impl Flows {
             true => None,
             false => Some(self.layouts.other(fingerprint).ok_or(RestoreError::OtherChain)?),
         };
+        // Another layout has as many parts.
+        let digests_len = self.layouts.own.parts.len() * DIGEST_LEN;
+        let (digests, rest) = rest.split_at_checked(digests_len).ok_or(RestoreError::Damaged)?;
         let record_len = other.map_or(self.table.records.record_len(), SavedLayout::record_len);
         let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
         let (beside, rest) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
@@ -245,6 +260,7 @@ impl Flows {
             self.forget_flow(record, stages);
         }
         restored?;
+        self.reconfigure(record, digests, stages, pool);
         self.counters.moved_in += 1;
         self.counters.peak = self.counters.peak.max(self.live());
         if self.affinity_groups.is_some() && !self.take_shared(record, stages, pool) {
@@ -299,12 +315,29 @@ impl Flows {
         self.forget_flow(record, stages);
     }
 
+    /// Adapts a flow to the functions whose configurations differ from those that it had.
+    fn reconfigure(&mut self, record: u32, digests: &[u8], stages: &mut Stages, pool: &mut PacketPool) {
+        if self.layouts.own.digests().eq(digests.chunks_exact(DIGEST_LEN)) {
+            return;
+        }
+        let (now_ns, mut saved) = (self.now_ns, digests.chunks_exact(DIGEST_LEN));
+        let parts = stages.all.iter().map(|stage| stage.saved_part());
+        let own = parts.map(|part| part.map(|part| part.config_digest.to_le_bytes()));
+        let differ: Vec<bool> =
+            own.map(|own| own.is_some_and(|own| saved.next() != Some(&own[..]))).collect();
+        self.for_each_part(record, stages, pool, |number, stage, record, env| {
+            if differ[number] {
+                stage.flow_reconfigured(record, now_ns, env);
+            }
+        });
+    }
+
     /// Takes what a flow that has arrived holds of shared state. Returns false if a function
     /// cannot.
     fn take_shared(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) -> bool {
         let now_ns = self.now_ns;
         let mut has_all = true;
-        self.for_each_part(record, stages, pool, |stage, record, env| {
+        self.for_each_part(record, stages, pool, |_, stage, record, env| {
             has_all &= stage.flow_arrives(record, now_ns, env);
         });
         has_all
@@ -313,18 +346,19 @@ impl Flows {
     /// Gives up what a flow that leaves holds of shared state.
     fn give_shared_up(&mut self, record: u32, stages: &mut Stages, pool: &mut PacketPool) {
         let now_ns = self.now_ns;
-        self.for_each_part(record, stages, pool, |stage, record, env| {
+        self.for_each_part(record, stages, pool, |_, stage, record, env| {
             stage.flow_leaves(record, now_ns, env);
         });
     }
 
-    /// Calls `then` for each function that has state of a flow, and for its second pass again.
+    /// Calls `then` with each function that has state of a flow and its number, and for its second
+    /// pass again.
     fn for_each_part(
         &mut self,
         record: u32,
         stages: &mut Stages,
         pool: &mut PacketPool,
-        mut then: impl FnMut(&mut dyn Stage, u32, &mut StageEnv<'_>),
+        mut then: impl FnMut(usize, &mut dyn Stage, u32, &mut StageEnv<'_>),
     ) {
         let second = self.table.passes.get(record).map(|pass| pass.second);
         for record in [Some(record), second].into_iter().flatten() {
@@ -333,7 +367,7 @@ impl Flows {
             let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
             for (number, stage) in all.iter_mut().enumerate() {
                 if started.has(number) {
-                    then(&mut **stage, record, &mut env);
+                    then(number, &mut **stage, record, &mut env);
                 }
             }
         }
@@ -427,7 +461,7 @@ fn number(bytes: &[u8]) -> u32 {
 
 /// Returns the identity of a graph: its functions, their versions, and its records' size.
 fn fingerprint(stages: &[Box<dyn Stage>], layout: &RecordLayout) -> u64 {
-    let mut state = layout.len() as u64;
+    let mut state = layout.len() as u64 ^ SAVED_FORMAT;
     for stage in stages {
         let descriptor = stage.descriptor();
         for byte in descriptor.name.bytes().chain(descriptor.state_version.to_le_bytes()) {

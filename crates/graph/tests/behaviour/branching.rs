@@ -213,7 +213,7 @@ fn routes_of_other_functions_are_refused() {
     graph.process(&mut vec![packet], &mut Vec::new(), &mut pool);
     let mut saved = Vec::new();
     graph.save_flow(0, &mut saved);
-    let route = 12 + size_of::<nf::record::RecordHeader>();
+    let route = 12 + 4 * graph.stages().len() + size_of::<nf::record::RecordHeader>();
     for byte in 0..16 {
         let mut damaged = saved.clone();
         damaged[route + byte] |= 0x80;

@@ -278,6 +278,9 @@ impl Stage for Broken {
     fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool {
         self.stage.flow_arrives(record, now_ns, env)
     }
+    fn flow_reconfigured(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.stage.flow_reconfigured(record, now_ns, env);
+    }
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_moved(record, now_ns, env);
     }
