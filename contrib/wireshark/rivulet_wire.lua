@@ -420,9 +420,29 @@ local READ = {
         r:add("deltas", 1)
         return "unit " .. unit
     end,
+    [0x1d] = function(r)
+        local name = r:sized("name"):string()
+        r:sized("policy_text")
+        for _ = 1, r:count("Files") do
+            r:within("File", function()
+                local file = r:sized("name"):string()
+                r:sized("file_text")
+                return file
+            end)
+        end
+        return name
+    end,
+    [0x1e] = function(r)
+        r:add("policy", 32)
+    end,
     [0x20] = Reader.report,
     [0x21] = Reader.output,
     [0x22] = Reader.figures,
+    [0x24] = function(r)
+        r:add("policy", 32)
+        local fault = r:sized("fault")
+        return fault:len() > 0 and fault:string() or nil
+    end,
     [0x30] = function(r)
         local unit = r:add("unit", 2)
         r:add("through", 8)

@@ -2,6 +2,7 @@
 
 mod config;
 mod members;
+mod policies;
 
 use std::cell::RefCell;
 use std::num::NonZeroU16;
@@ -16,18 +17,21 @@ use anyhow::{Context, bail};
 use cluster::identity::Authority;
 use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
+use control::ClusterControl;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
 
 use self::config::{NodeConfig, NodeRole};
 use self::members::StoreConfig;
+use self::policies::{PolicyThread, maker};
 use crate::api::ApiFiles;
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
+use crate::policies::{NodePolicy, load_for_node};
 use crate::signals::Signals;
 use crate::sinks::{Outputs, Sinks};
-use crate::{files, output, policies};
+use crate::{files, output};
 
 /// Run a node of a cluster
 ///
@@ -140,8 +144,8 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         .policy
         .as_deref()
         .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
-    let (digest, make) = policies::load_for_node(policy)?;
-    let assembly = make(0).map_err(anyhow::Error::msg)?;
+    let node_policy = load_for_node(policy)?;
+    let assembly = node_policy.assemble(0).map_err(anyhow::Error::msg)?;
     let outputs = Outputs {
         writes: &[],
         alerts: args.alerts.as_deref(),
@@ -161,9 +165,10 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let mut unit = UnitProcess::start(UnitOptions {
         listen,
         identity,
-        policy: digest,
+        policy: node_policy.digest,
         incarnation,
-        make: Box::new(move |seed| make(seed).map(|assembly| assembly.graph)),
+        make: policies::graphs_of(node_policy),
+        reader: Box::new(PolicyThread::default()),
         effects: effects_to(Rc::clone(&sinks), names.clone()),
     })
     .with_context(|| format!("cannot listen at {listen}"))?;
@@ -258,13 +263,13 @@ fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::R
     Ok(node.dispatchers.len() > 1)
 }
 
-/// Creates the dispatcher of a cluster, with units as this file says.
+/// Creates the dispatcher of a cluster, with units as this file says, and the way to the cluster.
 pub fn dispatcher(
     file: &Path,
-    policy: &Path,
+    (name, node_policy): (&str, NodePolicy),
     mut assembly: Assembly,
     config: UnitsConfig,
-) -> anyhow::Result<(Runner, RemoteHandle)> {
+) -> anyhow::Result<(Runner, ClusterControl)> {
     let node = NodeConfig::read(file)?;
     let store = node.store.as_ref().map(StoreConfig::open).transpose()?;
     if node.units.is_empty() && store.is_none() {
@@ -278,7 +283,7 @@ pub fn dispatcher(
     let count = node.units_min.map_or(named, NonZeroU16::get);
     // A node that comes back is another unit.
     let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
-    let (digest, make) = policies::load_for_node(policy)?;
+    let digest = node_policy.digest;
     let is_one_of_several = check_dispatchers(&node, file, config.is_live)?;
     if is_one_of_several {
         let authority = node.certificates.join("ca.pem");
@@ -291,11 +296,12 @@ pub fn dispatcher(
     if !is_divided && divides || is_one_of_several {
         // Pools are divided as those of the units, and hashes are those of other dispatchers.
         let is_offloaded = assembly.graph.options().offloaded;
-        assembly.graph = make(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+        assembly.graph = node_policy.assemble(assembly.seed).map_err(anyhow::Error::msg)?.graph;
         if is_offloaded {
             assembly.graph.expect_offloaded();
         }
     }
+    let make_policy = maker(node_policy.policy, &assembly, is_one_of_several);
     let identity = node.identity()?;
     say_key_log(identity.key_log());
     let (handle, control) = RemoteHandle::new();
@@ -313,8 +319,7 @@ pub fn dispatcher(
         listen: node.listen.filter(|_| is_one_of_several),
         dispatchers: node.dispatchers.into_iter().collect(),
     };
-    let name = policy.display().to_string();
-    let runner = remote_runner(assembly, &name, config, options)
+    let runner = remote_runner(assembly, name, config, options)
         .with_context(|| format!("cannot run on the units of {}", file.display()))?;
-    Ok((runner, handle))
+    Ok((runner, ClusterControl { nodes: handle, make_policy }))
 }

@@ -1,6 +1,7 @@
 //! The `rivulet` command.
 
 mod api;
+mod apply;
 mod bench;
 mod capture;
 mod catalogue;
@@ -93,6 +94,8 @@ enum Task {
     Flows(flows::Args),
     /// Migrate flows of a running dispatcher to other units
     Migrate(migrate::Args),
+    /// Give all nodes of a running cluster another policy, while packets flow
+    Apply(apply::Args),
     /// Drain a node: it gets no new flows, its flows move to other units, and it stops
     Drain(drain::DrainArgs),
     /// Resume a node that drains, or let a drained one join again
@@ -149,6 +152,7 @@ fn main() -> ExitCode {
         Task::Units(args) => status::run_units(&args),
         Task::Flows(args) => flows::run(&args),
         Task::Migrate(args) => migrate::run(&args),
+        Task::Apply(args) => apply::run(&args),
         Task::Drain(args) => drain::run(&args),
         Task::Resume(args) => drain::run_resume(&args),
         Task::Top(args) => top::run(&args),

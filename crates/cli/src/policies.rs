@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use policy::{Colour, Diagnostics, FileText, Filter, Policy};
+use cluster::policies::{Digest, PolicyTexts};
+use policy::{Colour, Diagnostics, FileText, Files, Filter, Policy};
 use runtime::Assembly;
 use runtime::transport::Maker;
 
@@ -81,21 +82,76 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     Ok((assembly, Arc::new(make)))
 }
 
-/// The digest of a policy.
-pub type PolicyDigest = [u8; 32];
+/// A policy for a node of a cluster.
+#[derive(Clone)]
+pub struct NodePolicy {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// Its digest.
+    pub digest: Digest,
+}
 
-/// An assembly, or why there is none.
-pub type AssemblyResult = Result<Assembly, String>;
+impl NodePolicy {
+    fn new(policy: Policy) -> NodePolicy {
+        let digest = cluster::policy_digest(policy.report.sources.texts());
+        NodePolicy { policy: Arc::new(policy), digest }
+    }
 
-/// Reads a policy for a node of a cluster: returns its digest, and what assembles it with a seed.
-pub fn load_for_node(path: &Path) -> anyhow::Result<(PolicyDigest, impl Fn(u64) -> AssemblyResult + use<>)> {
-    let policy = Arc::new(read(&path.display().to_string(), &text(path)?, folder(path))?);
-    let digest = cluster::policy_digest(policy.report.sources.texts());
-    let make = move |seed| {
-        runtime::assemble_for_cluster(&policy, &functions::registry(), seed, io::cycles::counter())
-            .map_err(|_| "not enough memory for the graph".to_owned())
+    /// Assembles the policy with a seed.
+    ///
+    /// # Errors
+    /// All of its errors, a line for each.
+    pub fn assemble(&self, seed: u64) -> Result<Assembly, String> {
+        let sources = &self.policy.report.sources;
+        runtime::assemble_for_cluster(&self.policy, &functions::registry(), seed, io::cycles::counter())
+            .map_err(|faults| lines(faults.iter().map(|fault| fault.line(sources))))
+    }
+}
+
+/// Does the same as [`load`], and returns the policy for the nodes of a cluster.
+pub fn load_for_cluster(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, NodePolicy)> {
+    let node_policy = load_for_node(path)?;
+    let assembly = made(&path.display().to_string(), &node_policy.policy, seed)?;
+    Ok((assembly, node_policy))
+}
+
+/// Reads a policy for a node of a cluster.
+pub fn load_for_node(path: &Path) -> anyhow::Result<NodePolicy> {
+    read(&path.display().to_string(), &text(path)?, folder(path)).map(NodePolicy::new)
+}
+
+/// Reads a policy for a node of a cluster from its texts.
+///
+/// # Errors
+/// All of its errors, a line for each.
+pub fn read_for_node(texts: &PolicyTexts) -> Result<NodePolicy, String> {
+    let mut files = |file: &str| {
+        let found = texts.files.iter().find(|(name, _)| name == file);
+        found
+            .map(|(_, text)| FileText::from(text.clone()))
+            .ok_or_else(|| "it did not come with the policy".to_owned())
     };
-    Ok((digest, make))
+    let policy = Policy::read(&texts.name, &texts.text, &mut files);
+    policy
+        .map(NodePolicy::new)
+        .map_err(|report| lines(report.diagnostics.iter().map(|fault| fault.line(&report.sources))))
+}
+
+/// Checks a policy, and returns its texts with those of the files that it names.
+pub fn texts(path: &Path) -> anyhow::Result<PolicyTexts> {
+    let (name, text) = (path.display().to_string(), text(path)?);
+    let mut texts = PolicyTexts { name, text, files: Vec::new() };
+    let mut files = |file: &str| {
+        let found = read_named(folder(path), file)?;
+        texts.files.push((file.to_owned(), found.text.clone()));
+        Ok(found)
+    };
+    read_with(&texts.name, &texts.text, &mut files)?;
+    Ok(texts)
+}
+
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Does the same as [`load`], and returns a function that makes the same assembly again.
@@ -144,9 +200,12 @@ pub fn parse_file(path: &Path) -> anyhow::Result<Result<Policy, Box<Diagnostics>
 }
 
 fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
+    read_with(name, text, &mut |file| read_named(folder, file))
+}
+
+fn read_with(name: &str, text: &str, files: &mut Files<'_>) -> anyhow::Result<Policy> {
     let colour = colour();
-    let mut files = |file: &str| read_named(folder, file);
-    let policy = Policy::read(name, text, &mut files).map_err(|report| {
+    let policy = Policy::read(name, text, files).map_err(|report| {
         messages::write_text(&report.render(colour));
         AlreadyReported(format!("{name} is not a valid policy"))
     })?;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use control::{NewNode, NodeResource, StatusResource, UnitResource};
+use control::{NewNode, NodeResource, RolloutResource, StatusResource, UnitResource};
 
 use crate::api::ApiOptions;
 use crate::output::{self, Format, Table, duration, thousands};
@@ -154,6 +154,12 @@ fn text(status: &StatusResource) -> String {
             dispatcher.scaling
         );
         lines.extend([("flows", flows), ("units", units)]);
+    }
+    if let Some(rollout) = &status.rollout {
+        let RolloutResource { name, stage, nodes_done, nodes, .. } = rollout;
+        let reason = rollout.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let text = format!("{name} {}, at {nodes_done} of {nodes} nodes{reason}", stage.name());
+        lines.push(("rollout", text));
     }
     if status.nodes > 0 {
         lines.push(("nodes", format!("{}, {} connecting", status.nodes, status.nodes_connecting)));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use ::cluster::remote::RemoteHandle;
 use anyhow::{Context, bail};
+use control::ClusterControl;
 use protocol::dispatcher::UnitChoice;
 use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
 use runtime::transport::Maker;
@@ -65,11 +65,16 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads and assembles the policy. With `--threads`, also returns what assembles more copies of
-    /// the graph.
-    pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<Maker>)> {
+    /// Reads and assembles the policy. With `--threads` or `--cluster`, also returns the source of
+    /// the units' graphs.
+    pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<UnitMaker>)> {
+        if self.cluster.is_some() {
+            let (assembly, policy) = policies::load_for_cluster(policy, seed)?;
+            return Ok((assembly, Some(UnitMaker::Nodes(policy))));
+        }
         if self.threads {
-            return policies::load_for_threads(policy, seed).map(|(assembly, maker)| (assembly, Some(maker)));
+            let (assembly, maker) = policies::load_for_threads(policy, seed)?;
+            return Ok((assembly, Some(UnitMaker::Threads(maker))));
         }
         Ok((policies::load(policy, seed)?, None))
     }
@@ -86,17 +91,16 @@ impl Options {
 
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
     /// there is a `maker`. `is_live`: packets come from interfaces. Also returns the way to the
-    /// nodes that units run on.
+    /// cluster that units run on.
     pub fn runner(
         &self,
         policy: &Path,
         assembly: Assembly,
-        maker: Option<Maker>,
+        maker: Option<UnitMaker>,
         is_live: bool,
-    ) -> anyhow::Result<(Runner, Option<RemoteHandle>)> {
+    ) -> anyhow::Result<(Runner, Option<ClusterControl>)> {
         let name = policy.display().to_string();
         let is_one = maker.is_none()
-            && self.cluster.is_none()
             && self.assign.is_none()
             && self.mode.is_none()
             && self.units_max.is_none()
@@ -125,16 +129,24 @@ impl Options {
             is_live,
             ..defaults
         };
-        if let Some(file) = &self.cluster {
-            let (runner, nodes) = cluster::dispatcher(file, policy, assembly, config)?;
-            return Ok((runner, Some(nodes)));
-        }
-        let runner = match maker {
-            Some(make) => Runner::on_threads(assembly, &name, config, make),
-            None => Runner::on_units(assembly, &name, config),
+        let runner = match (maker, &self.cluster) {
+            (Some(UnitMaker::Nodes(node_policy)), Some(file)) => {
+                let (runner, cluster) = cluster::dispatcher(file, (&name, node_policy), assembly, config)?;
+                return Ok((runner, Some(cluster)));
+            }
+            (Some(UnitMaker::Threads(make)), _) => Runner::on_threads(assembly, &name, config, make),
+            _ => Runner::on_units(assembly, &name, config),
         };
         Ok((runner.context("cannot set up units")?, None))
     }
+}
+
+/// The source of the units' graphs, where they are not those of one thread.
+pub enum UnitMaker {
+    /// Makes graphs for threads.
+    Threads(Maker),
+    /// The policy of nodes, which make their own.
+    Nodes(policies::NodePolicy),
 }
 
 /// The defaults of the options.

@@ -20,7 +20,6 @@ use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
-use runtime::transport::Maker;
 use runtime::{Assembly, LinkChange, Ports};
 use telemetry::event;
 use values::Nanos;
@@ -322,7 +321,7 @@ impl Timer {
 
 /// Assembles the policy, once for each worker. Also returns what assembles more copies of the
 /// graph if units run on threads.
-fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
+fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<units::UnitMaker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
     } else {

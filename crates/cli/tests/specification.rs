@@ -138,6 +138,8 @@ fn limits_equal_those_of_the_code() {
         protocol::message::AHEAD_MAX,
         protocol::message::CHANGING_MAX,
         protocol::message::TARGETS_MAX,
+        cluster::policies::DIGESTS_MAX,
+        cluster::policies::POLICY_BYTES_MAX,
         cluster::remote::IN_FLIGHT_MAX,
         cluster::remote::UNIT_IN_FLIGHT_MAX,
         runtime::transport::IN_FLIGHT_MAX,

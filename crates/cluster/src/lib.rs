@@ -9,6 +9,7 @@
 //! | [`identity`] | certificates, and the handshake of two nodes |
 //! | [`remote`] | the dispatcher's end: units at other nodes as a transport of [`runtime`] |
 //! | [`mod@unit`] | a unit as a process |
+//! | [`policies`] | policies of nodes, and how units get another one |
 //! | [`network`] | access to other nodes and to the time |
 //! | [`simulated`] | nodes of one thread, on virtual time, behind faulty links |
 
@@ -17,6 +18,7 @@ pub mod identity;
 mod links;
 pub mod network;
 mod peers;
+pub mod policies;
 pub mod remote;
 pub mod simulated;
 pub mod unit;

@@ -17,6 +17,7 @@ use self::connector::Connector;
 use self::socket::DatagramSocket;
 use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
+use crate::policies::KnownPolicies;
 use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
 
 /// A node's access to other nodes, and to the time.
@@ -26,6 +27,9 @@ pub trait Network: 'static {
 
     /// Returns a clock to measure durations.
     fn stopwatch(&self) -> fn() -> u64;
+
+    /// Returns the digests of policies: the node's own, and those that others may run.
+    fn policies(&self) -> &KnownPolicies;
 
     /// Connects to a node of this name, and tries again until it is there. An attempt at another
     /// address of this node has ended. `scope`: the dispatcher for which two units meet, see
@@ -61,6 +65,7 @@ pub trait Network: 'static {
 
 /// The network of a process.
 pub struct HostNetwork {
+    policies: KnownPolicies,
     socket: DatagramSocket,
     address: SocketAddr,
     connector: Connector,
@@ -95,9 +100,12 @@ impl HostNetwork {
             port: address.port(),
             scope: String::new(),
         };
-        let listener =
-            listen.map(|listen| Listener::start(identity.clone(), listen, hello.clone())).transpose()?;
-        Ok(HostNetwork { socket, address, connector: Connector::new(identity, hello), listener })
+        let policies = KnownPolicies::new(policy);
+        let listener = listen
+            .map(|listen| Listener::start(identity.clone(), listen, hello.clone(), policies.clone()))
+            .transpose()?;
+        let connector = Connector::new(identity, hello, policies.clone());
+        Ok(HostNetwork { policies, socket, address, connector, listener })
     }
 
     /// Returns the address at which others can connect; that of links, if they cannot.
@@ -112,6 +120,10 @@ fn clock_ns() -> u64 {
 }
 
 impl Network for HostNetwork {
+    fn policies(&self) -> &KnownPolicies {
+        &self.policies
+    }
+
     fn now_ns(&self) -> u64 {
         clock_ns()
     }

@@ -142,6 +142,11 @@ impl<N: Network> Peers<N> {
         (0..self.peers.len()).filter(is_other).map(PeerId).collect()
     }
 
+    /// Returns all links.
+    pub fn ids(&self) -> impl Iterator<Item = PeerId> {
+        (0..self.peers.len()).filter(|&at| self.peers[at].is_some()).map(PeerId)
+    }
+
     /// Returns the name of a node.
     pub fn name(&self, peer: PeerId) -> String {
         self.peers[peer.0].as_ref().map_or_else(String::new, |peer| peer.name.clone())

@@ -8,6 +8,7 @@ mod handle;
 mod homes;
 mod nodes;
 mod others;
+mod rollout;
 mod sharing;
 mod transport;
 mod units;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use graph::Graph;
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
@@ -27,6 +29,7 @@ use telemetry::event;
 use self::handle::RemoteStatus;
 pub(crate) use self::homes::Homes;
 use self::nodes::{Nodes, ResumedNode};
+use self::rollout::Rollout;
 use self::units::{PartialReport, UnitTable};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
@@ -39,7 +42,8 @@ use crate::wire::{
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
 pub use homes::HOMES_MAX;
 pub use nodes::{NodeInfo, NodeStatus};
-pub use sharing::SharingError;
+pub use rollout::{NewPolicy, RolloutState, RolloutStatus};
+pub use sharing::{SharingError, check_sharing};
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
@@ -86,6 +90,9 @@ pub struct RemoteUnits<N> {
     nodes: Nodes,
     units: UnitTable,
     homes: Homes,
+    rollout: Option<Rollout>,
+    /// Graphs of policies before, for their counters.
+    former_graphs: Vec<Box<Graph>>,
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
     changes: VecDeque<UnitChange>,
@@ -151,7 +158,7 @@ pub(crate) fn runner_over<N: Network>(
     open: impl FnOnce() -> Result<N, RemoteError>,
     (control, homes): (RemoteControl, Homes),
 ) -> Result<Runner, RemoteError> {
-    sharing::check(&assembly)?;
+    check_sharing(&assembly)?;
     let mut remote = RemoteUnits {
         config,
         seed: assembly.seed,
@@ -160,6 +167,8 @@ pub(crate) fn runner_over<N: Network>(
         nodes: Nodes::default(),
         units: UnitTable::default(),
         homes,
+        rollout: None,
+        former_graphs: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         changes: VecDeque::new(),
         control,
@@ -238,6 +247,8 @@ impl<N: Network> RemoteUnits<N> {
                         unit.figures = *figures;
                     }
                 }
+                Ok(ArrivedFrame::PolicyRead(digest, reason)) => self.policy_read(peer, digest, &reason),
+                Ok(ArrivedFrame::Gone) => self.lose(peer),
                 Ok(ArrivedFrame::Leave) => {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
@@ -263,21 +274,30 @@ impl<N: Network> RemoteUnits<N> {
     /// Takes nodes that are there now, and commands.
     fn greet(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
-            let (name, address) = (session.peer.name.clone(), session.address);
+            let (name, address, policy) = (session.peer.name.clone(), session.address, session.peer.policy);
             let is_unit = session.peer.role == Role::Unit;
             if !is_unit {
                 self.meet(session);
                 continue;
             }
             let peer = self.peers.add(session);
-            match self.nodes.connected(&name, peer, address).filter(|_| is_unit) {
+            match self.nodes.connected(&name, peer, policy) {
                 Some(_) => {
                     event::peer_connected(&name, &address);
-                    self.employ_spare();
+                    self.offer_policy(peer);
+                    if self.policy_of_next_units().is_none_or(|wanted| wanted == policy) {
+                        self.employ_spare();
+                    }
                 }
                 None => self.peers.remove(peer),
             }
         }
+        if !self.rollout.as_ref().is_some_and(Rollout::is_under_way)
+            && let Ok((number, policy)) = self.control.policies.try_recv()
+        {
+            self.begin_rollout(number, policy);
+        }
+        self.advance_rollout();
         while let Ok(command) = self.control.commands.try_recv() {
             match command {
                 NodeCommand::Add { name, address } => {
@@ -319,7 +339,8 @@ impl<N: Network> RemoteUnits<N> {
     /// Makes a spare node a unit that the dispatcher waits for, or one more.
     fn employ_spare(&mut self) {
         match self.wanted.pop_front() {
-            Some(unit) => _ = self.assign(unit),
+            Some(unit) if !self.assign(unit) => self.wanted.push_front(unit),
+            Some(_) => {}
             None => self.changes.push_back(UnitChange::Join),
         }
     }
@@ -329,7 +350,9 @@ impl<N: Network> RemoteUnits<N> {
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let (nodes, mut links) = (self.nodes.infos(packets), self.peers.links());
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
-        self.control.show(RemoteStatus { nodes, links, totals: self.links_report() });
+        let (totals, rollout) = (self.links_report(), self.rollout_status());
+        let policy = self.peers.network().policies().own();
+        self.control.show(RemoteStatus { nodes, links, totals, policy, rollout });
     }
 
     fn links_report(&self) -> LinksReport {
@@ -338,7 +361,8 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Gives a spare node a unit's number. Returns false if there is no such node.
     fn assign(&mut self, unit: UnitId) -> bool {
-        let Some((node, peer)) = self.nodes.assign(unit) else { return false };
+        let policy = self.policy_of_next_units();
+        let Some((node, peer)) = self.nodes.assign(unit, policy) else { return false };
         self.units.add(unit, node, peer);
         let assignment = Assignment {
             unit,

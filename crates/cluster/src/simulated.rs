@@ -18,11 +18,12 @@ use packet::split_mix;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Output, Report, Runner};
 
-use self::world::{NodeId, World};
+use self::world::{NodeId, UnitMaker, World};
 use crate::identity::Session;
 use crate::network::Network;
+use crate::policies::{FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
 use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
-use crate::unit::{GraphMaker, UnitProcess};
+use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
 pub use faults::{LinkFaults, NodeFault, NodeFaultKind, SimulatedFaults};
@@ -35,9 +36,14 @@ const TICK_NS: u64 = 1_000_000;
 pub struct SimulatedNetwork {
     world: Rc<World>,
     node: NodeId,
+    policies: KnownPolicies,
 }
 
 impl Network for SimulatedNetwork {
+    fn policies(&self) -> &KnownPolicies {
+        &self.policies
+    }
+
     fn now_ns(&self) -> u64 {
         self.world.clock_ns(self.node)
     }
@@ -101,16 +107,32 @@ impl SimulatedCluster {
         units: usize,
         make: impl Fn() -> GraphMaker + 'static,
         faults: SimulatedFaults,
+        start: (u64, u64),
+    ) -> Result<SimulatedCluster, RemoteError> {
+        let make = move || -> (GraphMaker, Box<dyn PolicyReader>) { (make(), Box::new(FixedPolicy::new())) };
+        SimulatedCluster::start_reading(assembly, config, units, make, faults, start)
+    }
+
+    /// The same with units that can change their policy: `make` also returns a reader for each.
+    ///
+    /// # Errors
+    /// As for [`start`](SimulatedCluster::start).
+    pub fn start_reading(
+        assembly: Assembly,
+        config: UnitsConfig,
+        units: usize,
+        make: impl Fn() -> (GraphMaker, Box<dyn PolicyReader>) + 'static,
+        faults: SimulatedFaults,
         (seed, start_ns): (u64, u64),
     ) -> Result<SimulatedCluster, RemoteError> {
         let world = World::new(faults, seed);
         let dispatcher = world.add("dispatcher", None);
+        let make: UnitMaker = Rc::new(make);
         for number in 0..units {
-            let made = make();
-            world.add(&format!("unit-{number}"), Some(made));
+            world.add(&format!("unit-{number}"), Some(Rc::clone(&make)));
         }
         let config = UnitsConfig { is_live: true, ..config };
-        let network = SimulatedNetwork { world: Rc::clone(&world), node: dispatcher };
+        let network = world.network(dispatcher);
         let (handle, control) = RemoteHandle::new();
         for number in 0..units {
             handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });

@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use graph::Graph;
 use nf::Effects;
 use protocol::message::UnitId;
 use runtime::report::{LinksReport, Report};
@@ -24,7 +23,8 @@ use self::running::{Order, Refused, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
-use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
+use crate::policies::{GraphMaker, PolicyReader, ReadPolicy};
+use crate::wire::{FrameError, Role, UnitAddress, UnitFigures, write_policy_read};
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
@@ -44,9 +44,6 @@ pub struct UnitOrder {
 /// Takes alerts, events and flow reports, with the time of the run in nanoseconds.
 pub type EffectsTaker = Box<dyn FnMut(Effects, u64)>;
 
-/// Makes a graph of the policy with this seed.
-pub type GraphMaker = Box<dyn FnMut(u64) -> Result<Box<Graph>, String>>;
-
 /// The settings of a unit.
 pub struct UnitOptions {
     /// Address of its handshakes, and of its links.
@@ -59,6 +56,8 @@ pub struct UnitOptions {
     pub incarnation: u64,
     /// Makes its graph.
     pub make: GraphMaker,
+    /// Reads policies that dispatchers send.
+    pub reader: Box<dyn PolicyReader>,
     /// Takes alerts, events and flow reports. They stay at the unit.
     pub effects: EffectsTaker,
 }
@@ -78,6 +77,11 @@ pub struct UnitProcessCounters {
 pub struct UnitProcess<N = HostNetwork> {
     peers: Peers<N>,
     make: GraphMaker,
+    reader: Box<dyn PolicyReader>,
+    /// The dispatcher whose policy is being read, by place.
+    reads_for: Option<usize>,
+    /// The policy that was read last.
+    read: Option<ReadPolicy>,
     effects: EffectsTaker,
     /// The dispatchers that it has, or has had.
     employers: Vec<Employer>,
@@ -103,9 +107,9 @@ impl UnitProcess {
     /// # Errors
     /// If the address cannot be used.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
-        let UnitOptions { listen, identity, policy, incarnation, make, effects } = options;
+        let UnitOptions { listen, identity, policy, incarnation, make, reader, effects } = options;
         let node = NodeSelf { identity, policy, incarnation, role: Role::Unit };
-        Ok(UnitProcess::over(HostNetwork::open(node, Some(listen))?, make, effects))
+        Ok(UnitProcess::over(HostNetwork::open(node, Some(listen))?, (make, reader), effects))
     }
 
     /// Returns the address at which it listens.
@@ -129,10 +133,17 @@ impl UnitProcess {
 
 impl<N: Network> UnitProcess<N> {
     /// Creates a unit's process on a network.
-    pub(crate) fn over(network: N, make: GraphMaker, effects: EffectsTaker) -> UnitProcess<N> {
+    pub(crate) fn over(
+        network: N,
+        (make, reader): (GraphMaker, Box<dyn PolicyReader>),
+        effects: EffectsTaker,
+    ) -> UnitProcess<N> {
         UnitProcess {
             peers: Peers::new(network),
             make,
+            reader,
+            reads_for: None,
+            read: None,
             effects,
             employers: Vec::new(),
             of_peers: Vec::new(),
@@ -183,6 +194,8 @@ impl<N: Network> UnitProcess<N> {
                 return Turn::Over;
             }
         }
+        self.renew();
+        let peers = &mut self.peers;
         let has_ended = |employer: &Employer| employer.has_ended(peers);
         let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);
         if self.employers.iter().any(has_ended) && !self.employers.iter().any(is_employed) {
@@ -209,6 +222,17 @@ impl<N: Network> UnitProcess<N> {
                 Ok(Some(Order::Assign(assignment))) => {
                     employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
                 }
+                Ok(Some(Order::Read(texts))) => {
+                    self.reads_for = Some(at);
+                    self.reader.begin(texts);
+                }
+                Ok(Some(Order::Renew(digest))) => {
+                    if let Some(read) = self.read.take_if(|read| read.digest == digest) {
+                        self.make = read.make;
+                        self.peers.network().policies().adopt(digest);
+                        self.employers[at].begin_renewal();
+                    }
+                }
                 Ok(Some(Order::Connect(own, units))) => {
                     let network = self.peers.network();
                     for UnitAddress { unit, name, address } in units {
@@ -229,6 +253,7 @@ impl<N: Network> UnitProcess<N> {
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
         }
+        self.take_policy();
         self.set_clock();
         for Employer { dispatcher, unit, .. } in &mut self.employers {
             if let Some(unit) = unit {
@@ -239,6 +264,40 @@ impl<N: Network> UnitProcess<N> {
         }
         self.peers.flush();
         worked
+    }
+
+    /// Takes a policy that has been read, and reports that to its dispatcher.
+    fn take_policy(&mut self) {
+        let Some(read) = self.reader.poll() else { return };
+        let answer = match read {
+            Ok(read) => {
+                let digest = read.digest;
+                self.peers.network().policies().accept(digest);
+                self.read = Some(read);
+                Ok(digest)
+            }
+            Err(reason) => Err(reason),
+        };
+        let dispatcher = self.reads_for.take().and_then(|at| self.employers[at].dispatcher);
+        if let Some(dispatcher) = dispatcher {
+            self.peers.send(dispatcher, 0, |out| write_policy_read(out, &answer));
+        }
+    }
+
+    /// Ends the links for dispatchers whose flows are gone, so that they come back.
+    fn renew(&mut self) {
+        for at in 0..self.employers.len() {
+            if self.employers[at].has_parted(&mut self.peers) {
+                self.end_renewal(at);
+            }
+        }
+    }
+
+    fn end_renewal(&mut self, at: usize) {
+        let is_of_it = |peer: &PeerId| self.of_peers.get(peer.index()) == Some(&at);
+        let links: Vec<PeerId> = self.peers.ids().filter(is_of_it).collect();
+        links.into_iter().for_each(|peer| self.peers.remove(peer));
+        self.employers[at].end_renewal();
     }
 
     fn set_clock(&mut self) {
@@ -299,7 +358,11 @@ impl<N: Network> UnitProcess<N> {
     /// Returns the place of a dispatcher that has connected, or why it may not have the unit. One
     /// that it has already may have been restarted: then nobody knows its flows any more.
     fn employer(&mut self, name: &str, incarnation: u64) -> Result<usize, String> {
-        match self.position(name) {
+        let position = self.position(name);
+        if let Some(at) = position.filter(|&at| self.employers[at].is_parting()) {
+            self.end_renewal(at); // The dispatcher has heard the last word.
+        }
+        match position {
             Some(at) if self.employers[at].may_follow(incarnation) => Ok(at),
             Some(_) => Err("this unit has this dispatcher already".to_owned()),
             None if self.employers.len() >= DISPATCHERS_MAX => {

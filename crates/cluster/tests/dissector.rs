@@ -6,10 +6,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cluster::policies::PolicyTexts;
 use cluster::wire::{
     Assignment, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures, begin_output,
-    write_assignment, write_figures, write_hello, write_input, write_leave, write_mail, write_output,
-    write_report_frame, write_stopped, write_units,
+    write_assignment, write_figures, write_gone, write_hello, write_input, write_leave, write_mail,
+    write_output, write_policy, write_policy_read, write_renew, write_report_frame, write_stopped,
+    write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
@@ -84,6 +86,11 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         name: format!("unit-{unit}"),
         address: format!("10.0.0.{unit}:7400"),
     };
+    let policy = PolicyTexts {
+        name: "site.rvl".to_owned(),
+        text: "Port<0> inside;".to_owned(),
+        files: vec![("site.rules".to_owned(), "allow out".to_owned())],
+    };
     let adopt = FromDispatcher::Adopt { flow: FLOW, epoch: 3, previous: UnitId(5), last: 60 };
     let messages = [
         FromDispatcher::Release { flow: FLOW, epoch: 2, owner: UnitId(5), last: 42, start: from },
@@ -109,6 +116,8 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         input(ToUnit::Resume),
         input(ToUnit::Finish),
         frame(write_stopped),
+        frame(|out| write_policy(out, &policy)),
+        frame(|out| write_renew(out, &[9; 32])),
         vec![0x7f, 1, 2],                               // A kind of a later version.
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
@@ -172,6 +181,9 @@ fn of_unit() -> Vec<Vec<u8>> {
         }),
         frame(|out| write_figures(out, &figures)),
         frame(write_leave),
+        frame(|out| write_policy_read(out, &Ok([9; 32]))),
+        frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()))),
+        frame(write_gone),
         frame(|out| write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9)),
     ];
     let mails = messages.map(|message| Mail::Message(UnitId(3), message));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cluster::identity::{
     Authority, HandshakeError, Identity, IdentityError, KeyLog, Listener, Session, connect,
 };
+use cluster::policies::KnownPolicies;
 use cluster::wire::{Hello, Role, VERSION};
 use tempfile::TempDir;
 
@@ -52,7 +53,8 @@ impl Cluster {
 
 fn listen(identity: Identity) -> Listener {
     let hello = hello(identity.name());
-    Listener::start(identity, "127.0.0.1:0".parse().unwrap(), hello).unwrap()
+    let policies = KnownPolicies::new(hello.policy);
+    Listener::start(identity, "127.0.0.1:0".parse().unwrap(), hello, policies).unwrap()
 }
 
 fn wait(listener: &Listener) -> Session {
@@ -124,6 +126,27 @@ fn others_are_refused() {
     wait_for_refusals(&listener, 6);
     assert!(listener.poll().is_none());
     assert!(connect(&dispatcher, address, "unit-1", &hello("dispatcher")).is_ok());
+}
+
+/// While a policy is replaced by another one, a node that knows both says the one of the other end.
+#[test]
+fn nodes_meet_by_the_policy_of_the_one_that_listens() {
+    let cluster = Cluster::new();
+    let (identity, own) = (cluster.identity("unit-1"), hello("unit-1"));
+    let policies = KnownPolicies::new(own.policy);
+    let listener = Listener::start(identity, "127.0.0.1:0".parse().unwrap(), own, policies.clone()).unwrap();
+    let dispatcher = cluster.identity("dispatcher");
+    let try_as = |policy| {
+        let hello = Hello { policy, ..hello("dispatcher") };
+        connect(&dispatcher, listener.address(), "unit-1", &hello)
+    };
+    assert!(matches!(try_as([8; 32]), Err(HandshakeError::Policy(_))));
+    wait_for_refusals(&listener, 1);
+    assert_eq!(try_as([7; 32]).unwrap().peer.policy, [7; 32]);
+    policies.adopt([8; 32]);
+    assert!(matches!(try_as([7; 32]), Err(HandshakeError::Policy(_))));
+    wait_for_refusals(&listener, 2);
+    assert_eq!(try_as([8; 32]).unwrap().peer.policy, [8; 32]);
 }
 
 #[test]

@@ -5,6 +5,9 @@
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
 
+use cluster::policies::{GraphMaker, PolicyReader, PolicyTexts, ReadPolicy};
+use cluster::policy_digest;
+use cluster::remote::NewPolicy;
 use cluster::simulated::{
     LinkFaults, NodeFault, NodeFaultKind, SimulatedCluster, SimulatedFaults, SimulatedOutcome,
 };
@@ -98,8 +101,9 @@ fn start(
         capacity_bps: 20_000_000,
         ..UnitsConfig::as_published()
     };
-    let make =
-        move || -> cluster::unit::GraphMaker { Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph)) };
+    let make = move || -> cluster::policies::GraphMaker {
+        Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph))
+    };
     SimulatedCluster::start(assembly_of("test.rvl", policy), config, 3, make, faults, (seed, start_ns))
         .unwrap()
 }
@@ -208,7 +212,7 @@ fn unit_that_drops_packets_is_relieved() {
             ..UnitsConfig::nfactor(choice)
         };
         let make =
-            || -> cluster::unit::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
+            || -> cluster::policies::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
         let start = (SEED, expected.frames[0].timestamp_ns);
         let assembly = assembly_of("test.rvl", COUNTS);
         let cluster = SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap();
@@ -226,6 +230,74 @@ fn unit_that_drops_packets_is_relieved() {
             assert!(packets.iter().all(|packet| left.any(|other| other == packet)), "{choice}: {flow:?}");
         }
     }
+}
+
+/// A policy with another text and the same functions, which nodes read at once.
+struct SameReader(&'static str, Option<PolicyTexts>);
+
+impl PolicyReader for SameReader {
+    fn begin(&mut self, texts: PolicyTexts) {
+        self.1 = Some(texts);
+    }
+
+    fn poll(&mut self) -> Option<Result<ReadPolicy, String>> {
+        let (texts, policy) = (self.1.take()?, self.0);
+        let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
+        Some(Ok(ReadPolicy { digest: policy_digest([texts.text.as_str()]), make }))
+    }
+}
+
+/// A policy reaches all nodes although links are bad and nodes pause and restart.
+#[test]
+fn rollouts_lose_nothing() {
+    let expected = Expected::new(4_000, SEED);
+    let mut done = 0;
+    for seed in seeds() {
+        let mode = MODES[(seed % 3) as usize];
+        let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let config = UnitsConfig {
+            mode,
+            units_min: 3,
+            units_max: 30,
+            capacity_bps: 20_000_000,
+            ..UnitsConfig::as_published()
+        };
+        let policy = expected.policy;
+        let make = move || -> (GraphMaker, Box<dyn PolicyReader>) {
+            let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
+            (make, Box::new(SameReader(policy, None)))
+        };
+        let start_ns = expected.frames[0].timestamp_ns;
+        let mut cluster = SimulatedCluster::start_reading(
+            assembly_of("test.rvl", policy),
+            config,
+            3,
+            make,
+            faults,
+            (seed, start_ns),
+        )
+        .unwrap();
+        let texts = PolicyTexts { name: "next.rvl".to_owned(), text: what.clone(), files: Vec::new() };
+        let digest = policy_digest([texts.text.as_str()]);
+        let mut next = Some(NewPolicy { texts, digest, graph: assembly_of("test.rvl", policy).graph });
+        let mut sink = Sink::default();
+        for (at, frame) in expected.frames.iter().enumerate() {
+            if at == expected.frames.len() / 4
+                && let Some(next) = next.take()
+            {
+                cluster.handle().apply(next);
+            }
+            cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+            receive(cluster.runner(), frame, &mut sink);
+            cluster.runner().flush(&mut sink).unwrap();
+        }
+        done += usize::from(cluster.handle().rollout().is_some_and(|status| status.nodes_done > 0));
+        let outcome = cluster.finish(&mut sink).unwrap();
+        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+    }
+    assert!(done > 0, "no node has had a chance");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The API's way to the dispatcher: requests over the operator's channel, and the nodes' status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::LinkInfo;
-use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle};
+use cluster::policies::Digest;
+use cluster::remote::{NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RolloutStatus};
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
 use runtime::operator::{
@@ -14,6 +16,7 @@ use runtime::report::LinksReport;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::cluster_control::{ClusterControl, PolicyMaker};
 use crate::problem::Problem;
 use crate::resources::UnitName;
 
@@ -24,12 +27,12 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub(crate) struct DispatcherClient {
     operator: OperatorHandle,
-    nodes: Option<RemoteHandle>,
+    cluster: Option<ClusterControl>,
 }
 
 impl DispatcherClient {
-    pub fn new(operator: OperatorHandle, nodes: Option<RemoteHandle>) -> DispatcherClient {
-        DispatcherClient { operator, nodes }
+    pub fn new(operator: OperatorHandle, cluster: Option<ClusterControl>) -> DispatcherClient {
+        DispatcherClient { operator, cluster }
     }
 
     pub async fn status(&self) -> Result<RunStatus, Problem> {
@@ -77,17 +80,37 @@ impl DispatcherClient {
 
     /// Returns the nodes, in the order in which they were named; none if all units run here.
     pub fn nodes(&self) -> Vec<NodeInfo> {
-        self.nodes.as_ref().map(RemoteHandle::status).unwrap_or_default()
+        self.cluster_nodes().map(RemoteHandle::status).unwrap_or_default()
     }
 
     /// Returns the links of now.
     pub fn links(&self) -> Vec<LinkInfo> {
-        self.nodes.as_ref().map(RemoteHandle::links).unwrap_or_default()
+        self.cluster_nodes().map(RemoteHandle::links).unwrap_or_default()
     }
 
     /// Returns counts of all links and handshakes; none if all units run here.
     pub fn link_totals(&self) -> Option<LinksReport> {
-        self.nodes.as_ref().map(RemoteHandle::link_totals)
+        self.cluster_nodes().map(RemoteHandle::link_totals)
+    }
+
+    /// Returns the digest of the policy that all nodes run; none if all units run here.
+    pub fn policy(&self) -> Option<Digest> {
+        self.cluster_nodes().map(RemoteHandle::policy)
+    }
+
+    /// Returns the latest rollout of a policy.
+    pub fn rollout(&self) -> Option<RolloutStatus> {
+        self.cluster_nodes().and_then(RemoteHandle::rollout)
+    }
+
+    /// Returns the maker of policies that all nodes get.
+    pub fn policy_maker(&self) -> Result<PolicyMaker, Problem> {
+        Ok(Arc::clone(&self.cluster()?.make_policy))
+    }
+
+    /// Gives a policy to all nodes. Returns the number of the rollout.
+    pub fn apply(&self, policy: NewPolicy) -> Result<u64, Problem> {
+        self.cluster()?.nodes.apply(policy).ok_or_else(|| OperatorError::Ended.into())
     }
 
     /// Returns the node of this name.
@@ -98,9 +121,17 @@ impl DispatcherClient {
 
     /// Sends a command about a node.
     pub fn command(&self, command: NodeCommand) -> Result<(), Problem> {
-        let none = || Problem::conflict("no_cluster", "units run in this process; start it with --cluster");
-        self.nodes.as_ref().ok_or_else(none)?.send(command);
+        self.cluster()?.nodes.send(command);
         Ok(())
+    }
+
+    fn cluster(&self) -> Result<&ClusterControl, Problem> {
+        let none = || Problem::conflict("no_cluster", "units run in this process; start it with --cluster");
+        self.cluster.as_ref().ok_or_else(none)
+    }
+
+    fn cluster_nodes(&self) -> Option<&RemoteHandle> {
+        self.cluster.as_ref().map(|cluster| &cluster.nodes)
     }
 
     /// Returns the name of a unit's node.

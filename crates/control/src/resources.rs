@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::clients::ClientsResource;
 use crate::flow_id;
 use crate::link_resources::LinkTotalsResource;
+use crate::policy_resources::RolloutResource;
 
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -21,6 +22,9 @@ pub struct StatusResource {
     pub version: String,
     /// The policy.
     pub policy: String,
+    /// The latest rollout of a policy; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutResource>,
     /// Time since the start.
     pub uptime_seconds: f64,
     /// Packets that arrived at ports.

@@ -7,6 +7,7 @@ mod guard;
 mod links;
 mod migrations;
 mod nodes;
+mod policy;
 mod status;
 mod units;
 mod watches;
@@ -15,12 +16,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, OriginalUri, Request};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
+use cluster::policies::POLICY_BYTES_MAX;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::OpenApi;
@@ -35,8 +37,10 @@ use crate::problem::Problem;
 pub use changes::WATCHERS_MAX;
 pub(crate) use guard::guard;
 
-/// Limit on the body of a request, in bytes.
+/// Limit on the body of a request, in bytes, unless it has a policy.
 pub const BODY_MAX: usize = 64 * 1024;
+/// Limit on the body of a request with a policy, in bytes: JSON escapes the ends of its lines.
+pub const POLICY_BODY_MAX: usize = 2 * POLICY_BYTES_MAX + BODY_MAX;
 /// Limit on the time for a request's body and answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -90,6 +94,7 @@ pub fn document() -> String {
 fn documented() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::with_openapi(document::Document::openapi())
         .routes(routes!(status::show))
+        .routes(routes!(policy::show, policy::apply))
         .routes(routes!(nodes::list, nodes::add))
         .routes(routes!(nodes::show))
         .routes(routes!(nodes::drain))
@@ -122,6 +127,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .fallback(unknown_path)
         .method_not_allowed_fallback(other_method)
         .with_state(api)
+        .layer(DefaultBodyLimit::disable()) // `with_body` has the limits.
         .layer(middleware::from_fn(with_body))
         .layer(middleware::from_fn(in_time))
 }
@@ -140,8 +146,10 @@ async fn other_method(method: Method, OriginalUri(uri): OriginalUri) -> Problem 
 /// reset, and the client could lose the answer.
 async fn with_body(request: Request, next: Next) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let body = to_bytes(body, BODY_MAX).await.map_err(|_| {
-        let detail = format!("the body cannot be read; expected up to {BODY_MAX} bytes");
+    let is_policy = head.uri.path() == "/v1/policy";
+    let limit = if is_policy { POLICY_BODY_MAX } else { BODY_MAX };
+    let body = to_bytes(body, limit).await.map_err(|_| {
+        let detail = format!("the body cannot be read; expected up to {limit} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", detail)
     })?;
     Ok(next.run(Request::from_parts(head, Body::from(body))).await)

@@ -1,6 +1,6 @@
 //! The server: a thread with an event loop of its own.
 
-use std::io::Result;
+use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use cluster::remote::RemoteHandle;
 use runtime::operator::OperatorHandle;
 use tokio::sync::oneshot;
 
 use crate::access::ApiAccess;
 use crate::clients::ClientCounters;
+use crate::cluster_control::ClusterControl;
 use crate::connections::Serving;
 use crate::dispatcher::DispatcherClient;
 use crate::migrations::Migrations;
@@ -27,8 +27,8 @@ pub struct ControlOptions {
     pub version: String,
     /// The way to the dispatcher.
     pub operator: OperatorHandle,
-    /// The nodes, if units run on other ones.
-    pub nodes: Option<RemoteHandle>,
+    /// The cluster, if units run on other nodes.
+    pub cluster: Option<ClusterControl>,
 }
 
 /// A socket on which the API is served.
@@ -51,7 +51,7 @@ impl ControlServer {
     ///
     /// # Errors
     /// If the thread or its event loop cannot be created.
-    pub fn start(listeners: Vec<ApiListener>, options: ControlOptions) -> Result<ControlServer> {
+    pub fn start(listeners: Vec<ApiListener>, options: ControlOptions) -> io::Result<ControlServer> {
         let mut sockets = Vec::new();
         for listener in &listeners {
             match listener {
@@ -94,8 +94,8 @@ impl Drop for ControlServer {
 }
 
 fn serving(options: ControlOptions) -> Serving {
-    let ControlOptions { name, version, operator, nodes } = options;
-    let dispatcher = DispatcherClient::new(operator, nodes);
+    let ControlOptions { name, version, operator, cluster } = options;
+    let dispatcher = DispatcherClient::new(operator, cluster);
     let migrations = Migrations::new(dispatcher.clone());
     let counters = Arc::new(ClientCounters::default());
     let api = Api::new((name, version), Instant::now(), dispatcher, migrations, Arc::clone(&counters));

@@ -72,7 +72,7 @@ impl Remote {
             name: "test".to_owned(),
             version: "0.0.0".to_owned(),
             operator: runner.open_to_operators(),
-            nodes: None,
+            cluster: None,
         };
         let server = ControlServer::start(vec![ApiListener::Tls(listener, access)], options).unwrap();
         Remote { folder, address, runner, _server: server }

@@ -5,6 +5,8 @@ mod support;
 
 use std::sync::mpsc::channel;
 
+use cluster::policies::POLICY_BYTES_MAX;
+use cluster::remote::RemoteHandle;
 use control::{BODY_MAX, MIGRATIONS_MAX, PAGE_MAX, WATCHERS_MAX};
 use io::traffic::Payload;
 use protocol::dispatcher::Granularity;
@@ -213,6 +215,9 @@ fn bad_requests_get_problems() {
         ("POST", "/v1/nodes/unit-1/drain", "", 404, "unknown_node"),
         ("POST", "/v1/nodes", r#"{"name": "a", "address": "b:1"}"#, 409, "no_cluster"),
         ("POST", "/v1/nodes", r#"{"name": "a", "address": "b"}"#, 422, "invalid"),
+        ("PUT", "/v1/policy", r#"{"name": "a", "text": "b"}"#, 409, "no_cluster"),
+        ("PUT", "/v1/policy", r#"{"name": "a"}"#, 422, "body"),
+        ("PUT", "/v1/policy?dry=true", r#"{"name": "a", "text": "b"}"#, 400, "query"),
         ("POST", "/v1/migrations", "{}", 422, "invalid"),
         ("POST", "/v1/migrations", "", 400, "body"),
         ("POST", "/v1/migrations", r#"{"from": 1, "to": 1}"#, 422, "invalid"),
@@ -240,6 +245,24 @@ fn bad_requests_get_problems() {
     let path = served.path();
     drop(served);
     assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn policies_that_cannot_be_taken_over_are_refused() {
+    let mut runner = Runner::new(assembly(POLICY), POLICY);
+    let (nodes, _control) = RemoteHandle::new();
+    let served = Served::new(&mut runner, Some(nodes));
+    let apply = |text: &str| {
+        let body = json!({ "name": "site.rvl", "text": text, "files": [{ "name": "rules", "text": "" }] });
+        served.client().request("PUT", "/v1/policy", &body.to_string())
+    };
+    let (status, problem) = apply("Port<0>");
+    assert_eq!((status, &problem["field"]), (422, &json!("text")));
+    assert_eq!(problem["detail"], "site.rvl:1:1: error: Port<0>");
+    let (status, problem) = apply(&"\n".repeat(POLICY_BYTES_MAX));
+    assert_eq!((status, &problem["code"]), (422, &json!("invalid")), "with its name");
+    let (status, problem) = apply(&"\u{1}".repeat(POLICY_BYTES_MAX));
+    assert_eq!((status, &problem["code"]), (413, &json!("body_too_long")));
 }
 
 #[test]

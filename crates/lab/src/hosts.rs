@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
+use cluster::policies::FixedPolicy;
 use cluster::remote::{
     NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, UNIT_IN_FLIGHT_MAX, remote_runner,
 };
@@ -442,6 +443,7 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
             policy: [0; 32],
             incarnation: 1,
             make: Box::new(move |_| Ok(chain()?.graph)),
+            reader: Box::new(FixedPolicy::new()),
             effects: Box::new(|_, _| {}),
         };
         if let Ok(mut unit) = UnitProcess::start(options)

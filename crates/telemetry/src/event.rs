@@ -78,6 +78,14 @@ events! {
     INFO "rivulet::cluster" peer_connected(node: text, address: text) = "node connected";
     /// A node is not reachable any more.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
+    /// Another policy goes to all nodes.
+    INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";
+    /// A node gives its flows away, to come back with the policy.
+    INFO "rivulet::cluster" rollout_node(policy: text, node: text) = "rollout reached a node";
+    /// All nodes that are there run the policy.
+    INFO "rivulet::cluster" rollout_done(policy: text) = "rollout done";
+    /// A rollout has stopped.
+    WARN "rivulet::cluster" rollout_failed(policy: text, reason: text) = "rollout failed";
     /// A node that connected was refused, or a node could not be reached.
     WARN "rivulet::cluster" peer_refused(reason: text) = "node refused";
     /// The store of the cluster cannot be reached, or has something unexpected. Nodes go on.

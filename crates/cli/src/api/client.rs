@@ -59,6 +59,11 @@ impl Client {
         self.request("POST", path, &serde_json::to_string(body)?)
     }
 
+    /// Replaces a resource.
+    pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        self.request("PUT", path, &serde_json::to_string(body)?)
+    }
+
     /// Sends a command without a body.
     pub fn act<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.request("POST", path, "")

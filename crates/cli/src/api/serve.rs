@@ -4,9 +4,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use cluster::remote::RemoteHandle;
 use control::access::{AccessFiles, ApiAccess};
-use control::{ApiListener, ControlOptions, ControlServer, socket};
+use control::{ApiListener, ClusterControl, ControlOptions, ControlServer, socket};
 use runtime::Runner;
 
 use super::ApiAddress;
@@ -127,12 +126,16 @@ impl ServeOptions {
 
 impl ApiSockets {
     /// Serves the API of this runner, until the server is dropped.
-    pub fn serve(self, runner: &mut Runner, nodes: Option<RemoteHandle>) -> anyhow::Result<ControlServer> {
+    pub fn serve(
+        self,
+        runner: &mut Runner,
+        cluster: Option<ClusterControl>,
+    ) -> anyhow::Result<ControlServer> {
         let options = ControlOptions {
             name: self.name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             operator: runner.open_to_operators(),
-            nodes,
+            cluster,
         };
         ControlServer::start(self.listeners, options).context("cannot start the control API")
     }

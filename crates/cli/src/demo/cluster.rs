@@ -80,16 +80,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     std::fs::write(&file, format!("name = \"dispatcher\"\nunits_min = {UNITS}\n{STORE}"))
         .context("cannot write a file")?;
 
-    let assembly = policies::load(&policy, Some(args.seed))?;
+    let (assembly, node_policy) = policies::load_for_cluster(&policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
     let config = UnitsConfig { units_max: 16, gap_ns: GAP_NS, capacity_bps, ..UnitsConfig::as_published() };
     let (outputs, events) = (&[], &crate::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
-    let (mut runner, handle) = nodes::dispatcher(&file, &policy, assembly, config)?;
+    let (mut runner, cluster) =
+        nodes::dispatcher(&file, (&policy.display().to_string(), node_policy), assembly, config)?;
     let api = args.api.open("demo", false, &ApiFiles::default())?;
     api.said.iter().for_each(|line| say_line!("{line}"));
-    let _api = api.sockets.map(|api| api.serve(&mut runner, Some(handle.clone()))).transpose()?;
+    let handle = cluster.nodes.clone();
+    let _api = api.sockets.map(|api| api.serve(&mut runner, Some(cluster))).transpose()?;
     let end_ns = args.seconds * 1_000_000_000;
     let mut world = DemoNetwork::with_runner(&profile(args), LoadCurve::new(end_ns), runner, sinks)?;
     let is_text = args.output == Format::Table;

@@ -1,5 +1,5 @@
-//! `rivulet status`, `nodes`, `units`, `flows`, `migrate`, `drain` and `resume`: a cluster of
-//! processes is operated while packets flow.
+//! `rivulet status`, `nodes`, `units`, `flows`, `migrate`, `drain`, `resume` and `apply`: a cluster
+//! of processes is operated while packets flow.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -133,6 +133,42 @@ fn nodes_are_drained_and_resumed_by_hand() {
     assert_eq!(demo.json("drain unit-2 --no-wait")["status"], "draining");
     demo.place.run("resume unit-2 --api demo.sock");
     demo.wait_for("nodes", |nodes| nodes[1]["status"] != "draining");
+    let outcome = demo.end();
+    assert_adds_up(&outcome["report"]);
+    assert_eq!(outcome["packets_lost"], 0);
+}
+
+/// The policy of the demonstration.
+const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
+
+#[test]
+fn another_policy_reaches_all_nodes_and_nothing_is_lost() {
+    let demo = Demo::start(20);
+    let before = demo.json("status");
+    demo.place.write("next.rvl", POLICY.replace("\"echo\"", "\"pings\""));
+    let line = "apply next.rvl --api demo.sock";
+    assert_eq!(demo.place.stdout(&format!("{line} --dry-run")), "next.rvl: can be applied\n");
+    assert_eq!(demo.json("status")["rollout"], Value::Null);
+    assert_eq!(demo.place.stdout(line), "next.rvl: runs on all nodes\n");
+    assert_eq!(demo.place.stdout(line), "next.rvl: unchanged\n");
+    let status = demo.json("status");
+    assert_eq!(
+        (status["policy"].as_str(), status["rollout"]["stage"].as_str()),
+        (Some("next.rvl"), Some("done"))
+    );
+    assert_ne!(status["policy"], before["policy"]);
+    assert_eq!(status["rollout"]["nodes_done"], status["rollout"]["nodes"]);
+    assert!(demo.text("status").contains("policy      next.rvl"), "{}", demo.text("status"));
+    for (name, text, expected) in [
+        ("edges", POLICY.replace("web <-> monitor", "monitor <-> web"), "edges differ"),
+        ("settings", POLICY.replace("64k", "32k"), "settings differ"),
+        ("ports", POLICY.replace("Port<0>", "Port<7>"), "ports differ"),
+        ("functions", POLICY.replace("HTTP web", "Monitor web { report: [] }"), "functions differ"),
+    ] {
+        demo.place.write(&format!("{name}.rvl"), text);
+        let said = demo.place.refused(1, &format!("apply {name}.rvl --api demo.sock"));
+        assert!(said.contains(&format!("{name}.rvl:")) && said.contains(expected), "{said}");
+    }
     let outcome = demo.end();
     assert_adds_up(&outcome["report"]);
     assert_eq!(outcome["packets_lost"], 0);

@@ -1,5 +1,5 @@
 //! A dispatcher between real hosts, and units on hosts of their own, which are restarted one by one
-//! while connections go on, and an operator moves flows to and fro.
+//! or get another policy while connections go on, and an operator moves flows to and fro.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -204,6 +204,56 @@ const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
     NAT n { external: [10.7.0.100, 10.7.0.101] };
     IDS watch { rules: \"alert http any any -> any any (msg:\\\"a file\\\"; http.uri; content:\\\"/file\\\"; sid:1; rev:1;)\" };
     pipelet { inside <-> f <-> lb <-> n <-> watch <-> outside; }";
+
+#[test]
+fn another_policy_is_applied_while_connections_go_on() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let policy = NAT_POLICY.replace("rules: \"allow out from any\"", "rules: file(\"site.rules\")");
+    std::fs::write(network.path("site.rules"), "allow out from any").unwrap();
+    let units = start_units(&network, &policy, false);
+    let up = network.up(&policy, "--cluster dispatcher.toml --mode flow --api api.sock");
+    let mac = |host: &Host| host.run("cat /sys/class/net/eth0/address").trim().to_owned();
+    for external in ["10.7.0.100", "10.7.0.101"] {
+        network.outside.ip(&format!("neigh add {external} lladdr {} dev eth0", mac(&network.inside)));
+    }
+    let (file, _server) = serve_file(&network);
+    let _denied = network.outside.serve("python3 -m http.server 8001", 8001);
+    let get = |port: u16, options: &str| {
+        network.inside.output(&format!("curl -sf -m 5 -o /dev/null {options} http://10.7.0.2:{port}/"))
+    };
+    for port in [8000, 8001] {
+        wait_until("the first downloads succeed", || get(port, "").status.success());
+    }
+    let fetched = network.path("fetched").display().to_string();
+    let args = ["-sSf", "--limit-rate", RATE, "-o", &fetched, "http://10.7.0.2:8000/file"];
+    let mut download = network.inside.command("curl").args(args).spawn().unwrap();
+    wait_until("the download has begun", || network.path("fetched").exists());
+
+    let folder = network.path("");
+    let apply = |policy: &str, rules: &str| {
+        std::fs::write(network.path("site.rules"), rules).unwrap();
+        std::fs::write(network.path("next.rvl"), policy).unwrap();
+        let program = env!("CARGO_BIN_EXE_rivulet");
+        let mut command = network.middle.command(program);
+        command.args(["apply", "next.rvl", "--api", "api.sock"]).current_dir(&folder).output().unwrap()
+    };
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let refused = apply(&policy, "allow out from any\npermit in");
+    assert!(said(&refused).contains("site.rules:2:1"), "{}", said(&refused));
+    let refused = apply(&policy.replace("10.7.0.101]", "10.7.0.102]"), "allow out from any");
+    assert!(said(&refused).contains("leases items of a pool"), "{}", said(&refused));
+    let applied = apply(&policy, "deny out tcp to any port 8001\nallow out from any");
+    assert!(applied.status.success(), "{}", said(&applied));
+
+    assert!(download.wait().unwrap().success());
+    assert!(std::fs::read(&fetched).unwrap() == file, "the file is damaged");
+    assert!(get(8000, "").status.success());
+    assert!(!get(8001, "-m 2").status.success());
+    let report = up.end();
+    assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
+    assert!(report["units"]["groups_moved"].as_u64() > Some(0), "{report}");
+    drop(units);
+}
 
 /// Further addresses of the inside host: subscribers in several affinity groups.
 const SUBSCRIBERS: std::ops::Range<u8> = 11..19;

@@ -10,6 +10,7 @@ use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, Str
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::Identity;
+use crate::policies::KnownPolicies;
 use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_frame, write_hello};
 
 /// Limit on the time of each read and write of a handshake.
@@ -89,7 +90,7 @@ pub(super) fn check_name(certificate: &CertificateDer<'_>, name: &str) -> Result
     Ok(verify_server_name(&ParsedCertificate::try_from(certificate)?, &server)?)
 }
 
-/// Connects to a node of this name.
+/// Connects to a node of this name, which must run the policy that this one says.
 ///
 /// # Errors
 /// If it cannot be reached, is another one, or does not fit.
@@ -117,7 +118,11 @@ pub fn connect(
 ///
 /// # Errors
 /// If it is not of this cluster, or does not fit.
-pub(super) fn accept(identity: &Identity, tcp: TcpStream, hello: &Hello) -> Result<Session, HandshakeError> {
+pub(super) fn accept(
+    identity: &Identity,
+    tcp: TcpStream,
+    (hello, policies): (&Hello, &KnownPolicies),
+) -> Result<Session, HandshakeError> {
     let from = tcp.peer_addr()?;
     limit(&tcp)?;
     let connection = ServerConnection::new(std::sync::Arc::clone(&identity.server))?;
@@ -126,6 +131,7 @@ pub(super) fn accept(identity: &Identity, tcp: TcpStream, hello: &Hello) -> Resu
     let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.ok_or(rustls::Error::NoCertificatesPresented)?;
     check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
+    let hello = &Hello { policy: policies.own(), ..hello.clone() };
     send_hello(&mut stream, hello)?;
     let exported = export(&stream.conn)?;
     finish(identity, peer, hello, from, (exported, false))

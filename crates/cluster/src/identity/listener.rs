@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Identity;
 use super::handshake::{Session, accept};
+use crate::policies::KnownPolicies;
 use crate::wire::Hello;
 
 /// Limit on handshakes at a time. Further connections are closed, and counted.
@@ -40,11 +41,17 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address. Each node that connects gets this hello.
+    /// Listens at an address. Each node that connects gets this hello, with the policy that this
+    /// node runs then, and must run a policy that fits.
     ///
     /// # Errors
     /// If the address cannot be used.
-    pub fn start(identity: Identity, address: SocketAddr, hello: Hello) -> std::io::Result<Listener> {
+    pub fn start(
+        identity: Identity,
+        address: SocketAddr,
+        hello: Hello,
+        policies: KnownPolicies,
+    ) -> std::io::Result<Listener> {
         let tcp = TcpListener::bind(address)?;
         tcp.set_nonblocking(true)?;
         let (address, is_over) = (tcp.local_addr()?, Arc::new(AtomicBool::new(false)));
@@ -55,7 +62,7 @@ impl Listener {
             while !ended.load(Ordering::Relaxed) {
                 wait(&tcp);
                 while let Ok((connection, _)) = tcp.accept() {
-                    begin(connection, &identity, &hello, &sender, &counted);
+                    begin(connection, (&identity, &hello, &policies), &sender, &counted);
                 }
             }
         };
@@ -95,12 +102,12 @@ fn wait(tcp: &TcpListener) {
 /// Begins a handshake on a thread of its own.
 fn begin(
     connection: TcpStream,
-    identity: &Identity,
-    hello: &Hello,
+    (identity, hello, policies): (&Identity, &Hello, &KnownPolicies),
     sessions: &SyncSender<Session>,
     counters: &Arc<ListenerCounters>,
 ) {
-    let (identity, hello, sessions) = (identity.clone(), hello.clone(), sessions.clone());
+    let (identity, hello, policies) = (identity.clone(), hello.clone(), policies.clone());
+    let sessions = sessions.clone();
     let (counted, counters) = (Arc::clone(counters), counters);
     if counters.under_way.fetch_add(1, Ordering::Relaxed) >= HANDSHAKES_MAX {
         counters.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -108,7 +115,7 @@ fn begin(
         return;
     }
     let work = move || {
-        greet(&identity, connection, &hello, &sessions, &counted);
+        greet(&identity, connection, (&hello, &policies), &sessions, &counted);
         counted.under_way.fetch_sub(1, Ordering::Relaxed);
     };
     if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
@@ -119,12 +126,12 @@ fn begin(
 fn greet(
     identity: &Identity,
     connection: TcpStream,
-    hello: &Hello,
+    own: (&Hello, &KnownPolicies),
     sessions: &SyncSender<Session>,
     counters: &ListenerCounters,
 ) {
     let connection = connection.set_nonblocking(false).map(|()| connection);
-    let session = connection.map_err(Into::into).and_then(|tcp| accept(identity, tcp, hello));
+    let session = connection.map_err(Into::into).and_then(|tcp| accept(identity, tcp, own));
     let counter = match session {
         Ok(session) => match sessions.send(session) {
             Ok(()) => &counters.accepted,

@@ -11,6 +11,7 @@ use telemetry::event;
 
 use crate::identity::{Identity, Session, connect};
 use crate::links::HandshakeCounters;
+use crate::policies::KnownPolicies;
 use crate::wire::Hello;
 
 /// Delay before another attempt.
@@ -20,6 +21,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) struct Connector {
     identity: Identity,
     hello: Hello,
+    policies: KnownPolicies,
     sender: Sender<(Session, Arc<AtomicBool>)>,
     sessions: Receiver<(Session, Arc<AtomicBool>)>,
     /// By dispatcher of the scope and the node's name: whether attempts to connect have ended.
@@ -39,9 +41,10 @@ fn key_of(scope: &str, name: &str) -> (String, String) {
 }
 
 impl Connector {
-    pub fn new(identity: Identity, hello: Hello) -> Connector {
+    pub fn new(identity: Identity, hello: Hello, policies: KnownPolicies) -> Connector {
         let (sender, sessions) = channel();
-        Connector { identity, hello, sender, sessions, attempts: HashMap::new(), counts: Arc::default() }
+        let (attempts, counts) = (HashMap::new(), Arc::default());
+        Connector { identity, hello, policies, sender, sessions, attempts, counts }
     }
 
     /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
@@ -53,10 +56,16 @@ impl Connector {
         let hello = Hello { scope: scope.to_owned(), ..self.hello.clone() };
         let (identity, sender) = (self.identity.clone(), self.sender.clone());
         let (name, address) = (name.to_owned(), address.to_owned());
-        let counts = Arc::clone(&self.counts);
+        let (counts, policies) = (Arc::clone(&self.counts), self.policies.clone());
         let work = move || {
             let mut has_failed = false;
-            while !is_over.load(Ordering::Relaxed) {
+            for number in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // The other node may run a policy from before, or the next one.
+                let known = policies.all();
+                let hello = Hello { policy: known[number % known.len()], ..hello.clone() };
                 match attempt(&identity, &name, &address, &hello) {
                     Ok(session) => {
                         counts.connected.fetch_add(1, Ordering::Relaxed);

@@ -1,12 +1,15 @@
 //! The way to a running dispatcher, for operators.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use runtime::report::LinksReport;
 
 use super::nodes::NodeInfo;
+use super::rollout::{NewPolicy, RolloutStatus};
 use crate::links::LinkInfo;
+use crate::policies::Digest;
 
 /// An operator's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub enum NodeCommand {
 #[derive(Clone)]
 pub struct RemoteHandle {
     commands: Sender<NodeCommand>,
+    policies: Sender<(u64, NewPolicy)>,
+    rollouts: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
 }
 
@@ -49,11 +54,14 @@ pub(super) struct RemoteStatus {
     pub nodes: Vec<NodeInfo>,
     pub links: Vec<LinkInfo>,
     pub totals: LinksReport,
+    pub policy: Digest,
+    pub rollout: Option<RolloutStatus>,
 }
 
 /// The dispatcher's end of [`RemoteHandle`].
 pub struct RemoteControl {
     pub(super) commands: Receiver<NodeCommand>,
+    pub(super) policies: Receiver<(u64, NewPolicy)>,
     status: Arc<Mutex<RemoteStatus>>,
 }
 
@@ -68,14 +76,33 @@ impl RemoteHandle {
     /// Returns both ends of the way to a dispatcher that is created later.
     pub fn new() -> (RemoteHandle, RemoteControl) {
         let (sender, commands) = channel();
+        let (of_policies, policies) = channel();
         let status = Arc::new(Mutex::new(RemoteStatus::default()));
-        let control = RemoteControl { commands, status: Arc::clone(&status) };
-        (RemoteHandle { commands: sender, status }, control)
+        let control = RemoteControl { commands, policies, status: Arc::clone(&status) };
+        let rollouts = Arc::default();
+        (RemoteHandle { commands: sender, policies: of_policies, rollouts, status }, control)
     }
 
     /// Sends a command. Returns false if the dispatcher has ended.
     pub fn send(&self, command: NodeCommand) -> bool {
         self.commands.send(command).is_ok()
+    }
+
+    /// Gives a policy to all nodes, one after the other, once that is done with the one before.
+    /// Returns the rollout's number, from 1; `None` if the dispatcher has ended.
+    pub fn apply(&self, policy: NewPolicy) -> Option<u64> {
+        let number = self.rollouts.fetch_add(1, Ordering::Relaxed) + 1;
+        self.policies.send((number, policy)).is_ok().then_some(number)
+    }
+
+    /// Returns the digest of the policy that all nodes run, or have run until the latest rollout.
+    pub fn policy(&self) -> Digest {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).policy
+    }
+
+    /// Returns the state of the latest rollout of a policy.
+    pub fn rollout(&self) -> Option<RolloutStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).rollout.clone()
     }
 
     /// Returns the nodes, in the order in which they were named.

@@ -1,11 +1,10 @@
 //! The nodes of a cluster, as its dispatcher sees them.
 
-use std::net::SocketAddr;
-
 use protocol::message::UnitId;
 use runtime::transport::UnitChange;
 
 use crate::peers::PeerId;
+use crate::policies::Digest;
 use crate::wire::UnitAddress;
 
 /// A node, for operators.
@@ -68,6 +67,10 @@ pub(super) enum ResumedNode {
 pub(super) struct Node {
     info: NodeInfo,
     peer: Option<PeerId>,
+    /// The policy that it runs, while it is there.
+    policy: Digest,
+    /// It has read the next policy.
+    has_read: bool,
     /// It said itself that it ends: it may come back.
     is_leaving: bool,
     /// It will have this address once its present link has ended.
@@ -82,7 +85,15 @@ impl Nodes {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             let (name, address) = (name.to_owned(), address.to_owned());
             let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
-            let node = Node { info, peer: None, is_leaving: false, next_address: None, is_removed: false };
+            let node = Node {
+                info,
+                peer: None,
+                policy: Digest::default(),
+                has_read: false,
+                is_leaving: false,
+                next_address: None,
+                is_removed: false,
+            };
             self.0.push(node);
             return true;
         };
@@ -104,18 +115,21 @@ impl Nodes {
     }
 
     /// A node is there. Returns its place; none if nobody waits for it.
-    pub fn connected(&mut self, name: &str, peer: PeerId, _address: SocketAddr) -> Option<usize> {
+    pub fn connected(&mut self, name: &str, peer: PeerId, policy: Digest) -> Option<usize> {
         let waits = |node: &Node| node.info.status == NodeStatus::Connecting && !node.is_removed;
         let is_it = |node: &Node| node.info.name == name && waits(node);
         let place = self.0.iter().position(is_it)?;
         let node = &mut self.0[place];
         (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
+        (node.policy, node.has_read) = (policy, false);
         Some(place)
     }
 
-    /// A spare node becomes a unit.
-    pub fn assign(&mut self, unit: UnitId) -> Option<(usize, PeerId)> {
-        let is_free = |node: &Node| node.info.status == NodeStatus::Spare && node.info.unit.is_none();
+    /// A spare node becomes a unit. `policy`: one that it must run.
+    pub fn assign(&mut self, unit: UnitId, policy: Option<Digest>) -> Option<(usize, PeerId)> {
+        let fits = |node: &Node| policy.is_none_or(|policy| node.policy == policy);
+        let is_free =
+            |node: &Node| node.info.status == NodeStatus::Spare && node.info.unit.is_none() && fits(node);
         let place = self.0.iter().position(is_free)?;
         let node = &mut self.0[place];
         (node.info.status, node.info.unit) = (NodeStatus::Active, Some(unit));
@@ -225,6 +239,68 @@ impl Nodes {
                 Some(UnitAddress { unit: info.unit?, name, address })
             })
             .collect()
+    }
+
+    /// Returns all links to nodes.
+    pub fn links(&self) -> impl Iterator<Item = PeerId> {
+        self.0.iter().filter_map(|node| node.peer)
+    }
+
+    /// Returns the policy of the node at a link.
+    pub fn policy_at(&self, peer: PeerId) -> Option<Digest> {
+        self.0.iter().find(|node| node.peer == Some(peer)).map(|node| node.policy)
+    }
+
+    /// Another policy is the next one.
+    pub fn forget_reads(&mut self) {
+        self.0.iter_mut().for_each(|node| node.has_read = false);
+    }
+
+    /// The node at a link has read the next policy.
+    pub fn set_read(&mut self, peer: PeerId) {
+        if let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) {
+            node.has_read = true;
+        }
+    }
+
+    /// Returns the name of a node that is there and has neither read this policy nor runs it.
+    pub fn first_not_read(&self, policy: &Digest) -> Option<&str> {
+        let lacks = |node: &&Node| node.peer.is_some() && !node.has_read && node.policy != *policy;
+        self.0.iter().find(lacks).map(|node| &*node.info.name)
+    }
+
+    /// Returns a node that is there, has read this policy, and runs another one: its name, link and
+    /// status. Spare ones come first.
+    pub fn next_without(&self, policy: &Digest) -> Option<(String, PeerId, NodeStatus)> {
+        let lacks = |node: &&Node| node.policy != *policy && node.has_read;
+        let next = self.0.iter().filter(|node| node.peer.is_some()).filter(lacks);
+        let next = next.min_by_key(|node| node.info.status != NodeStatus::Spare)?;
+        Some((next.info.name.clone(), next.peer?, next.info.status))
+    }
+
+    /// Returns true if a node is there with this policy; with its unit ready if it has one, as it
+    /// must if `is_unit`.
+    pub fn runs(
+        &self,
+        name: &str,
+        policy: &Digest,
+        is_unit: bool,
+        is_ready: impl Fn(UnitId) -> bool,
+    ) -> bool {
+        self.0.iter().any(|node| {
+            let is_it = node.info.name == name && node.peer.is_some() && node.policy == *policy;
+            is_it && node.info.unit.map_or(!is_unit, &is_ready)
+        })
+    }
+
+    /// Returns the number of nodes that are there with this policy.
+    pub fn count_with(&self, policy: &Digest) -> usize {
+        self.0.iter().filter(|node| node.peer.is_some() && node.policy == *policy).count()
+    }
+
+    /// Returns the number of nodes in this state.
+    pub fn count(&self, status: NodeStatus) -> usize {
+        self.0.iter().filter(|node| node.info.status == status).count()
     }
 
     pub fn infos(&self, packets: impl Fn(UnitId) -> Option<u64>) -> Vec<NodeInfo> {

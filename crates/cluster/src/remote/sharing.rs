@@ -51,7 +51,10 @@ pub enum SharingError {
 }
 
 /// Checks if the functions of a policy may run on several nodes.
-pub(super) fn check(assembly: &Assembly) -> Result<(), SharingError> {
+///
+/// # Errors
+/// The first function that may not.
+pub fn check_sharing(assembly: &Assembly) -> Result<(), SharingError> {
     let has_groups = assembly.graph.options().affinity_groups.is_some();
     check_keys(assembly)?;
     for (name, stage) in assembly.names.iter().zip(assembly.graph.stages()) {

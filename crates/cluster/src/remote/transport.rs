@@ -97,6 +97,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn end_batch(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+        self.replace_graph();
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
         if now_ns >= self.told_ns.saturating_add(TIME_NS) {
             self.told_ns = now_ns;
@@ -250,7 +251,10 @@ impl<N: Network> Transport for RemoteUnits<N> {
         (report.packets_passed_on, report.packets_taken_over) = (self.homes.passed_on, self.homes.taken_over);
     }
 
-    fn add_to_report(&self, report: &mut Report, _names: &[String]) {
+    fn add_to_report(&self, report: &mut Report, names: &[String]) {
+        for graph in &self.former_graphs {
+            report.add(&Report::of("", None, graph, names));
+        }
         self.units.add_to(report);
         report.links = Some(self.links_report());
         report.packets_pending += self.homes.arrived.len() as u64;

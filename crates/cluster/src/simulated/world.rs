@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use super::faults::{NodeFault, NodeFaultKind, SimulatedFaults};
 use super::{Random, SimulatedNetwork, SimulatedUnit};
 use crate::identity::{LinkSecrets, Session};
-use crate::unit::{GraphMaker, Turn, UnitOrder, UnitProcess};
+use crate::policies::{Digest, GraphMaker, KnownPolicies, PolicyReader};
+use crate::unit::{Turn, UnitOrder, UnitProcess};
 use crate::wire::{Hello, Role, UnitFigures, VERSION, VERSION_MIN};
 
 /// Delay before another attempt to connect, in nanoseconds.
@@ -23,6 +24,9 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 const TURN_NS: u64 = 2_000;
 /// Datagrams that a node takes at once.
 const TAKEN_AT_ONCE: usize = 64;
+
+/// Makes what a unit's process starts with.
+pub(super) type UnitMaker = Rc<dyn Fn() -> (GraphMaker, Box<dyn PolicyReader>)>;
 
 /// A node, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +66,9 @@ enum Event {
 /// A node.
 struct Node {
     name: String,
-    /// Makes graphs of a unit.
-    make: Option<Rc<RefCell<GraphMaker>>>,
+    /// Makes graphs of a unit, and reads other policies.
+    make: Option<UnitMaker>,
+    policies: KnownPolicies,
     order: UnitOrder,
     incarnation: u64,
     /// Attempts to connect, by node and scope: others are over.
@@ -128,12 +133,13 @@ impl World {
     }
 
     /// Adds a node. One that makes graphs is a unit; the first is the dispatcher.
-    pub fn add(&self, name: &str, make: Option<GraphMaker>) -> NodeId {
+    pub fn add(&self, name: &str, make: Option<UnitMaker>) -> NodeId {
         let skew = self.faults.clock_skew * (self.random.below(2_001) as f64 / 1_000.0 - 1.0);
         let mut nodes = self.nodes.borrow_mut();
         nodes.push(Node {
             name: name.to_owned(),
-            make: make.map(|make| Rc::new(RefCell::new(make))),
+            make,
+            policies: KnownPolicies::new(Digest::default()),
             order: UnitOrder::default(),
             incarnation: 0,
             attempts: BTreeMap::new(),
@@ -148,6 +154,12 @@ impl World {
             restart_ns: None,
         });
         NodeId(nodes.len() - 1)
+    }
+
+    /// Returns a node's end of the network.
+    pub fn network(self: &Rc<World>, node: NodeId) -> SimulatedNetwork {
+        let policies = self.nodes.borrow()[node.0].policies.clone();
+        SimulatedNetwork { world: Rc::clone(self), node, policies }
     }
 
     /// Starts the units.
@@ -395,6 +407,13 @@ impl World {
             let again = Event::Handshake { from, attempt, to, scope };
             return self.schedule(now_ns + RETRY_NS, again);
         }
+        let [own, other] = [from, to].map(|node| nodes[node.0].policies.clone());
+        let said = other.own();
+        if !own.accepts(&said) {
+            drop(nodes);
+            let again = Event::Handshake { from, attempt, to, scope };
+            return self.schedule(now_ns + RETRY_NS, again);
+        }
         nodes[from.0].attempts.remove(&goal);
         let key = || {
             let words = [(); 4].map(|()| self.random.bits().to_be_bytes());
@@ -405,6 +424,7 @@ impl World {
         let (first, second, id) = (key(), key(), self.random.bits());
         let hellos = [from, to].map(|node| nodes[node.0].hello(node));
         let [of_from, of_to] = hellos;
+        let of_from = Hello { policy: said, ..of_from };
         let session = |peer, at, send, receive, is_client| Session {
             peer,
             address: address_of(at),
@@ -424,15 +444,14 @@ impl World {
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[id.0];
         let Some(make) = node.make.clone() else { return };
+        node.policies = KnownPolicies::new(Digest::default());
         node.incarnation += 1;
         node.attempts.clear();
         node.is_up = true;
         node.order = UnitOrder::default();
         node.wake_ns = self.now_ns.get();
         drop(nodes);
-        let network = SimulatedNetwork { world, node: id };
-        let make = Box::new(move |seed| make.borrow_mut()(seed));
-        let unit = UnitProcess::over(network, make, Box::new(|_, _| {}));
+        let unit = UnitProcess::over(world.network(id), make(), Box::new(|_, _| {}));
         self.units.borrow_mut().insert(id.0, Box::new(unit));
     }
 
@@ -485,7 +504,7 @@ impl Node {
             name: self.name.clone(),
             incarnation: self.incarnation,
             scope: String::new(),
-            policy: [0; 32],
+            policy: self.policies.own(),
             role: if self.make.is_some() { Role::Unit } else { Role::Dispatcher },
             port: address_of(id).port(),
         }

@@ -3,12 +3,13 @@
 use runtime::report::Report;
 use telemetry::event;
 
+use super::EffectsTaker;
 use super::others::EarlyPeer;
 use super::running::Running;
-use super::{EffectsTaker, GraphMaker};
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
-use crate::wire::{Assignment, UnitFigures, write_leave};
+use crate::policies::GraphMaker;
+use crate::wire::{Assignment, UnitFigures, write_gone, write_leave};
 
 /// Limit on the time that a unit takes to give its flows away before it ends.
 const LEAVE_MAX_NS: u64 = 10_000_000_000;
@@ -27,12 +28,32 @@ pub(super) struct Employer {
     pub unit: Option<Running>,
     /// Nodes that have connected, and whose units are not known yet.
     pub early: Vec<EarlyPeer>,
+    renewal: Renewal,
+}
+
+/// The way of a unit from one policy to the next: it leaves, and the dispatcher takes it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Renewal {
+    /// The policy stays.
+    #[default]
+    None,
+    /// The unit gives its flows away.
+    Leaving,
+    /// The last word is on its way.
+    Parting,
 }
 
 impl Employer {
     /// Creates one that has not connected yet.
     pub fn new(name: &str) -> Employer {
-        Employer { name: name.to_owned(), incarnation: 0, dispatcher: None, unit: None, early: Vec::new() }
+        Employer {
+            name: name.to_owned(),
+            incarnation: 0,
+            dispatcher: None,
+            unit: None,
+            early: Vec::new(),
+            renewal: Renewal::None,
+        }
     }
 
     /// Returns true if a process of the dispatcher may take the place of the one before.
@@ -94,6 +115,37 @@ impl Employer {
         // Packets that were on their way are forwarded for a while.
         let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= LINGER_NS);
         has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
+    }
+
+    /// The unit leaves, and runs another policy once the dispatcher takes it back.
+    pub fn begin_renewal(&mut self) {
+        self.renewal = Renewal::Leaving;
+    }
+
+    /// Gives the unit's flows away if it changes its policy. Returns true once the dispatcher has
+    /// heard the last word, or is lost: the links must be removed then. A dispatcher that connects
+    /// again has heard it, too, and acknowledges nothing more on the link before.
+    pub fn has_parted<N: Network>(&mut self, peers: &mut Peers<N>) -> bool {
+        if self.renewal == Renewal::Leaving && self.has_left(peers) {
+            self.renewal = Renewal::Parting;
+            if let Some(dispatcher) = self.dispatcher {
+                peers.send(dispatcher, 0, write_gone);
+                return false;
+            }
+        }
+        let is_heard = self.dispatcher.is_none_or(|dispatcher| peers.is_flushed(dispatcher));
+        self.renewal == Renewal::Parting && is_heard
+    }
+
+    /// Returns true if the last word is on its way to the dispatcher.
+    pub fn is_parting(&self) -> bool {
+        self.renewal == Renewal::Parting
+    }
+
+    /// The links of this dispatcher have ended.
+    pub fn end_renewal(&mut self) {
+        (self.dispatcher, self.unit, self.renewal) = (None, None, Renewal::None);
+        self.early.clear();
     }
 
     /// Makes the unit.

@@ -5,10 +5,11 @@ use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 
+use super::EffectsTaker;
 use super::others::Others;
-use super::{EffectsTaker, GraphMaker};
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
+use crate::policies::{Digest, GraphMaker, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
     ArrivedFrame, Assignment, FrameError, UnitAddress, UnitFigures, begin_output, read_frame, write_figures,
@@ -46,6 +47,8 @@ pub(super) struct Running {
 /// A task of the process that follows from a frame.
 pub(super) enum Order {
     Assign(Assignment),
+    Read(PolicyTexts),
+    Renew(Digest),
     Connect(UnitId, Vec<UnitAddress>),
 }
 
@@ -73,6 +76,8 @@ pub(super) fn handle(
     let of_dispatcher = matches!(
         arrived,
         ArrivedFrame::Assign(_)
+            | ArrivedFrame::Policy(_)
+            | ArrivedFrame::Renew(_)
             | ArrivedFrame::Stopped
             | ArrivedFrame::Units(_)
             | ArrivedFrame::Input(_)
@@ -81,9 +86,12 @@ pub(super) fn handle(
     if of_dispatcher != is_dispatcher {
         return Err(WRONG_SENDER);
     }
-    if let ArrivedFrame::Assign(assignment) = arrived {
-        return Ok(Some(Order::Assign(assignment)));
-    }
+    let arrived = match arrived {
+        ArrivedFrame::Assign(assignment) => return Ok(Some(Order::Assign(assignment))),
+        ArrivedFrame::Policy(texts) => return Ok(Some(Order::Read(texts))),
+        ArrivedFrame::Renew(digest) => return Ok(Some(Order::Renew(digest))),
+        arrived => arrived,
+    };
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
     match arrived {
         ArrivedFrame::Units(units) => {

@@ -13,6 +13,7 @@ use super::messages::{
 use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::reader::{FrameError, Reader, put, put_sized};
 use super::reports::{read_report, write_report};
+use crate::policies::{Digest, PolicyTexts};
 
 /// Kinds of frames.
 mod kind {
@@ -30,10 +31,14 @@ mod kind {
     pub const UNITS: u8 = 0x1a;
     pub const ASSIGN: u8 = 0x1b;
     pub const STOPPED: u8 = 0x1c;
+    pub const POLICY: u8 = 0x1d;
+    pub const RENEW: u8 = 0x1e;
     pub const REPORT: u8 = 0x20;
     pub const OUTPUT: u8 = 0x21;
     pub const FIGURES_OF_UNIT: u8 = 0x22;
     pub const LEAVE: u8 = 0x23;
+    pub const POLICY_READ: u8 = 0x24;
+    pub const GONE: u8 = 0x25;
     pub const PEER: u8 = 0x30;
     pub const FORWARDED: u8 = 0x31;
     pub const PASSED: u8 = 0x40;
@@ -54,6 +59,10 @@ pub enum ArrivedFrame<'a> {
     Assign(Assignment),
     /// The receiver was drained, and is no unit any more.
     Stopped,
+    /// A policy that the receiver reads, to run it later.
+    Policy(PolicyTexts),
+    /// The receiver gives its flows away, ends this link, and then runs the policy of this digest.
+    Renew(Digest),
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
     /// A report of a unit, its context, and the number of packets that follow.
@@ -64,6 +73,11 @@ pub enum ArrivedFrame<'a> {
     Figures(Box<UnitFigures>),
     /// A unit is to end: it gives its flows away before.
     Leave,
+    /// The sender has read the policy of this digest; with a text, it cannot run the policy, for
+    /// this reason.
+    PolicyRead(Digest, String),
+    /// The sender has given its flows away, and ends the link.
+    Gone,
     /// A message of the ownership protocol from a unit, and the packets that this unit had reported
     /// before.
     Peer(UnitId, FromPeer, u64),
@@ -169,6 +183,24 @@ pub fn write_stopped(out: &mut Vec<u8>) {
     out.push(kind::STOPPED);
 }
 
+/// Appends a policy.
+pub fn write_policy(out: &mut Vec<u8>, policy: &PolicyTexts) {
+    out.push(kind::POLICY);
+    put_sized(out, policy.name.as_bytes());
+    put_sized(out, policy.text.as_bytes());
+    put!(out, policy.files.len() as u32);
+    for (name, text) in &policy.files {
+        put_sized(out, name.as_bytes());
+        put_sized(out, text.as_bytes());
+    }
+}
+
+/// Appends the order to run another policy.
+pub fn write_renew(out: &mut Vec<u8>, digest: &Digest) {
+    out.push(kind::RENEW);
+    out.extend_from_slice(digest);
+}
+
 /// Appends the addresses of all units.
 pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
     out.push(kind::UNITS);
@@ -209,6 +241,18 @@ pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
 /// Appends the request of a unit that is to end.
 pub fn write_leave(out: &mut Vec<u8>) {
     out.push(kind::LEAVE);
+}
+
+/// Appends the outcome of reading a policy: its digest, or why the sender cannot run it.
+pub fn write_policy_read(out: &mut Vec<u8>, read: &Result<Digest, String>) {
+    out.push(kind::POLICY_READ);
+    out.extend_from_slice(read.as_ref().unwrap_or(&[0; 32]));
+    put_sized(out, read.as_ref().err().map_or("", String::as_str).as_bytes());
+}
+
+/// Appends the last word of a link.
+pub fn write_gone(out: &mut Vec<u8>) {
+    out.push(kind::GONE);
 }
 
 /// Appends something from a unit for another one. `through`: the packets that it has reported.
@@ -286,6 +330,10 @@ pub fn read_frame(
             return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
         }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
+        kind::POLICY => return read_policy(&mut from).map(ArrivedFrame::Policy),
+        kind::RENEW => return Ok(ArrivedFrame::Renew(from.array()?)),
+        kind::POLICY_READ => return Ok(ArrivedFrame::PolicyRead(from.array()?, from.text()?.to_owned())),
+        kind::GONE => return Ok(ArrivedFrame::Gone),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),
         kind::PASSED => {
             let passage = Passage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
@@ -317,6 +365,12 @@ fn read_forward(from: &mut Reader<'_>) -> Result<(UnitId, ForwardCounts), FrameE
     let unit = UnitId(from.u16()?);
     let counts = ForwardCounts { sent: from.u64()?, received: from.u64()?, is_cut: read_flag(from)? };
     Ok((unit, counts))
+}
+
+fn read_policy(from: &mut Reader<'_>) -> Result<PolicyTexts, FrameError> {
+    let (name, text) = (from.text()?.to_owned(), from.text()?.to_owned());
+    let files = (0..from.count(8)?).map(|_| Ok((from.text()?.to_owned(), from.text()?.to_owned())));
+    Ok(PolicyTexts { name, text, files: files.collect::<Result<_, FrameError>>()? })
 }
 
 fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, FrameError> {

@@ -8,7 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::remote::{NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::policies::{Digest, PolicyReader, PolicyTexts, ReadPolicy};
+use cluster::policy_digest;
+use cluster::remote::{
+    NewPolicy, NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner,
+};
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
 use protocol::dispatcher::Granularity;
@@ -23,6 +27,37 @@ use support::{Arriving, Sink, assembly_of, by_flow, receive};
 
 /// The digest of a test's policy.
 pub const DIGEST: [u8; 32] = [5; 32];
+
+/// Returns the digest of a test's policy that follows [`DIGEST`].
+pub fn digest_of(text: &str) -> Digest {
+    policy_digest([text])
+}
+
+/// Reads policies at once.
+#[derive(Default)]
+pub struct TextReader(Option<PolicyTexts>);
+
+impl PolicyReader for TextReader {
+    fn begin(&mut self, texts: PolicyTexts) {
+        self.0 = Some(texts);
+    }
+
+    fn poll(&mut self) -> Option<Result<ReadPolicy, String>> {
+        let PolicyTexts { name, text, .. } = self.0.take()?;
+        if text.contains("unreadable") {
+            return Some(Err("it is unreadable".to_owned()));
+        }
+        let digest = digest_of(&text);
+        Some(Ok(ReadPolicy { digest, make: Box::new(move |_| Ok(assembly_of(&name, &text).graph)) }))
+    }
+}
+
+/// Returns a policy for a dispatcher.
+pub fn new_policy(text: &str) -> NewPolicy {
+    let (name, text) = ("next.rvl".to_owned(), text.to_owned());
+    let graph = assembly_of(&name, &text).graph;
+    NewPolicy { digest: digest_of(&text), texts: PolicyTexts { name, text, files: Vec::new() }, graph }
+}
 
 /// The files of a cluster, and its policy.
 pub struct Cluster {
@@ -68,6 +103,7 @@ impl Cluster {
                 policy: DIGEST,
                 incarnation: 1,
                 make: Box::new(move |_| Ok(assembly_of("test.rvl", &policy).graph)),
+                reader: Box::<TextReader>::default(),
                 effects: Box::new(move |_, _| raised()),
             })
             .unwrap();

@@ -9,8 +9,8 @@ use utoipa::{Modify, OpenApi};
     info(
         title = "Rivulet control API",
         version = "1",
-        description = "Operators list nodes, units and flows of a dispatcher, migrate flows, and drain and resume \
-                       nodes. Errors are problems (RFC 9457), lists come in pages, and watches are server-sent events.",
+        description = "Operators list nodes, units and flows of a dispatcher, migrate flows, drain and resume \
+                       nodes, and give all of them another policy. Errors are problems (RFC 9457), lists come in pages, and watches are server-sent events.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     servers((url = "/", description = "The Unix socket of a dispatcher, or its address over HTTPS")),
@@ -18,6 +18,7 @@ use utoipa::{Modify, OpenApi};
     security((), ("token" = []), ("certificate" = [])),
     tags(
         (name = "status", description = "The run"),
+        (name = "policy", description = "The policy of all nodes"),
         (name = "nodes", description = "Nodes of the cluster"),
         (name = "units", description = "Units that run the policy"),
         (name = "flows", description = "Flows, and the units that own them"),

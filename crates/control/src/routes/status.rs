@@ -8,7 +8,8 @@ use cluster::remote::NodeStatus;
 use protocol::dispatcher::UnitState;
 use runtime::operator::RunStatus;
 
-use super::Api;
+use super::{Api, policy};
+use crate::policy_resources::PolicyResource;
 use crate::problem::Problem;
 use crate::resources::StatusResource;
 
@@ -21,7 +22,8 @@ use crate::resources::StatusResource;
     )
 )]
 pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResource>, Problem> {
-    let RunStatus { policy, packets_in, packets_out, dispatcher } = api.dispatcher.status().await?;
+    let RunStatus { packets_in, packets_out, dispatcher, .. } = api.dispatcher.status().await?;
+    let PolicyResource { name: policy, rollout, .. } = policy::now(&api).await?;
     let units = match dispatcher {
         Some(_) => api.dispatcher.units().await?,
         None => Vec::new(),
@@ -33,6 +35,7 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         name: api.name.clone(),
         version: api.version.clone(),
         policy,
+        rollout,
         uptime_seconds: api.began.elapsed().as_secs_f64(),
         packets_in,
         packets_out,

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::remote::RemoteHandle;
-use control::{ApiListener, ControlOptions, ControlServer, socket};
+use cluster::policies::PolicyTexts;
+use cluster::remote::{NewPolicy, RemoteHandle};
+use control::{ApiListener, ClusterControl, ControlOptions, ControlServer, socket};
 use runtime::{Report, Runner};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -37,7 +38,7 @@ impl Served {
             name: "test".to_owned(),
             version: "0.0.0".to_owned(),
             operator: runner.open_to_operators(),
-            nodes,
+            cluster: nodes.map(|nodes| ClusterControl { nodes, make_policy: Arc::new(refuse) }),
         };
         let listener = ApiListener::Unix(socket::bind(&path).unwrap(), path);
         let server = ControlServer::start(vec![listener], options).unwrap();
@@ -51,6 +52,11 @@ impl Served {
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("test.sock")
     }
+}
+
+/// Reads no policy: the reason is its text.
+fn refuse(texts: PolicyTexts) -> Result<NewPolicy, String> {
+    Err(format!("{}:1:1: error: {}", texts.name, texts.text))
 }
 
 /// A client that speaks plain HTTP.

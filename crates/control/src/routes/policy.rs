@@ -1,0 +1,94 @@
+//! The policy of all nodes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use cluster::policies::{POLICY_BYTES_MAX, PolicyTexts};
+use cluster::remote::{NewPolicy, RolloutState};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{Api, ApiJson, ApiQuery};
+use crate::policy_resources::{PolicyRequest, PolicyResource, RolloutResource, RolloutStage, hexadecimal};
+use crate::problem::Problem;
+
+/// The way to apply a policy.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ApplyQuery {
+    /// Check the policy, and change nothing [default: false].
+    #[serde(default)]
+    #[param(default = false)]
+    pub dry_run: bool,
+}
+
+/// Returns the policy as it is now.
+pub(super) async fn now(api: &Api) -> Result<PolicyResource, Problem> {
+    let rollout = api.dispatcher.rollout();
+    let name = match &rollout {
+        Some(rollout) if rollout.state == RolloutState::Done => rollout.name.clone(),
+        _ => api.dispatcher.status().await?.policy,
+    };
+    let digest = api.dispatcher.policy().as_ref().map(hexadecimal);
+    Ok(PolicyResource { name, digest, rollout: rollout.map(RolloutResource::from) })
+}
+
+/// Show the policy, and the latest rollout of one
+#[utoipa::path(
+    get, path = "/v1/policy", tag = "policy", operation_id = "show_policy",
+    responses(
+        (status = 200, description = "The policy", body = PolicyResource),
+        (status = "default", description = "A problem", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<PolicyResource>, Problem> {
+    now(&api).await.map(Json)
+}
+
+/// Give all nodes another policy, one after the other, while packets flow
+///
+/// Functions' configurations may differ from those of the present policy; ports, edges and settings
+/// may not.
+#[utoipa::path(
+    put, path = "/v1/policy", tag = "policy", operation_id = "apply_policy", params(ApplyQuery),
+    request_body = PolicyRequest,
+    responses(
+        (status = 200, description = "All nodes run this policy already, or it was only checked", body = PolicyResource),
+        (status = 202, description = "The policy so far, and the rollout that begins", body = PolicyResource),
+        (status = "default", description = "A problem", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn apply(
+    State(api): State<Arc<Api>>,
+    ApiQuery(query): ApiQuery<ApplyQuery>,
+    ApiJson(request): ApiJson<PolicyRequest>,
+) -> Result<(StatusCode, Json<PolicyResource>), Problem> {
+    let texts = PolicyTexts::from(request);
+    if texts.len() > POLICY_BYTES_MAX {
+        let detail = format!("{} bytes with all files; expected up to {POLICY_BYTES_MAX}", texts.len());
+        return Err(Problem::invalid(("text", detail)));
+    }
+    let make = api.dispatcher.policy_maker()?;
+    // Large rule sets take a while, and other requests go on.
+    let made = tokio::task::spawn_blocking(move || make(texts)).await;
+    let failed = |_| Problem::invalid(("text", "reading the policy failed".to_owned()));
+    let policy = made.map_err(failed)?.map_err(|fault| Problem::invalid(("text", fault)))?;
+    let mut resource = now(&api).await?;
+    let has_failed = resource.rollout.as_ref().is_some_and(|latest| latest.stage == RolloutStage::Failed);
+    let is_unchanged = resource.digest.as_ref() == Some(&hexadecimal(&policy.digest)) && !has_failed;
+    if query.dry_run || is_unchanged {
+        return Ok((StatusCode::OK, Json(resource)));
+    }
+    resource.rollout = Some(begin(&api, policy)?);
+    Ok((StatusCode::ACCEPTED, Json(resource)))
+}
+
+fn begin(api: &Api, policy: NewPolicy) -> Result<RolloutResource, Problem> {
+    let (name, digest) = (policy.texts.name.clone(), hexadecimal(&policy.digest));
+    let number = api.dispatcher.apply(policy)?;
+    let stage = RolloutStage::Waiting;
+    Ok(RolloutResource { number, name, digest, stage, node: None, nodes_done: 0, nodes: 0, reason: None })
+}
