@@ -11,7 +11,7 @@ use cluster::remote::NewPolicy;
 use cluster::simulated::{
     LinkFaults, NodeFault, NodeFaultKind, SimulatedCluster, SimulatedFaults, SimulatedOutcome,
 };
-use io::traffic::{Payload, Responder};
+use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
 use protocol::dispatcher::{Granularity, UnitChoice};
 use runtime::elastic::UnitsConfig;
 use runtime::{Report, Runner};
@@ -44,6 +44,15 @@ const NAT_ALONE: &str = "
     Port<0> inside; Port<1> outside;
     NAT n { external: [203.0.113.0/30] };
     pipelet { inside <-> n <-> outside; }";
+
+/// A load balancer: nothing but aliases leads its servers' answers to their flows.
+const BALANCER: &str = "
+    settings { flows: 2k }
+    Port<0> inside; Port<1> outside;
+    LoadBalancer l { services: [{ name: web, vip: 203.0.113.9, port: 80, servers: [
+        { name: one, address: 198.18.0.1, port: 8000 }, { name: two, address: 198.18.0.2, port: 8000 },
+    ] }] };
+    pipelet { inside <-> l <-> outside; }";
 
 const MODES: [Granularity; 3] = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow];
 
@@ -153,8 +162,8 @@ fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedO
 /// Seeds beyond the first ones that have found faults.
 const FOUND: [u64; 9] = [12, 45, 264, 1644, 2862, 3361, 3480, 17_832, 39_187];
 
-/// Time after the last packet for which packets that leave are answered.
-const LAST_ANSWERS_NS: u64 = 100_000_000;
+/// Time after the last packet for which packets that leave are answered: no fault lasts longer.
+const LAST_ANSWERS_NS: u64 = 500_000_000;
 
 /// Seeds of each test. `RIVULET_SEEDS=FIRST..END` sets others.
 fn seeds() -> Vec<u64> {
@@ -317,46 +326,56 @@ fn nat_keeps_its_mappings() {
 /// alias before (design.md 3.8).
 #[test]
 fn answers_find_their_flows() {
-    let profile = profile(Payload::Random, 300, 20_000.0, SEED);
-    let frames = generated(&profile);
-    let (start_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
-    for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
-        let faults = SimulatedFaults::random(seed, end_ns - start_ns, 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let mut cluster = start(NAT_ALONE, mode, faults, (seed, start_ns));
-        let (mut responder, mut sink) = (Responder::new(profile.answer), Sink::default());
-        let (mut seen, mut answered) = (0, 0);
-        let mut answer_to = |cluster: &mut SimulatedCluster, sink: &mut Sink, timestamp_ns| {
-            let from = std::mem::replace(&mut seen, sink.sent.len());
-            for at in from..seen {
-                let (port, _, sent) = &sink.sent[at];
-                if *port == 1
-                    && let Ok(answer) = responder.respond(sent)
-                {
-                    let frame = Arriving { timestamp_ns, port: 1, data: answer.to_vec() };
-                    answered += 1;
-                    receive(cluster.runner(), &frame, sink);
-                }
-            }
-        };
-        for frame in &frames {
-            cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
-            answer_to(&mut cluster, &mut sink, frame.timestamp_ns);
-            receive(cluster.runner(), frame, &mut sink);
-            cluster.runner().flush(&mut sink).unwrap();
+    let nat = profile(Payload::Random, 300, 20_000.0, SEED);
+    let mut balancer = nat.clone();
+    balancer.protocols = Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 };
+    balancer.addresses.servers_v4 = AddressPrefix { address: [203, 0, 113, 9].into(), length: 32 };
+    balancer.addresses.server_ports = vec![80];
+    for (policy, profile) in [(NAT_ALONE, nat), (BALANCER, balancer)] {
+        for seed in seeds() {
+            find_answers(policy, &profile, seed);
         }
-        for at_ns in (end_ns..end_ns + LAST_ANSWERS_NS).step_by(1_000_000) {
-            cluster.run_to(at_ns, &mut sink).unwrap();
-            answer_to(&mut cluster, &mut sink, at_ns);
-            cluster.runner().flush(&mut sink).unwrap();
-        }
-        let outcome = cluster.finish(&mut sink).unwrap();
-        assert!(outcome.report.adds_up() && outcome.report.drops.is_empty(), "{what}: {:?}", outcome.report);
-        assert!(answered > 100, "{what}: {answered} answers");
-        assert_eq!(sink.sent.iter().filter(|(port, ..)| *port == 0).count(), answered, "{what}");
     }
+}
+
+fn find_answers(policy: &'static str, profile: &TrafficProfile, seed: u64) {
+    let frames = generated(profile);
+    let (start_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
+    let mode = MODES[(seed % 3) as usize];
+    let faults = SimulatedFaults::random(seed, end_ns - start_ns, 3, false);
+    let what = format!("seed {seed}, {mode}, {faults:?}");
+    println!("{what}");
+    let mut cluster = start(policy, mode, faults, (seed, start_ns));
+    let (mut responder, mut sink) = (Responder::new(profile.answer), Sink::default());
+    let (mut seen, mut answered) = (0, 0);
+    let mut answer_to = |cluster: &mut SimulatedCluster, sink: &mut Sink, timestamp_ns| {
+        let from = std::mem::replace(&mut seen, sink.sent.len());
+        for at in from..seen {
+            let (port, _, sent) = &sink.sent[at];
+            if *port == 1
+                && let Ok(answer) = responder.respond(sent)
+            {
+                let frame = Arriving { timestamp_ns, port: 1, data: answer.to_vec() };
+                answered += 1;
+                receive(cluster.runner(), &frame, sink);
+            }
+        }
+    };
+    for frame in &frames {
+        cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+        answer_to(&mut cluster, &mut sink, frame.timestamp_ns);
+        receive(cluster.runner(), frame, &mut sink);
+        cluster.runner().flush(&mut sink).unwrap();
+    }
+    for at_ns in (end_ns..end_ns + LAST_ANSWERS_NS).step_by(1_000_000) {
+        cluster.run_to(at_ns, &mut sink).unwrap();
+        answer_to(&mut cluster, &mut sink, at_ns);
+        cluster.runner().flush(&mut sink).unwrap();
+    }
+    let outcome = cluster.finish(&mut sink).unwrap();
+    assert!(outcome.report.adds_up() && outcome.report.drops.is_empty(), "{what}: {:?}", outcome.report);
+    assert!(answered > 100, "{what}: {answered} answers");
+    assert_eq!(sink.sent.iter().filter(|(port, ..)| *port == 0).count(), answered, "{what}");
 }
 
 #[test]
