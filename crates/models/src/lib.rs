@@ -11,7 +11,7 @@
 //! have replicas; here the dispatcher takes part.
 //!
 //! Each model can break its rules, and a test shows for each property that the checker then finds a
-//! violation.
+//! violation. `cargo run -p xtask -- planted-bugs` plants bugs in the code itself.
 //!
 //! The bounds are small by default. `RIVULET_DEEP=1 cargo test --release -p models` uses larger
 //! ones.
@@ -26,18 +26,40 @@ pub fn is_deep() -> bool {
     std::env::var_os("RIVULET_DEEP").is_some_and(|value| value == "1")
 }
 
+/// Actions in a row, and visits of states, within which a model must have ended.
+const DEPTH_MAX: usize = 100;
+const VISITS_MAX: usize = 50_000_000;
+
 /// Visits all states of a model, and prints their number.
 ///
 /// # Panics
 /// If a state violates a property that must always hold, with the path to it; or if no state has
-/// one that must hold sometimes.
+/// one that must hold sometimes; or if actions have no end.
 pub fn explore<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,
     M::State: Hash + Debug + Clone + PartialEq + Send + Sync,
     M::Action: Debug + Clone + PartialEq + Send + Sync,
 {
-    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+    let checker = model
+        .checker()
+        .finish_when(HasDiscoveries::AnyFailures)
+        .target_max_depth(DEPTH_MAX)
+        .target_state_count(VISITS_MAX);
+    match is_deep() {
+        // Needs less memory.
+        true => judge(name, &checker.spawn_dfs().join()),
+        // Finds the shortest path to a violation.
+        false => judge(name, &checker.spawn_bfs().join()),
+    }
+}
+
+fn judge<M>(name: &str, checker: &impl Checker<M>)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Hash + Debug + Clone + PartialEq + Send + Sync,
+    M::Action: Debug + Clone + PartialEq + Send + Sync,
+{
     let mut found = checker.discoveries();
     for Property { expectation, name: property, .. } in checker.model().properties() {
         let path = found.remove(property).map(|path| path.into_actions());
@@ -46,7 +68,9 @@ where
             _ => assert!(path.is_none(), "{name}: violated: {property}, after {path:?}"),
         }
     }
-    println!("{name}: {} states", checker.unique_state_count());
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    assert!(depth < DEPTH_MAX && checker.state_count() < VISITS_MAX, "{name}: actions have no end");
+    println!("{name}: {states} states, up to {depth} actions");
 }
 
 /// Visits states of a model that breaks a rule, until one violates the property. Prints the

@@ -67,7 +67,7 @@ fn losses_leave_nothing_waiting() {
     explore("on, losses", model(ON, 3, Faults { lost: 1, ..NONE }));
     explore("on, lost messages", model(ON, 3, Faults { mute: 1, early: 1, ..NONE }));
     if is_deep() {
-        let faults = Faults { lost: 1, twice: 1, mute: 1, early: 1 };
+        let faults = Faults { lost: 1, mute: 1, early: 1, ..NONE };
         explore("to and fro, losses, deep", model(TO_AND_FRO, 2, faults));
         explore("on, losses, deep", model(ON, 3, faults));
     }
@@ -80,7 +80,7 @@ fn a_crash_leaves_nothing_waiting() {
         explore(name, model(steps, 3, NONE));
         explore(&format!("{name}, losses"), model(steps, 3, Faults { lost: 1, ..NONE }));
         if is_deep() {
-            let faults = Faults { lost: 1, twice: 1, mute: 1, early: 1 };
+            let faults = Faults { lost: 1, mute: 1, early: 1, ..NONE };
             explore(&format!("{name}, deep"), model(steps, 3, faults));
         }
     }
