@@ -6,6 +6,7 @@
 
 mod balanced;
 mod captured;
+mod cluster_hosts;
 mod clustered;
 mod combined;
 mod delivered;

@@ -1,0 +1,138 @@
+//! Units on hosts of their own, and a file to be fetched through them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::net::{Host, Network, PATIENCE, Server};
+
+/// Bytes of a download, and its rate: it goes on while a unit is restarted.
+const FILE_LEN: usize = 4 << 20;
+pub const RATE: &str = "1M";
+/// The units of most tests.
+pub const UNITS: [&str; 3] = ["u1", "u2", "u3"];
+
+/// A NAT, beside functions whose flows share nothing, and a load balancer before it.
+pub const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
+    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
+    LoadBalancer lb { services: [{ name: web, vip: 10.7.0.200, port: 80, servers: [
+        { name: one, address: 10.7.0.2, port: 8000 },
+    ] }] };
+    NAT n { external: [10.7.0.100, 10.7.0.101] };
+    IDS watch { rules: \"alert http any any -> any any (msg:\\\"a file\\\"; http.uri; content:\\\"/file\\\"; sid:1; rev:1;)\" };
+    pipelet { inside <-> f <-> lb <-> n <-> watch <-> outside; }";
+
+/// A unit on a host of its own.
+pub struct UnitHost {
+    name: &'static str,
+    host: Host,
+    process: Option<Child>,
+    said: Option<Receiver<String>>,
+}
+
+impl UnitHost {
+    fn new(network: &Network, number: usize, name: &'static str, is_found: bool) -> UnitHost {
+        let host = network.third(name, &[&format!("10.9.{number}.2/24")]);
+        network.middle.ip(&format!("addr add 10.9.{number}.1/24 dev {name}"));
+        host.ip(&format!("route add default via 10.9.{number}.1"));
+        let address = match is_found {
+            true => format!(
+                "listen = \"0.0.0.0:7400\"\naddress = \"10.9.{number}.2:7400\"\n{}",
+                store(&format!("10.9.{number}.1"))
+            ),
+            false => format!("listen = \"10.9.{number}.2:7400\"\n"),
+        };
+        let config = format!(
+            "name = \"{name}\"\nrole = \"unit\"\npolicy = \"policy.rvl\"\ncertificates = \"ca\"\n{address}"
+        );
+        std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
+        UnitHost { name, host, process: None, said: None }
+    }
+
+    /// Starts the unit, and waits until it listens.
+    pub fn start(&mut self, network: &Network) {
+        let mut process = self
+            .host
+            .command(env!("CARGO_BIN_EXE_rivulet"))
+            .args(["node", "--config", &format!("{}.toml", self.name)])
+            .env("RIVULET_LOG", "info")
+            .current_dir(network.path(""))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, said) = channel();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        self.process = Some(process);
+        self.said = Some(said);
+        self.wait_for_line(" listens at ");
+    }
+
+    pub fn wait_for_line(&self, words: &str) {
+        while !self.said.as_ref().unwrap().recv_timeout(PATIENCE).unwrap().contains(words) {}
+    }
+
+    /// Ends the unit as an operator does.
+    pub fn end(&mut self) {
+        let mut process = self.process.take().unwrap();
+        assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap().success());
+        assert!(process.wait().unwrap().success());
+    }
+}
+
+impl Drop for UnitHost {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A store in etcd at a host.
+fn store(host: &str) -> String {
+    format!("[store]\netcd = [\"http://{host}:2379\"]\n")
+}
+
+/// Starts etcd in the middle, where the dispatcher is.
+pub fn start_etcd(network: &Network) -> Server {
+    let folder = network.path("etcd").display().to_string();
+    let urls = "--listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379";
+    network.middle.serve(&format!("etcd --data-dir {folder} {urls}"), 2379)
+}
+
+/// Starts units on hosts of their own, and writes the dispatcher's configuration. `is_found`: it
+/// finds them in the store.
+pub fn start_units(network: &Network, policy: &str, is_found: bool) -> Vec<UnitHost> {
+    network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
+    let rivulet = env!("CARGO_BIN_EXE_rivulet");
+    let issued = network.middle.run(&format!(
+        "{rivulet} cluster init {} dispatcher {}",
+        network.path("ca").display(),
+        UNITS.join(" ")
+    ));
+    assert_eq!(issued.lines().count(), 4, "{issued}");
+    std::fs::write(network.path("policy.rvl"), policy).unwrap();
+    let mut units: Vec<_> =
+        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(network, number, name, is_found)).collect();
+    units.iter_mut().for_each(|unit| unit.start(network));
+    let addresses = (1..).zip(UNITS).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
+    let units_of = match is_found {
+        true => format!("units_min = {}\n{}", UNITS.len(), store("127.0.0.1")),
+        false => format!("[units]\n{}", addresses.collect::<String>()),
+    };
+    let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\n{units_of}");
+    std::fs::write(network.path("dispatcher.toml"), config).unwrap();
+    units
+}
+
+/// Serves a file at the outside host's port 8000, as `/file`.
+pub fn serve_file(network: &Network) -> (Vec<u8>, Server) {
+    let file: Vec<u8> = (0..FILE_LEN).map(|at| ((at * at) >> 7) as u8).collect();
+    std::fs::create_dir(network.path("www")).unwrap();
+    std::fs::write(network.path("www/file"), &file).unwrap();
+    let folder = network.path("www").display().to_string();
+    let server = network.outside.serve(&format!("python3 -m http.server -d {folder} 8000"), 8000);
+    (file, server)
+}
