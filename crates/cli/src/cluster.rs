@@ -5,6 +5,7 @@ mod members;
 mod policies;
 
 use std::cell::RefCell;
+use std::net::TcpListener;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,12 +15,13 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use cluster::identity::Authority;
+use cluster::identity::{Authority, Identity};
 use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use control::ClusterControl;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
+use store::ClusterStore;
 
 use self::config::{NodeConfig, NodeRole};
 use self::members::StoreConfig;
@@ -263,63 +265,84 @@ fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::R
     Ok(node.dispatchers.len() > 1)
 }
 
-/// Creates the dispatcher of a cluster, with units as this file says, and the way to the cluster.
-pub fn dispatcher(
-    file: &Path,
-    (name, node_policy): (&str, NodePolicy),
-    mut assembly: Assembly,
-    config: UnitsConfig,
-) -> anyhow::Result<(Runner, ClusterControl)> {
-    let node = NodeConfig::read(file)?;
-    let store = node.store.as_ref().map(StoreConfig::open).transpose()?;
-    if node.units.is_empty() && store.is_none() {
-        bail!(
-            "{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each, or `[store]`",
-            file.display()
-        );
-    }
-    // Others of the store are employed as they come, and as the load needs them.
-    let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
-    let count = node.units_min.map_or(named, NonZeroU16::get);
-    // A node that comes back is another unit.
-    let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
-    let digest = node_policy.digest;
-    let is_one_of_several = check_dispatchers(&node, file, config.is_live)?;
-    if is_one_of_several {
-        let authority = node.certificates.join("ca.pem");
-        let authority =
-            std::fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
-        assembly.seed = cluster::shared_seed(&digest, &authority);
-    }
-    let is_divided = assembly.graph.options().affinity_groups.is_some();
-    let divides = assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some());
-    if !is_divided && divides || is_one_of_several {
-        // Pools are divided as those of the units, and hashes are those of other dispatchers.
-        let is_offloaded = assembly.graph.options().offloaded;
-        assembly.graph = node_policy.assemble(assembly.seed).map_err(anyhow::Error::msg)?.graph;
-        if is_offloaded {
-            assembly.graph.expect_offloaded();
+/// The node of a dispatcher: everything that is opened before the process gives its rights up.
+pub struct DispatcherNode {
+    file: PathBuf,
+    config: NodeConfig,
+    identity: Identity,
+    store: Option<Arc<dyn ClusterStore>>,
+    listening: Option<TcpListener>,
+    policy: NodePolicy,
+}
+
+impl DispatcherNode {
+    /// Reads the configuration of a dispatcher for this policy, and opens what it names.
+    pub fn open(file: &Path, policy: NodePolicy) -> anyhow::Result<DispatcherNode> {
+        let config = NodeConfig::read(file)?;
+        let store = config.store.as_ref().map(StoreConfig::open).transpose()?;
+        if config.units.is_empty() && store.is_none() {
+            bail!(
+                "{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each, or `[store]`",
+                file.display()
+            );
         }
+        let listen = config.listen.filter(|_| config.dispatchers.len() > 1);
+        let bind = |at| TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"));
+        let listening = listen.map(bind).transpose()?;
+        let identity = config.identity()?;
+        Ok(DispatcherNode { file: file.to_owned(), config, identity, store, listening, policy })
     }
-    let make_policy = maker(node_policy.policy, &assembly, is_one_of_several);
-    let identity = node.identity()?;
-    say_key_log(identity.key_log());
-    let (handle, control) = RemoteHandle::new();
-    for (name, address) in node.units {
-        handle.send(NodeCommand::Add { name, address });
+
+    /// Creates the dispatcher, and the way to its cluster.
+    pub fn run(
+        self,
+        name: &str,
+        mut assembly: Assembly,
+        config: UnitsConfig,
+    ) -> anyhow::Result<(Runner, ClusterControl)> {
+        let DispatcherNode { file, config: node, identity, store, listening, policy } = self;
+        // Others of the store are employed as they come, and as the load needs them.
+        let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
+        let count = node.units_min.map_or(named, NonZeroU16::get);
+        // A node that comes back is another unit.
+        let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
+        let is_one_of_several = check_dispatchers(&node, &file, config.is_live)?;
+        if is_one_of_several {
+            let authority = node.certificates.join("ca.pem");
+            let authority =
+                std::fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
+            assembly.seed = cluster::shared_seed(&policy.digest, &authority);
+        }
+        let is_divided = assembly.graph.options().affinity_groups.is_some();
+        let divides = assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some());
+        if !is_divided && divides || is_one_of_several {
+            // Pools are divided as those of the units, and hashes are those of other dispatchers.
+            let is_offloaded = assembly.graph.options().offloaded;
+            assembly.graph = policy.assemble(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+            if is_offloaded {
+                assembly.graph.expect_offloaded();
+            }
+        }
+        let digest = policy.digest;
+        let make_policy = maker(policy.policy, &assembly, is_one_of_several);
+        say_key_log(identity.key_log());
+        let (handle, control) = RemoteHandle::new();
+        for (name, address) in node.units {
+            handle.send(NodeCommand::Add { name, address });
+        }
+        if let Some(store) = store {
+            members::follow(store, handle.clone())?;
+        }
+        let options = RemoteOptions {
+            identity,
+            policy: digest,
+            incarnation: incarnation(),
+            control,
+            listening,
+            dispatchers: node.dispatchers.into_iter().collect(),
+        };
+        let runner = remote_runner(assembly, name, config, options)
+            .with_context(|| format!("cannot run on the units of {}", file.display()))?;
+        Ok((runner, ClusterControl { nodes: handle, make_policy }))
     }
-    if let Some(store) = store {
-        members::follow(store, handle.clone())?;
-    }
-    let options = RemoteOptions {
-        identity,
-        policy: digest,
-        incarnation: incarnation(),
-        control,
-        listen: node.listen.filter(|_| is_one_of_several),
-        dispatchers: node.dispatchers.into_iter().collect(),
-    };
-    let runner = remote_runner(assembly, name, config, options)
-        .with_context(|| format!("cannot run on the units of {}", file.display()))?;
-    Ok((runner, ClusterControl { nodes: handle, make_policy }))
 }

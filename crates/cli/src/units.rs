@@ -16,6 +16,7 @@ use values::BitRate;
 use values::{Nanos, PositiveBitRate};
 
 use crate::api::{ApiFiles, OpenedApi, ServeOptions};
+use crate::cluster::DispatcherNode;
 use crate::output::{duration, rate, thousands};
 use crate::{cluster, picture, policies};
 
@@ -68,9 +69,9 @@ impl Options {
     /// Reads and assembles the policy. With `--threads` or `--cluster`, also returns the source of
     /// the units' graphs.
     pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<UnitMaker>)> {
-        if self.cluster.is_some() {
+        if let Some(file) = &self.cluster {
             let (assembly, policy) = policies::load_for_cluster(policy, seed)?;
-            return Ok((assembly, Some(UnitMaker::Nodes(policy))));
+            return Ok((assembly, Some(UnitMaker::Nodes(Box::new(DispatcherNode::open(file, policy)?)))));
         }
         if self.threads {
             let (assembly, maker) = policies::load_for_threads(policy, seed)?;
@@ -129,13 +130,13 @@ impl Options {
             is_live,
             ..defaults
         };
-        let runner = match (maker, &self.cluster) {
-            (Some(UnitMaker::Nodes(node_policy)), Some(file)) => {
-                let (runner, cluster) = cluster::dispatcher(file, (&name, node_policy), assembly, config)?;
+        let runner = match maker {
+            Some(UnitMaker::Nodes(node)) => {
+                let (runner, cluster) = node.run(&name, assembly, config)?;
                 return Ok((runner, Some(cluster)));
             }
-            (Some(UnitMaker::Threads(make)), _) => Runner::on_threads(assembly, &name, config, make),
-            _ => Runner::on_units(assembly, &name, config),
+            Some(UnitMaker::Threads(make)) => Runner::on_threads(assembly, &name, config, make),
+            None => Runner::on_units(assembly, &name, config),
         };
         Ok((runner.context("cannot set up units")?, None))
     }
@@ -145,8 +146,8 @@ impl Options {
 pub enum UnitMaker {
     /// Makes graphs for threads.
     Threads(Maker),
-    /// The policy of nodes, which make their own.
-    Nodes(policies::NodePolicy),
+    /// The dispatcher's node: others make their own.
+    Nodes(Box<DispatcherNode>),
 }
 
 /// The defaults of the options.

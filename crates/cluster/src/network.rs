@@ -8,7 +8,7 @@
 mod connector;
 mod socket;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -85,9 +85,10 @@ pub(crate) struct NodeSelf {
 }
 
 impl HostNetwork {
-    /// Opens a socket; others can connect at `listen`, if that is given.
-    pub(crate) fn open(node: NodeSelf, listen: Option<SocketAddr>) -> std::io::Result<HostNetwork> {
-        let local = listen.map_or_else(|| [0, 0, 0, 0].into(), |listen| listen.ip());
+    /// Opens a socket for links; others can connect at `listening`, if that is given.
+    pub(crate) fn open(node: NodeSelf, listening: Option<TcpListener>) -> std::io::Result<HostNetwork> {
+        let local = listening.as_ref().map(TcpListener::local_addr).transpose()?;
+        let local = local.map_or_else(|| [0, 0, 0, 0].into(), |local| local.ip());
         let socket = DatagramSocket::bind(SocketAddr::new(local, 0))?;
         let address = socket.address()?;
         let NodeSelf { identity, policy, incarnation, role } = node;
@@ -101,8 +102,8 @@ impl HostNetwork {
             scope: String::new(),
         };
         let policies = KnownPolicies::new(policy);
-        let listener = listen
-            .map(|listen| Listener::start(identity.clone(), listen, hello.clone(), policies.clone()))
+        let listener = listening
+            .map(|tcp| Listener::start(identity.clone(), tcp, hello.clone(), policies.clone()))
             .transpose()?;
         let connector = Connector::new(identity, hello, policies.clone());
         Ok(HostNetwork { policies, socket, address, connector, listener })

@@ -14,7 +14,7 @@ mod transport;
 mod units;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use graph::Graph;
@@ -77,8 +77,8 @@ pub struct RemoteOptions {
     /// All dispatchers of the cluster, this one included: name and address. Empty if it is the only
     /// one. All need the same list, and the same seed.
     pub dispatchers: Vec<(String, String)>,
-    /// Address at which others connect to this one.
-    pub listen: Option<SocketAddr>,
+    /// The socket at which others connect to this one.
+    pub listening: Option<TcpListener>,
 }
 
 /// The dispatcher's end of units at other nodes.
@@ -144,10 +144,10 @@ pub fn remote_runner(
     config: UnitsConfig,
     options: RemoteOptions,
 ) -> Result<Runner, RemoteError> {
-    let RemoteOptions { identity, policy, incarnation, control, dispatchers, listen } = options;
+    let RemoteOptions { identity, policy, incarnation, control, dispatchers, listening } = options;
     let homes = Homes::new(identity.name(), &dispatchers);
     let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
-    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, listen)?), (control, homes))
+    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, listening)?), (control, homes))
 }
 
 /// Creates a runner of a policy on units that are reached over a network.

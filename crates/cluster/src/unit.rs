@@ -8,7 +8,7 @@ mod employer;
 mod others;
 mod running;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -109,7 +109,11 @@ impl UnitProcess {
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
         let UnitOptions { listen, identity, policy, incarnation, make, reader, effects } = options;
         let node = NodeSelf { identity, policy, incarnation, role: Role::Unit };
-        Ok(UnitProcess::over(HostNetwork::open(node, Some(listen))?, (make, reader), effects))
+        Ok(UnitProcess::over(
+            HostNetwork::open(node, Some(TcpListener::bind(listen)?))?,
+            (make, reader),
+            effects,
+        ))
     }
 
     /// Returns the address at which it listens.

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -50,17 +50,16 @@ impl Pair {
     fn start(policy: &str) -> Pair {
         let cluster = Cluster::new(policy);
         let units = cluster.units(2);
-        // Somebody else could take these ports before; nobody does.
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let listening: Vec<SocketAddr> = vec![free(), free()];
+        let mut listening: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let all: Vec<(String, String)> = (0..)
             .zip(&listening)
-            .map(|(number, at)| (format!("dispatcher-{number}"), at.to_string()))
+            .map(|(number, at)| (format!("dispatcher-{number}"), at.local_addr().unwrap().to_string()))
             .collect();
         let config = UnitsConfig { is_live: true, ..config(Granularity::Flow, 2) };
         let (sender, sent) = channel();
         let hosts = (0..2).map(|number| {
-            let start = cluster.dispatcher(&all[number].0, &all, Some(listening[number]), config, &units);
+            let listening = Some(listening.remove(0));
+            let start = cluster.dispatcher(&all[number].0, &all, listening, config, &units);
             let (frames, arriving) = channel();
             let sender = sender.clone();
             let lost = Arc::new(AtomicU64::new(0));

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Cluster {
 fn listen(identity: Identity) -> Listener {
     let hello = hello(identity.name());
     let policies = KnownPolicies::new(hello.policy);
-    Listener::start(identity, "127.0.0.1:0".parse().unwrap(), hello, policies).unwrap()
+    Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), hello, policies).unwrap()
 }
 
 fn wait(listener: &Listener) -> Session {
@@ -134,7 +134,8 @@ fn nodes_meet_by_the_policy_of_the_one_that_listens() {
     let cluster = Cluster::new();
     let (identity, own) = (cluster.identity("unit-1"), hello("unit-1"));
     let policies = KnownPolicies::new(own.policy);
-    let listener = Listener::start(identity, "127.0.0.1:0".parse().unwrap(), own, policies.clone()).unwrap();
+    let listener =
+        Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), own, policies.clone()).unwrap();
     let dispatcher = cluster.identity("dispatcher");
     let try_as = |policy| {
         let hello = Hello { policy, ..hello("dispatcher") };

@@ -186,7 +186,7 @@ impl Hosts {
             incarnation: 1,
             control,
             dispatchers: Vec::new(),
-            listen: None,
+            listening: None,
         };
         let started = remote_runner(chain()?, "hosts", config, options);
         let mut runner = started.map_err(|error| error.to_string())?;

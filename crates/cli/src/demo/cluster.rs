@@ -16,10 +16,11 @@ use tempfile::TempDir;
 use super::world::{DemoNetwork, LoadCurve, START_NS};
 use super::{Args, GAP_NS, profile};
 use crate::api::ApiFiles;
+use crate::cluster::DispatcherNode;
 use crate::messages::say as say_line;
 use crate::output::{self, Format, Table, thousands};
+use crate::policies;
 use crate::sinks::{Outputs, Sinks};
-use crate::{cluster as nodes, policies};
 
 /// The policy: functions whose flows share no state.
 const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
@@ -86,8 +87,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (outputs, events) = (&[], &crate::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
-    let (mut runner, cluster) =
-        nodes::dispatcher(&file, (&policy.display().to_string(), node_policy), assembly, config)?;
+    let node = DispatcherNode::open(&file, node_policy)?;
+    let (mut runner, cluster) = node.run(&policy.display().to_string(), assembly, config)?;
     let api = args.api.open("demo", false, &ApiFiles::default())?;
     api.said.iter().for_each(|line| say_line!("{line}"));
     let handle = cluster.nodes.clone();

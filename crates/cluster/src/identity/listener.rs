@@ -41,18 +41,17 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address. Each node that connects gets this hello, with the policy that this
-    /// node runs then, and must run a policy that fits.
+    /// Takes nodes that connect to a socket. Each gets this hello, with the policy that this node
+    /// runs then, and must run a policy that fits.
     ///
     /// # Errors
-    /// If the address cannot be used.
+    /// If the socket, or a thread, cannot be had.
     pub fn start(
         identity: Identity,
-        address: SocketAddr,
+        tcp: TcpListener,
         hello: Hello,
         policies: KnownPolicies,
     ) -> std::io::Result<Listener> {
-        let tcp = TcpListener::bind(address)?;
         tcp.set_nonblocking(true)?;
         let (address, is_over) = (tcp.local_addr()?, Arc::new(AtomicBool::new(false)));
         let (sender, sessions) = sync_channel(HANDSHAKES_MAX as usize);

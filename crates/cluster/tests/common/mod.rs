@@ -1,7 +1,7 @@
 //! A cluster whose units are processes, here on threads.
 #![allow(dead_code)] // Not every test needs all of it.
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -141,7 +141,7 @@ impl Cluster {
             incarnation: 1 + restarts,
             control,
             dispatchers: Vec::new(),
-            listen: None,
+            listening: None,
         };
         let runner = remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)?;
         Ok((runner, handle))
@@ -152,7 +152,7 @@ impl Cluster {
         &self,
         name: &str,
         all: &[(String, String)],
-        listen: Option<SocketAddr>,
+        listening: Option<TcpListener>,
         config: UnitsConfig,
         units: &[Unit],
     ) -> impl FnOnce() -> Runner + Send + use<> {
@@ -160,7 +160,7 @@ impl Cluster {
         name_units(&handle, units);
         let (identity, dispatchers, policy) = (self.identity(name), all.to_vec(), self.policy.clone());
         let options =
-            RemoteOptions { identity, policy: DIGEST, incarnation: 1, control, dispatchers, listen };
+            RemoteOptions { identity, policy: DIGEST, incarnation: 1, control, dispatchers, listening };
         move || remote_runner(assembly_of("test.rvl", &policy), "test", config, options).unwrap()
     }
 }
