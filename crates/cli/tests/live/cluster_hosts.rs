@@ -105,25 +105,42 @@ pub fn start_etcd(network: &Network) -> Server {
 /// Starts units on hosts of their own, and writes the dispatcher's configuration. `is_found`: it
 /// finds them in the store.
 pub fn start_units(network: &Network, policy: &str, is_found: bool) -> Vec<UnitHost> {
-    network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
-    let rivulet = env!("CARGO_BIN_EXE_rivulet");
-    let issued = network.middle.run(&format!(
-        "{rivulet} cluster init {} dispatcher {}",
-        network.path("ca").display(),
-        UNITS.join(" ")
-    ));
-    assert_eq!(issued.lines().count(), 4, "{issued}");
-    std::fs::write(network.path("policy.rvl"), policy).unwrap();
-    let mut units: Vec<_> =
-        (1..).zip(UNITS).map(|(number, name)| UnitHost::new(network, number, name, is_found)).collect();
-    units.iter_mut().for_each(|unit| unit.start(network));
-    let addresses = (1..).zip(UNITS).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
+    let units = start_nodes(network, policy, (&UNITS, is_found), &["dispatcher"]);
     let units_of = match is_found {
         true => format!("units_min = {}\n{}", UNITS.len(), store("127.0.0.1")),
-        false => format!("[units]\n{}", addresses.collect::<String>()),
+        false => addresses(&UNITS),
     };
     let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\n{units_of}");
     std::fs::write(network.path("dispatcher.toml"), config).unwrap();
+    units
+}
+
+/// Returns the addresses of units, for the configuration of a dispatcher.
+pub fn addresses(units: &[&str]) -> String {
+    let addresses = (1..).zip(units).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
+    format!("[units]\n{}", addresses.collect::<String>())
+}
+
+/// Issues certificates for these nodes, and starts the units among them.
+pub fn start_nodes(
+    network: &Network,
+    policy: &str,
+    (units, are_found): (&[&'static str], bool),
+    dispatchers: &[&str],
+) -> Vec<UnitHost> {
+    network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
+    let names = [dispatchers, units].concat();
+    let issued = network.middle.run(&format!(
+        "{} cluster init {} {}",
+        env!("CARGO_BIN_EXE_rivulet"),
+        network.path("ca").display(),
+        names.join(" ")
+    ));
+    assert_eq!(issued.lines().count(), names.len(), "{issued}");
+    std::fs::write(network.path("policy.rvl"), policy).unwrap();
+    let mut units: Vec<_> =
+        (1..).zip(units).map(|(number, name)| UnitHost::new(network, number, name, are_found)).collect();
+    units.iter_mut().for_each(|unit| unit.start(network));
     units
 }
 

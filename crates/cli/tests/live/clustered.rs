@@ -3,6 +3,7 @@
 
 use std::process::{Child, Stdio};
 
+use crate::asking::{Asking, SUBSCRIBERS};
 use crate::cluster_hosts::{NAT_POLICY, RATE, UNITS, serve_file, start_etcd, start_units};
 use crate::net::{Host, Io, Network, wait_until};
 use crate::operator::Operator;
@@ -124,43 +125,6 @@ fn another_policy_is_applied_while_connections_go_on() {
     drop(units);
 }
 
-/// Further addresses of the inside host: subscribers in several affinity groups.
-const SUBSCRIBERS: std::ops::Range<u8> = 11..19;
-
-/// Answers each datagram with the address that it came from.
-const MIRROR: &str = "import socket, select
-sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
-for port, s in zip(range(9001, 9004), sockets): s.bind(('10.7.0.2', port))
-listening = socket.socket()
-listening.bind(('10.7.0.2', 9000))
-listening.listen()
-while True:
-    for s in select.select(sockets, [], [])[0]:
-        data, peer = s.recvfrom(100)
-        s.sendto(('%s:%d' % peer).encode(), peer)
-";
-
-/// Asks three ports from one endpoint of each subscriber, until a file is there. Prints the answers
-/// of each, and unanswered questions.
-const ASKING: &str = "import os, socket, sys, time
-asking = {}
-for host in range(11, 19):
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.bind(('10.7.0.%d' % host, 5555))
-    s.settimeout(2)
-    asking[host] = (s, set())
-lost = asked = 0
-while not os.path.exists(sys.argv[1]):
-    for s, answers in asking.values():
-        for port in (9001, 9002, 9003):
-            asked += 1
-            s.sendto(b'?', ('10.7.0.2', port))
-            try: answers.add(s.recv(100).decode())
-            except TimeoutError: lost += 1
-    time.sleep(0.02)
-print(asked, lost, *('+'.join(sorted(answers)) for _, answers in asking.values()))
-";
-
 // RFC 4787 REQ-1
 #[test]
 fn nat_keeps_its_mappings_while_its_units_are_restarted() {
@@ -175,18 +139,14 @@ fn nat_keeps_its_mappings_while_its_units_are_restarted() {
     SUBSCRIBERS.for_each(|host| network.inside.ip(&format!("addr add 10.7.0.{host}/24 dev eth0")));
     let (file, _server) = serve_file(&network);
     let _iperf3 = network.outside.serve("iperf3 -s", 5201);
-    std::fs::write(network.path("mirror.py"), MIRROR).unwrap();
-    std::fs::write(network.path("asking.py"), ASKING).unwrap();
-    let [mirror, asking, stop] = ["mirror.py", "asking.py", "stop"].map(|name| network.path(name));
-    let _mirror = network.outside.serve(&format!("python3 {}", mirror.display()), 9000);
+    let _mirror = Asking::serve(&network, &["10.7.0.2"]);
     wait_until("the first download succeeds", || {
         network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.200/file").status.success()
     });
     let spawn = |program: &str, args: &[&str]| {
         network.inside.command(program).args(args).stdout(Stdio::piped()).spawn().unwrap()
     };
-    let (asking, stop) = (asking.display().to_string(), stop.display().to_string());
-    let asking = spawn("python3", &[&asking, &stop]);
+    let asking = Asking::start(&network, &["10.7.0.2"]);
     let stream = spawn("iperf3", &["-c", "10.7.0.2", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "12", "-J"]);
     for unit in &mut units {
         let downloads: Vec<_> = SUBSCRIBERS
@@ -207,12 +167,7 @@ fn nat_keeps_its_mappings_while_its_units_are_restarted() {
             assert!(std::fs::read(&to).unwrap() == file, "{to} is damaged");
         }
     }
-    std::fs::write(&stop, "").unwrap();
-    let asked = String::from_utf8(asking.wait_with_output().unwrap().stdout).unwrap();
-    let answers: Vec<&str> = asked.split_whitespace().collect();
-    assert!(answers[0].parse::<u32>().unwrap() > 300 && answers[1] == "0", "{asked}");
-    assert_eq!(answers.len(), 2 + SUBSCRIBERS.len());
-    assert!(answers[2..].iter().all(|all| all.starts_with("10.7.0.10") && !all.contains('+')), "{asked}");
+    asking.end(300);
     let stream = stream.wait_with_output().unwrap().stdout;
     let stream: serde_json::Value = serde_json::from_slice(&stream).unwrap();
     assert_eq!(stream["end"]["sum"]["lost_packets"], 0, "{stream}");

@@ -168,6 +168,20 @@ impl Network {
         host
     }
 
+    /// Connects one more box with both hosts, beside the one in the middle: with their interfaces
+    /// `eth1`, which have the same address of the link as `eth0`.
+    pub fn connect_beside(&self, beside: &Host) {
+        for (end, name, last) in [(&self.inside, "inside", 1), (&self.outside, "outside", 2)] {
+            ip(&format!("link add {name} netns {} type veth peer name eth1 netns {}", beside.name, end.name));
+            end.ip(&format!("link set eth1 address 02:07:00:00:00:0{last}"));
+            beside.ip(&format!("link set {name} up"));
+            end.ip("link set eth1 up");
+            // Packets come in by another interface than their answers leave by.
+            end.run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0");
+            end.run("sysctl -qw net.ipv4.conf.eth1.rp_filter=0");
+        }
+    }
+
     fn link(&self, end: &Host, name: &str, last: u8, addresses: &[&str], kind: &str) {
         let (middle, end_name) = (&self.middle.name, &end.name);
         ip(&format!(
@@ -190,6 +204,12 @@ impl Network {
     /// Runs a policy in the middle, and returns once it is up.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
         self.up_on(PORTS, policy, options)
+    }
+
+    /// Runs a policy at another box.
+    pub fn up_at(&self, host: &Host, policy: &str, options: &str) -> Rivulet {
+        let command = host.command(env!("CARGO_BIN_EXE_rivulet"));
+        self.start(command, PORTS, policy, &format!("up -o json {options}"))
     }
 
     /// Runs a policy on these interfaces.
@@ -479,8 +499,12 @@ impl Drop for Rivulet {
 fn assert_adds_up(report: &Value) {
     let count = |value: &Value| value.as_u64().unwrap();
     let drops: u64 = report["drops"].as_object().unwrap().values().map(count).sum();
-    let came = count(&report["packets_in"]) + count(&report["packets_generated"]);
-    assert_eq!(came, count(&report["packets_out"]) + drops + count(&report["packets_pending"]), "{report}");
+    let among_dispatchers = |what: &str| report["units"][what].as_u64().unwrap_or(0);
+    let came = count(&report["packets_in"])
+        + count(&report["packets_generated"])
+        + among_dispatchers("packets_taken_over");
+    let went = count(&report["packets_out"]) + among_dispatchers("packets_passed_on");
+    assert_eq!(came, went + drops + count(&report["packets_pending"]), "{report}");
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];
         let host = |what: &str| interface["host"][what].as_u64().unwrap_or(0);
