@@ -7,6 +7,7 @@ mod key;
 mod link;
 pub mod memory;
 mod meta;
+pub mod mptcp;
 mod normalize;
 pub mod parse;
 mod reading;

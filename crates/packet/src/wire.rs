@@ -25,6 +25,7 @@
 //! | | [`ipv6_ext`], [`ipv6_walk`] | extension headers, and the walk to the upper layer | |
 //! | | [`icmpv4`], [`icmpv6`] | ICMP; errors show the packet they report on | echo, errors |
 //! | transport | [`tcp`], [`tcp_option`] | TCP, its options | option MSS only |
+//! | | [`mptcp`] | Multipath TCP options | yes |
 //! | | [`udp`] | UDP | yes |
 //! | tunnel | [`gre`] | GRE version 0; version 1 is recognised | version 0 |
 //! | | [`vxlan`] | VXLAN | yes |
@@ -102,6 +103,7 @@ pub mod ipv6_ext;
 pub mod ipv6_walk;
 pub mod llc;
 pub mod mpls;
+pub mod mptcp;
 pub mod null;
 pub mod ppp;
 pub mod sll;

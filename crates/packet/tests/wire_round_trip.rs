@@ -46,7 +46,58 @@ fn v6() -> impl Strategy<Value = IpAddresses> {
     })
 }
 
+fn data_number() -> impl Strategy<Value = mptcp::DataNumber> {
+    use mptcp::DataNumber::{Long, Short};
+    prop_oneof![any::<u32>().prop_map(Short), any::<u64>().prop_map(Long)]
+}
+
+fn multipath() -> impl Strategy<Value = mptcp::Repr> {
+    use mptcp::*;
+    let data = any::<Option<(u16, Option<u16>)>>();
+    let keys = prop_oneof![
+        Just(CapableKeys::None),
+        any::<u64>().prop_map(CapableKeys::Sender),
+        (any::<(u64, u64)>(), data).prop_map(|((sender, receiver), data)| CapableKeys::Both {
+            sender,
+            receiver,
+            data
+        }),
+    ];
+    let capable = (0u8..16, any::<(bool, bool)>(), keys).prop_map(|(version, flags, keys)| {
+        Repr::Capable(MptcpCapable { version, checksums: flags.0, uses_hmac: flags.1, keys })
+    });
+    let join = prop_oneof![
+        any::<(bool, u8, u32, u32)>().prop_map(|(backup, address_id, token, nonce)| MptcpJoin::Syn {
+            backup,
+            address_id,
+            token,
+            nonce
+        }),
+        any::<(bool, u8, [u8; 8], u32)>().prop_map(|(backup, address_id, hmac, nonce)| {
+            MptcpJoin::SynAck { backup, address_id, hmac, nonce }
+        }),
+        any::<[u8; HMAC_LEN]>().prop_map(|hmac| MptcpJoin::Ack { hmac }),
+    ];
+    let mapping = (data_number(), any::<(u32, u16, Option<u16>)>())
+        .prop_map(|(data, (subflow, len, checksum))| DataMapping { data, subflow, len, checksum });
+    let signal = (any::<bool>(), prop::option::of(data_number()), prop::option::of(mapping)).prop_map(
+        |(data_fin, ack, mapping)| Repr::DataSequence(DataSequenceSignal { data_fin, ack, mapping }),
+    );
+    prop_oneof![
+        capable,
+        join.prop_map(Repr::Join),
+        signal,
+        (3u8..16).prop_map(|subtype| Repr::Other { subtype })
+    ]
+}
+
 proptest! {
+    #[test]
+    fn mptcp(repr in multipath()) {
+        let bytes = emitted(repr.buffer_len(), 0, |buffer| repr.emit(buffer))?;
+        prop_assert_eq!(mptcp::Repr::parse(&bytes), Ok(repr));
+    }
+
     #[test]
     fn ethernet(destination in mac(), source in mac(), ethertype in ethertype()) {
         let repr = ethernet::Repr { destination, source, ethertype };

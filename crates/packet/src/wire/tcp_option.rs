@@ -29,7 +29,7 @@ pub enum TcpOption<'a> {
         /// The clock that the sender got last; without meaning unless ACK is set.
         echo_reply: u32,
     },
-    /// Multipath TCP (kind 30): the bytes after the length, subtype in the first four bits.
+    /// Multipath TCP (kind 30): the bytes after the length, for [`super::mptcp::Repr::parse`].
     Mptcp(&'a [u8]),
     /// Any other option.
     Unknown {

@@ -93,7 +93,13 @@ fn parse_everything(bytes: &[u8]) {
     }
     if let Ok(segment) = tcp::Packet::new_checked(bytes) {
         black_box((segment.verify_checksum(v4), segment.verify_checksum(v6)));
+        for option in segment.options().flatten() {
+            if let tcp_option::TcpOption::Mptcp(data) = option {
+                let _ = black_box(mptcp::Repr::parse(data));
+            }
+        }
     }
+    let _ = black_box(mptcp::Repr::parse(bytes));
     if let Ok(message) = icmpv6::Packet::new_checked(bytes) {
         black_box(message.verify_checksum(v6));
     }
