@@ -159,6 +159,9 @@ pub(crate) fn runner_over<N: Network>(
     (control, homes): (RemoteControl, Homes),
 ) -> Result<Runner, RemoteError> {
     check_sharing(&assembly)?;
+    if homes.has_others() {
+        sharing::check_dispatchers(&assembly)?;
+    }
     let mut remote = RemoteUnits {
         config,
         seed: assembly.seed,

@@ -143,7 +143,7 @@ impl NetworkFunction for Policer {
             MeterScope::Connection => {}
             MeterScope::Inside => {
                 let (prefix4, prefix6) = (config.prefix4, Some(config.prefix6));
-                setup.groups_by(AffinityKey { prefix4, prefix6 });
+                setup.groups_by(AffinityKey::Subscriber { prefix4, prefix6 });
             }
             _ => {
                 setup.one_machine("only buckets `per` host `inside` or `connection` can be at several nodes")

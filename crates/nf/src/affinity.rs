@@ -1,19 +1,26 @@
-//! Affinity groups: flows that share items of pools or meters are of one group, and all flows of a
-//! group are at one node of a cluster.
+//! Affinity groups: flows that share state are of one group, and all flows of a group are at one
+//! node of a cluster.
 //!
 //! Each item of a pool belongs to one group as well, so no two nodes can hand out the same item. An
 //! NF names a packet's group from its configuration alone ([`crate::NetworkFunction::group_of`]).
+//! Only the groups of further sub-flows of Multipath TCP follow from packets before them: the
+//! dispatcher knows those.
 
 use std::num::NonZeroU16;
 use std::ops::Range;
 
-use packet::{Addr, FlowKey, split_mix};
+use packet::wire::mptcp;
+use packet::{Addr, FlowKey, Packet, split_mix};
 
 /// Limit on the affinity groups of a policy.
 pub const AFFINITY_GROUPS_MAX: u16 = 1024;
 
 /// Affinity groups of a policy on a cluster, unless it sets their number.
 pub const AFFINITY_GROUPS: u16 = 64;
+
+/// TCP flags.
+const SYN: u8 = 2;
+const ACK: u8 = 16;
 
 /// The number of an affinity group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,24 +33,29 @@ impl AffinityGroup {
     }
 }
 
-/// The addresses by which an NF deals flows to affinity groups: subscribers, which are hosts at the
-/// inside, or all of a prefix.
+/// The property by which an NF deals flows to affinity groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AffinityKey {
-    /// Significant bits of an IPv4 address.
-    pub prefix4: u8,
-    /// Significant bits of an IPv6 address; `None` if IPv6 flows are in no group.
-    pub prefix6: Option<u8>,
+pub enum AffinityKey {
+    /// The subscriber, which is a host at the inside, or all of a prefix.
+    Subscriber {
+        /// Significant bits of an IPv4 address.
+        prefix4: u8,
+        /// Significant bits of an IPv6 address; `None` if IPv6 flows are in no group.
+        prefix6: Option<u8>,
+    },
+    /// The Multipath TCP connection, if the flow is a sub-flow of one (A38).
+    Connection,
 }
 
 impl AffinityKey {
     /// Each IPv4 address.
-    pub const ADDRESS4: AffinityKey = AffinityKey { prefix4: 32, prefix6: None };
+    pub const ADDRESS4: AffinityKey = AffinityKey::Subscriber { prefix4: 32, prefix6: None };
 
     /// Checks if flows that are in one group by this key are in one group by the other, too.
     pub fn agrees_with(self, other: AffinityKey) -> bool {
-        let (own, others) = (self.prefix6, other.prefix6);
-        self.prefix4 == other.prefix4 && (own == others || own.is_none() || others.is_none())
+        let AffinityKey::Subscriber { prefix4, prefix6 } = self else { return self == other };
+        let AffinityKey::Subscriber { prefix4: others4, prefix6: others6 } = other else { return false };
+        prefix4 == others4 && (prefix6 == others6 || prefix6.is_none() || others6.is_none())
     }
 }
 
@@ -78,15 +90,27 @@ impl AffinityGroups {
         self.of_words(remote, u64::from(key.tenant()) | u64::from(key.protocol) << 32 | 1 << 63)
     }
 
+    /// Returns the group of a Multipath TCP connection, by the key of its first sub-flow.
+    pub fn of_connection(self, first: &FlowKey) -> AffinityGroup {
+        self.of_hashed(&first.words())
+    }
+
+    /// Returns the group of the Multipath TCP connection that this packet begins; `None` if it
+    /// begins none (RFC 8684 3.1).
+    pub fn of_connection_begun_by(self, packet: &Packet) -> Option<AffinityGroup> {
+        let begins = |option| matches!(option, mptcp::Repr::Capable(_));
+        let is_syn = packet.meta().tcp_flags & (SYN | ACK) == SYN;
+        (is_syn && packet.mptcp_options().any(begins)).then(|| self.of_connection(&packet.meta().key))
+    }
+
     fn of_words(self, addr: Addr, rest: u64) -> AffinityGroup {
-        let bytes = addr.as_bytes();
-        let (high, low) = bytes.split_at(8);
-        let mut state = self.seed;
-        for part in [high, low, &rest.to_be_bytes()] {
-            let word = part.iter().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
-            state = split_mix(&mut (state ^ word));
-        }
-        AffinityGroup((state % u64::from(self.count())) as u16)
+        let addr = addr.to_u128();
+        self.of_hashed(&[(addr >> 64) as u64, addr as u64, rest])
+    }
+
+    fn of_hashed(self, words: &[u64]) -> AffinityGroup {
+        let hash = words.iter().fold(self.seed, |state, word| split_mix(&mut (state ^ word)));
+        AffinityGroup((hash % u64::from(self.count())) as u16)
     }
 
     /// Returns the share of a group in `count` numbered things; shares of fewer things than groups
@@ -140,5 +164,16 @@ mod tests {
         }
         assert!(sizes.iter().all(|size| (850..1150).contains(size)), "{sizes:?}");
         assert!(AffinityGroups::new(0, 1).is_none() && AffinityGroups::new(1025, 1).is_none());
+    }
+
+    #[test]
+    fn keys_agree_if_their_groups_do() {
+        let of = |prefix4, prefix6| AffinityKey::Subscriber { prefix4, prefix6 };
+        assert!(AffinityKey::ADDRESS4.agrees_with(of(32, Some(64))));
+        assert!(!of(32, Some(56)).agrees_with(of(32, Some(64))));
+        assert!(!of(24, None).agrees_with(AffinityKey::ADDRESS4));
+        let connection = AffinityKey::Connection;
+        assert!(connection.agrees_with(connection));
+        assert!(!connection.agrees_with(of(32, None)) && !of(32, None).agrees_with(connection));
     }
 }

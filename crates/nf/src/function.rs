@@ -80,7 +80,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// packet as it enters the graph; `None` if the flow may be at any node.
     ///
     /// The packet's metadata show its key and side. Of the NFs that a packet comes to, the first
-    /// one that names a group decides. A dispatcher calls this for packets that begin flows.
+    /// one that names a group decides. A dispatcher calls this for packets that begin flows. With
+    /// [`AffinityKey::Connection`], it puts further sub-flows into the group of the first one.
     fn group_of(&self, _packet: &Packet, _groups: AffinityGroups) -> Option<AffinityGroup> {
         None
     }
@@ -370,8 +371,8 @@ impl Setup {
         self.prevents = true;
     }
 
-    /// Names the addresses by which [`NetworkFunction::group_of`] deals flows to affinity groups.
-    /// Several NFs of a policy must agree.
+    /// Names the key by which [`NetworkFunction::group_of`] deals flows to affinity groups. Several
+    /// NFs of a policy must agree.
     pub fn groups_by(&mut self, key: AffinityKey) {
         self.affinity_key = Some(key);
     }

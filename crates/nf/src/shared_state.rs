@@ -35,7 +35,7 @@ pub struct SharedState {
     pub owned: Vec<OwnedAddresses>,
     /// Sources that the NF lets pass from Inside; none: all.
     pub sources: Option<PassedSources>,
-    /// The addresses by which the NF deals flows to affinity groups.
+    /// The key by which the NF deals flows to affinity groups.
     pub affinity_key: Option<AffinityKey>,
     /// The reason for which this instance runs on one machine only, unless the descriptor gives
     /// one.

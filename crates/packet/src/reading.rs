@@ -1,6 +1,7 @@
 //! Read access to the parts of a parsed packet.
 
 use crate::parse::{self, EmbeddedPacket};
+use crate::wire::{IpProtocol, mptcp, tcp, tcp_option};
 use crate::{Endpoint, Packet, PacketClass};
 
 impl Packet {
@@ -49,6 +50,22 @@ impl Packet {
             (6, [first, second, ..]) => Some((first & 0xf) << 2 | second >> 6),
             _ => None,
         }
+    }
+
+    /// Returns the Multipath TCP options that can be read; none unless the packet has a whole TCP
+    /// header.
+    #[inline]
+    pub fn mptcp_options(&self) -> impl Iterator<Item = mptcp::Repr> + '_ {
+        let meta = self.meta();
+        let has_header = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
+        let is_tcp = has_header && meta.protocol == IpProtocol::TCP.0;
+        let segment = if is_tcp { self.transport() } else { &[] };
+        let len = tcp::Packet::new_checked(segment).map_or(0, |segment| segment.header_len());
+        let options = tcp_option::Options::new(segment.get(tcp::HEADER_LEN..len).unwrap_or_default());
+        options.filter_map(|option| match option {
+            Ok(tcp_option::TcpOption::Mptcp(data)) => mptcp::Repr::parse(data).ok(),
+            _ => None,
+        })
     }
 
     /// Returns the packet quoted in this ICMP error, if it is one.

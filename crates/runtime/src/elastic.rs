@@ -19,6 +19,7 @@
 pub(crate) mod error;
 mod operate;
 mod passing;
+mod subflows;
 mod tally;
 mod waiting;
 mod work;
@@ -27,7 +28,7 @@ use std::os::fd::BorrowedFd;
 
 use graph::{Graph, Options};
 use hdrhistogram::Histogram;
-use nf::Effects;
+use nf::{AffinityGroup, AffinityGroups, Effects};
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{
     Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, PacketArrival, UnitState,
@@ -36,6 +37,8 @@ use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
 
 pub use error::ElasticError;
+use subflows::ConnectionTokens;
+pub use subflows::{TOKENS_MAX, TOKENS_SCANNED_MAX};
 use tally::Tally;
 pub use waiting::GROUP_WAITING_MAX;
 use waiting::GroupWaiting;
@@ -85,6 +88,8 @@ pub struct Elastic<T> {
     again: Vec<Packet>,
     waiting: GroupWaiting,
     effects: Vec<Effects>,
+    /// `None` unless sub-flows of Multipath TCP must be where their connections are.
+    tokens: Option<ConnectionTokens>,
     flows_peak: u32,
     is_finishing: bool,
     is_starting_over: bool,
@@ -166,10 +171,17 @@ impl<T: Transport> Elastic<T> {
             again: Vec::new(),
             waiting: GroupWaiting::default(),
             effects: Vec::new(),
+            tokens: None,
             flows_peak: 0,
             is_finishing: false,
             is_starting_over: false,
         })
+    }
+
+    /// Puts sub-flows of Multipath TCP into the groups of their connections, if there are groups.
+    pub(crate) fn group_connections(mut self, groups: Option<AffinityGroups>) -> Elastic<T> {
+        self.tokens = groups.map(ConnectionTokens::new);
+        self
     }
 
     /// Processes packets in order, as [`Graph::process`] does.
@@ -190,6 +202,9 @@ impl<T: Transport> Elastic<T> {
         let mut report =
             UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
         report.packets_waited = self.waiting.count;
+        if let Some(tokens) = &self.tokens {
+            tokens.add_to_report(&mut report);
+        }
         self.transport.add_to_units_report(&mut report);
         report
     }
@@ -353,6 +368,9 @@ impl<T: Transport> Elastic<T> {
         self.execute_outputs();
         match dispatched {
             Dispatched::To { unit, stamp } => {
+                if let Some(tokens) = &mut self.tokens {
+                    tokens.begun(&packet);
+                }
                 self.transport.packet_alone(self.now_ns, unit, stamp, packet);
                 if may_depend {
                     self.take_returns();
@@ -366,6 +384,20 @@ impl<T: Transport> Elastic<T> {
                     self.transport.core().drop_packet(packet, DropReason::GroupMoving);
                 }
             }
+        }
+    }
+
+    /// Returns the affinity group of the flow that this packet begins.
+    fn group_of(&mut self, packet: &Packet) -> Option<AffinityGroup> {
+        let group = self.transport.core().graph.group_of(packet);
+        group.or_else(|| self.tokens.as_ref()?.group_of(packet))
+    }
+
+    /// Remembers the tokens of connections that these packets begin.
+    fn learn_tokens(&mut self, packets: &[Packet]) {
+        let Some(tokens) = &mut self.tokens else { return };
+        for packet in packets {
+            tokens.learn(packet, |key, hash| self.dispatcher.flow(hash, key).is_some());
         }
     }
 
@@ -599,6 +631,7 @@ impl<T: Transport> Backend for Elastic<T> {
         self.transport.lend(&mut core);
         self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
         self.transport.note_arrivals(batch);
+        self.learn_tokens(batch);
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {
             let guess = self.dispatcher.guess(packet.meta().hash);

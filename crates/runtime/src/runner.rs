@@ -137,8 +137,11 @@ impl Runner {
         transport: T,
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        let dispatcher = config.dispatcher_of_nodes(runner.assembly.graph.options());
-        runner.backend = Box::new(Elastic::with_transport(config, dispatcher, transport)?);
+        let graph = &runner.assembly.graph;
+        let dispatcher = config.dispatcher_of_nodes(graph.options());
+        let connections = graph.connection_groups();
+        let elastic = Elastic::with_transport(config, dispatcher, transport)?;
+        runner.backend = Box::new(elastic.group_connections(connections));
         Ok(runner)
     }
 

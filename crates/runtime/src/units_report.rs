@@ -46,6 +46,18 @@ record! {
         pub groups_moved: u64 = counter("groups_moved"),
         /// Packets that waited because the affinity group of their new flow was moving.
         pub packets_waited: u64 = counter("packets_waited_for_groups"),
+        /// Sub-flows of Multipath TCP that joined a known connection, and its affinity group.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub subflows_joined: u64 = counter("subflows_joined"),
+        /// Sub-flows of Multipath TCP whose token the dispatcher does not know: ordinary flows.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub subflows_unknown: u64 = counter("subflows_unknown"),
+        /// Tokens of Multipath TCP connections that the dispatcher remembers.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub tokens: u64 = gauge("tokens"),
+        /// Tokens forgotten for others while their connections had flows.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub tokens_displaced: u64 = counter("tokens_displaced"),
         /// Packets passed on to other dispatchers, whose flows they belong to.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_passed_on: u64 = counter("packets_passed_on"),
@@ -143,6 +155,10 @@ impl UnitsReport {
             without_room: dispatcher.assignments_without_room,
             groups_moved: dispatcher.groups_moved,
             packets_waited: 0,
+            subflows_joined: 0,
+            subflows_unknown: 0,
+            tokens: 0,
+            tokens_displaced: 0,
             packets_passed_on: 0,
             packets_taken_over: 0,
             units_running: running as u64,

@@ -1,7 +1,7 @@
 //! The check that flows at several nodes can share what the functions of a policy share.
 
 use nf::stage::Stage;
-use nf::{Field, NodeSharing, Shared};
+use nf::{AffinityKey, Field, NodeSharing, Shared};
 use runtime::Assembly;
 
 /// The reason for which a policy cannot run on several nodes.
@@ -19,10 +19,11 @@ pub enum SharingError {
         /// The reason.
         reason: &'static str,
     },
-    /// Two functions deal flows to affinity groups by different addresses.
+    /// Two functions deal flows to affinity groups by different addresses, or one of them by
+    /// connections.
     #[error(
         "`{first}` and `{second}` deal flows to nodes by different addresses; expected the same `prefix4` and \
-         `prefix6`, 32 beside a NAT"
+         `prefix6`, 32 beside a NAT, and no `mptcp` beside either"
     )]
     Keys {
         /// One function.
@@ -39,6 +40,14 @@ pub enum SharingError {
         rewriter: String,
         /// The order that would do.
         place: &'static str,
+    },
+    /// A function deals flows to groups by what only one dispatcher sees.
+    #[error("`{name}` ({function}) deals sub-flows to nodes by their connections; expected one dispatcher")]
+    Dispatchers {
+        /// The function's name in the policy.
+        name: String,
+        /// Its type.
+        function: &'static str,
     },
     /// The policy was assembled without affinity groups.
     #[error("`{name}` ({function}) divides its state among affinity groups; expected a policy with groups")]
@@ -77,6 +86,18 @@ pub fn check_sharing(assembly: &Assembly) -> Result<(), SharingError> {
         }
     }
     Ok(())
+}
+
+/// Checks if the functions of a policy may run behind several dispatchers.
+pub(super) fn check_dispatchers(assembly: &Assembly) -> Result<(), SharingError> {
+    let mut stages = assembly.names.iter().zip(assembly.graph.stages());
+    match stages.find(|(_, stage)| stage.shared().affinity_key == Some(AffinityKey::Connection)) {
+        Some((name, stage)) => {
+            let function = stage.descriptor().name;
+            Err(SharingError::Dispatchers { name: name.clone(), function })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks if the functions that deal flows to affinity groups see the same addresses. One that

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use nf::{AffinityGroup, EndReason};
+use nf::{AffinityGroup, AffinityGroups, AffinityKey, EndReason};
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
 use super::Graph;
@@ -55,6 +55,13 @@ impl Graph {
     /// node.
     pub fn group_of(&self, packet: &Packet) -> Option<AffinityGroup> {
         self.pipeline.stages.group_of(packet, self.options.affinity_groups?)
+    }
+
+    /// Returns the affinity groups if functions deal Multipath TCP connections to them: then all
+    /// sub-flows of a connection must be in the group of its first one.
+    pub fn connection_groups(&self) -> Option<AffinityGroups> {
+        let mut keys = self.pipeline.stages.all.iter().map(|stage| stage.shared().affinity_key);
+        self.options.affinity_groups.filter(|_| keys.any(|key| key == Some(AffinityKey::Connection)))
     }
 
     /// Finds the flow of a classified packet. A later fragment gets its flow's key.

@@ -6,5 +6,6 @@
 
 pub mod bench;
 pub mod functions;
+pub mod multipath;
 pub mod packets;
 pub mod traffic;

@@ -118,12 +118,25 @@ pub fn tcp_with_options(
     numbers: [u32; 2],
     options: &[u8],
 ) -> Vec<u8> {
+    tcp_with_options_and_payload(source, destination, flags, numbers, options, &[])
+}
+
+/// The same with a payload.
+pub fn tcp_with_options_and_payload(
+    source: Endpoint,
+    destination: Endpoint,
+    flags: u8,
+    numbers: [u32; 2],
+    options: &[u8],
+    payload: &[u8],
+) -> Vec<u8> {
     let mut segment = vec![];
     segment.extend(source.port.to_be_bytes());
     segment.extend(destination.port.to_be_bytes());
     segment.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
     segment.extend([0x50 + (options.len() / 4 * 16) as u8, flags, 0xff, 0xff, 0, 0, 0, 0]);
     segment.extend(options);
+    segment.extend(payload);
     seal(source.addr, destination.addr, 6, &mut segment, 16);
     ip(source.addr, destination.addr, 6, &segment)
 }

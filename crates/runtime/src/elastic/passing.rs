@@ -31,7 +31,7 @@ impl<T: Transport> Elastic<T> {
         };
         let meta = packet.meta();
         let of_packet = (meta.key, meta.hash);
-        let group = self.transport.core().graph.group_of(&packet);
+        let group = self.group_of(&packet);
         let (key, hash) = match lookup {
             FlowLookup::Flow { key, hash } => (key, hash),
             FlowLookup::Either { key, hash } => match self.is_live(of_packet.1, &of_packet.0) {

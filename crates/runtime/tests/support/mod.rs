@@ -12,6 +12,8 @@ use packet::{LinkType, Packet};
 use policy::Policy;
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
+#[path = "../../../graph/tests/support/multipath.rs"]
+pub mod multipath;
 #[path = "../../../graph/tests/support/packets.rs"]
 pub mod packets;
 
