@@ -68,6 +68,7 @@ fn main() -> std::io::Result<()> {
         "tunnel",
         "mark",
         "mirror",
+        "mptcp",
         "tcp_mss",
         "re",
         "redundancy",

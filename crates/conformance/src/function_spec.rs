@@ -127,6 +127,7 @@ const BUILT_IN: &[Row] = &[
         &[],
     ),
     ("tcp-mss", r#"{"max": 1000}"#, &[]),
+    ("mptcp", r#"{"duplicates": "drop"}"#, &[]),
     (
         "mark",
         r#"{"rules": "keep out udp\ndscp ef push_vlan 7 pcp 5 tenant 3 out\ndscp 1 in tcp from any port 1-30000"}"#,

@@ -11,6 +11,7 @@ pub mod mark;
 mod masks;
 pub mod mirror;
 pub mod monitor;
+pub mod mptcp;
 pub mod nat;
 mod networks;
 mod numbers;
@@ -44,6 +45,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<mark::PacketMarker>(include_str!("mark/README.md"));
     registry.add::<mirror::TrafficMirror>(include_str!("mirror/README.md"));
     registry.add::<tcp_mss::MssClamp>(include_str!("tcp_mss/README.md"));
+    registry.add::<mptcp::Mptcp>(include_str!("mptcp/README.md"));
     registry.add::<re::Re>(include_str!("re/README.md"));
     registry.add::<redundancy::Redundancy>(include_str!("redundancy/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));

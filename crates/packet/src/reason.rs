@@ -166,6 +166,8 @@ reasons! {
     PolicerRate = "policer-rate",
     /// Policer: all meters are in use, and the policy drops packets without one.
     PolicerNoMeter = "policer-no-meter",
+    /// Mptcp: another sub-flow of the connection has carried the packet's data before.
+    MptcpDuplicate = "mptcp-duplicate",
     /// Whitelist: unsolicited UDP.
     WhitelistUnsolicited = "whitelist-unsolicited",
     /// Whitelist: a protocol other than UDP, and the policy drops such packets.

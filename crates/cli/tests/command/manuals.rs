@@ -22,6 +22,7 @@ fn functions_are_listed_and_shown() {
         "tunnel",
         "mark",
         "mirror",
+        "mptcp",
         "tcp-mss",
         "re",
         "redundancy",

@@ -30,6 +30,7 @@ mod mirror;
 mod monitor;
 mod monitor_recount;
 mod moved;
+mod mptcp;
 mod nat_carrier;
 mod nat_events;
 mod nat_nptv6;

@@ -12,6 +12,7 @@ use nf::{Registry, Setup};
 use serde_json::Value;
 
 pub use support::bench::{Arrival, Bench, run};
+pub use support::multipath::*;
 pub use support::packets::*;
 pub use support::traffic::traffic;
 

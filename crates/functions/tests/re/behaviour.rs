@@ -34,6 +34,27 @@ fn repeated_payloads_are_sent_once() {
     }
 }
 
+// A38
+#[test]
+fn second_copy_of_a_multipath_connection_is_a_reference() {
+    let mut pair = Pair::acquainted(&json!({}));
+    let connection = MultipathConnection::new(packet::mptcp::MptcpVersion::V1, 7);
+    let mut subflows = [1, 2].map(|port| Subflow::new(host(4, 1, port), host(4, 2, 443), port.into()));
+    for packet in connection.begin(&subflows[0]).iter().chain(&connection.join(&subflows[1], 0)) {
+        assert!(!pair.pass(packet));
+    }
+    for step in 0..4 {
+        let bytes = random_bytes(step, 1_200);
+        let [first, second] = [0, 1].map(|subflow: usize| {
+            connection.data(&mut subflows[subflow], (0, 0), step as u32 * 1_200, &bytes)
+        });
+        assert!(!pair.pass(&first), "nothing to refer to");
+        assert!(pair.pass(&second), "and each sub-flow gets its bytes");
+    }
+    assert_eq!(pair.count(2, "packets_decoded"), 4);
+    assert!(pair.count(1, "bytes_saved") > 4 * 1_100);
+}
+
 #[test]
 fn repeated_parts_are_found_at_any_offset() {
     let mut pair = Pair::acquainted(&json!({}));
