@@ -20,6 +20,7 @@ mod interfaces;
 mod joined;
 mod memif;
 mod metrics;
+mod multipath;
 mod net;
 mod nodes;
 mod operated;
