@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use cluster::identity::{Authority, Identity};
+use cluster::identity::Authority;
 use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use control::ClusterControl;
@@ -265,11 +265,11 @@ fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::R
     Ok(node.dispatchers.len() > 1)
 }
 
-/// The node of a dispatcher: everything that is opened before the process gives its rights up.
+/// The node of a dispatcher: its configuration, and what the process may not open any more once it
+/// has given its rights up.
 pub struct DispatcherNode {
     file: PathBuf,
     config: NodeConfig,
-    identity: Identity,
     store: Option<Arc<dyn ClusterStore>>,
     listening: Option<TcpListener>,
     policy: NodePolicy,
@@ -289,8 +289,7 @@ impl DispatcherNode {
         let listen = config.listen.filter(|_| config.dispatchers.len() > 1);
         let bind = |at| TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"));
         let listening = listen.map(bind).transpose()?;
-        let identity = config.identity()?;
-        Ok(DispatcherNode { file: file.to_owned(), config, identity, store, listening, policy })
+        Ok(DispatcherNode { file: file.to_owned(), config, store, listening, policy })
     }
 
     /// Creates the dispatcher, and the way to its cluster.
@@ -300,7 +299,7 @@ impl DispatcherNode {
         mut assembly: Assembly,
         config: UnitsConfig,
     ) -> anyhow::Result<(Runner, ClusterControl)> {
-        let DispatcherNode { file, config: node, identity, store, listening, policy } = self;
+        let DispatcherNode { file, config: node, store, listening, policy } = self;
         // Others of the store are employed as they come, and as the load needs them.
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
@@ -325,6 +324,7 @@ impl DispatcherNode {
         }
         let digest = policy.digest;
         let make_policy = maker(policy.policy, &assembly, is_one_of_several);
+        let identity = node.identity()?;
         say_key_log(identity.key_log());
         let (handle, control) = RemoteHandle::new();
         for (name, address) in node.units {
