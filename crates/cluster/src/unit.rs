@@ -237,9 +237,12 @@ impl<N: Network> UnitProcess<N> {
                         self.employers[at].begin_renewal();
                     }
                 }
-                Ok(Some(Order::Connect(own, units))) => {
+                Ok(Some(Order::Connect { own, connect, forget })) => {
                     let network = self.peers.network();
-                    for UnitAddress { unit, name, address } in units {
+                    for UnitAddress { unit, name, .. } in forget {
+                        network.forget(&scope_of(&employer.name, (own, unit)), &name);
+                    }
+                    for UnitAddress { unit, name, address } in connect {
                         network.connect(&scope_of(&employer.name, (own, unit)), &name, &address);
                     }
                     self.seat_early(at);
@@ -395,7 +398,11 @@ impl<N: Network> UnitProcess<N> {
         event::peer_lost(&self.peers.name(peer));
         self.peers.remove(peer);
         let employer = &mut self.employers[self.of_peers[peer.index()]];
-        employer.lose(peer, &mut self.peers, &mut self.effects);
+        let again = employer.lose(peer, &mut self.peers, &mut self.effects);
+        if let Some((own, UnitAddress { unit, name, address })) = again {
+            let scope = scope_of(&employer.name, (own, unit));
+            self.peers.network().connect(&scope, &name, &address);
+        }
     }
 }
 

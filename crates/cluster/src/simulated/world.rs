@@ -82,6 +82,8 @@ struct Node {
     paused_ns: u64,
     mute_ns: u64,
     deaf_ns: u64,
+    /// Until then, nothing goes between it and this node.
+    apart: (NodeId, u64),
     /// Its clock runs faster than the world's by this share.
     skew: f64,
     /// A new process starts so long after this one's end, if it ends in order.
@@ -150,6 +152,7 @@ impl World {
             paused_ns: 0,
             mute_ns: 0,
             deaf_ns: 0,
+            apart: (NodeId(0), 0),
             skew,
             restart_ns: None,
         });
@@ -180,7 +183,7 @@ impl World {
     pub fn end_faults(&self) {
         self.has_faults.set(false);
         for node in self.nodes.borrow_mut().iter_mut() {
-            (node.paused_ns, node.mute_ns, node.deaf_ns) = (0, 0, 0);
+            (node.paused_ns, node.mute_ns, node.deaf_ns, node.apart.1) = (0, 0, 0, 0);
             node.wake_ns = node.wake_ns.min(self.now_ns.get());
         }
     }
@@ -276,7 +279,9 @@ impl World {
         let (now_ns, has_faults) = (self.now_ns.get(), self.has_faults.get());
         let is_cut = {
             let nodes = self.nodes.borrow();
-            nodes[from.0].mute_ns > now_ns || nodes[to.0].deaf_ns > now_ns
+            nodes[from.0].mute_ns > now_ns
+                || nodes[to.0].deaf_ns > now_ns
+                || are_apart(&nodes, (from, to), now_ns)
         };
         if is_cut || has_faults && self.random.happens(links.loss) {
             counters.lost += 1;
@@ -402,7 +407,7 @@ impl World {
         let is_over = |until_ns: u64| until_ns <= now_ns;
         let hears =
             |node: &Node| node.is_up && [node.paused_ns, node.mute_ns, node.deaf_ns].into_iter().all(is_over);
-        if !(hears(&nodes[from.0]) && hears(&nodes[to.0])) {
+        if !(hears(&nodes[from.0]) && hears(&nodes[to.0])) || are_apart(&nodes, (from, to), now_ns) {
             drop(nodes);
             let again = Event::Handshake { from, attempt, to, scope };
             return self.schedule(now_ns + RETRY_NS, again);
@@ -459,6 +464,7 @@ impl World {
         let now_ns = self.now_ns.get();
         let at = unit + 1; // The dispatcher is the first node.
         let mut nodes = self.nodes.borrow_mut();
+        let is_last = at + 1 == nodes.len();
         let Some(node) = nodes.get_mut(at).filter(|node| node.is_up) else { return };
         let mut counters = self.counters.get();
         counters.node_faults += 1;
@@ -467,6 +473,10 @@ impl World {
             NodeFaultKind::Pause(ns) => node.paused_ns = now_ns + ns,
             NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,
             NodeFaultKind::Deaf(ns) => node.deaf_ns = now_ns + ns,
+            NodeFaultKind::Apart(ns) => {
+                let next = if is_last { 1 } else { at + 1 };
+                node.apart = (NodeId(next), now_ns + ns);
+            }
             NodeFaultKind::Restart(ns) => {
                 node.restart_ns = Some(ns);
                 node.order.leaves.store(true, Ordering::Relaxed);
@@ -486,6 +496,15 @@ impl World {
         self.scheduled.set(number);
         self.events.borrow_mut().push(Reverse(Scheduled { at_ns, number, event }));
     }
+}
+
+/// Returns true if nothing goes between two nodes.
+fn are_apart(nodes: &[Node], (one, other): (NodeId, NodeId), now_ns: u64) -> bool {
+    let keeps_off = |from: NodeId, to: NodeId| {
+        let (apart, until_ns) = nodes[from.0].apart;
+        apart == to && until_ns > now_ns
+    };
+    keeps_off(one, other) || keeps_off(other, one)
 }
 
 impl Node {

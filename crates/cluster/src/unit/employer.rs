@@ -1,5 +1,6 @@
 //! A unit's work for one dispatcher.
 
+use protocol::message::UnitId;
 use runtime::report::Report;
 use telemetry::event;
 
@@ -9,7 +10,7 @@ use super::running::Running;
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
 use crate::policies::GraphMaker;
-use crate::wire::{Assignment, UnitFigures, write_gone, write_leave};
+use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave};
 
 /// Limit on the time that a unit takes to give its flows away before it ends.
 const LEAVE_MAX_NS: u64 = 10_000_000_000;
@@ -160,12 +161,24 @@ impl Employer {
     /// links.
     pub fn seat_early<N: Network>(&mut self, peers: &mut Peers<N>) -> Vec<PeerId> {
         let Some(unit) = &mut self.unit else { return Vec::new() };
-        let seated = self.early.extract_if(.., |early| unit.others.connected(early, peers));
-        seated.map(|early| early.peer).collect()
+        let mut seated = Vec::new();
+        self.early.retain(|early| {
+            let answers = unit.others.connected(early, peers);
+            let is_seated = answers.is_some();
+            seated.extend(is_seated.then_some(early.peer));
+            answers.into_iter().flatten().for_each(|mail| unit.end.handle_mail(mail));
+            !is_seated
+        });
+        seated
     }
 
-    /// A link is lost.
-    pub fn lose<N: Network>(&mut self, peer: PeerId, peers: &mut Peers<N>, effects: &mut EffectsTaker) {
+    /// A link is lost. Returns the unit to which this one must connect again, and its own number.
+    pub fn lose<N: Network>(
+        &mut self,
+        peer: PeerId,
+        peers: &mut Peers<N>,
+        effects: &mut EffectsTaker,
+    ) -> Option<(UnitId, UnitAddress)> {
         if self.dispatcher == Some(peer) {
             // Its successor does not know this unit's flows.
             self.dispatcher = None;
@@ -173,13 +186,12 @@ impl Employer {
                 while !unit.end.end_flows() {}
                 unit.send(None, peers, effects);
             }
-            return;
+            return None;
         }
         self.early.retain(|early| early.peer != peer);
-        if let Some(unit) = &mut self.unit {
-            for mail in unit.others.lose(peer) {
-                unit.end.handle_mail(mail);
-            }
-        }
+        let unit = self.unit.as_mut()?;
+        let (again, answers) = unit.others.lose(peer);
+        answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
+        again.map(|address| (unit.id, address))
     }
 }

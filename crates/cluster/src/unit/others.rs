@@ -48,6 +48,7 @@ pub(super) struct Others {
 
 #[derive(Debug)]
 struct Other {
+    address: UnitAddress,
     state: Reach,
 }
 
@@ -57,7 +58,21 @@ enum Reach {
     /// It is not connected yet: messages wait.
     Pending(VecDeque<(u16, Vec<u8>)>),
     Up(PeerId),
-    Dead,
+    /// The link has died. Unless the unit is gone, it will be connected again.
+    Cut,
+    /// The dispatcher has it no more.
+    Gone,
+}
+
+/// The consequences of another list of units.
+#[derive(Debug, Default)]
+pub(super) struct UnitChanges {
+    /// Units to connect to: the ones with lower numbers.
+    pub connect: Vec<UnitAddress>,
+    /// Units that are gone, to which this one need not connect.
+    pub forget: Vec<UnitAddress>,
+    /// Answers in place of those that are gone.
+    pub answers: Vec<Mail>,
 }
 
 impl Others {
@@ -76,53 +91,56 @@ impl Others {
         }
     }
 
-    /// Sets the units of the cluster. Returns those to connect to, the ones with lower numbers, and
-    /// the answers in place of those that are not there any more.
-    pub fn set(&mut self, units: Vec<UnitAddress>) -> (Vec<UnitAddress>, Vec<Mail>) {
-        let own = self.own;
+    /// Sets the units of the cluster.
+    pub fn set(&mut self, units: Vec<UnitAddress>) -> UnitChanges {
+        let (own, mut changes) = (self.own, UnitChanges::default());
         let is_there = |unit: &UnitId| units.iter().any(|there| there.unit == *unit);
-        let gone: Vec<UnitId> = self.units.keys().filter(|unit| !is_there(unit)).copied().collect();
-        let answers = gone.into_iter().flat_map(|unit| self.bury(unit)).collect();
-        let mut connect = Vec::new();
+        let is_gone = |other: &Other| matches!(other.state, Reach::Gone);
+        let known = self.units.iter().filter(|(unit, other)| !is_there(unit) && !is_gone(other));
+        for unit in known.map(|(unit, _)| *unit).collect::<Vec<_>>() {
+            changes.answers.extend(self.lose_unit(unit, Reach::Gone));
+            changes.forget.extend(self.units.get(&unit).map(|other| other.address.clone()));
+        }
         for address in units {
             let unit = address.unit;
             if unit == own || self.units.contains_key(&unit) {
                 continue;
             }
-            self.units.insert(unit, Other { state: Reach::Pending(VecDeque::new()) });
             if unit < own {
-                connect.push(address);
+                changes.connect.push(address.clone());
             }
+            self.units.insert(unit, Other { address, state: Reach::Pending(VecDeque::new()) });
         }
-        (connect, answers)
+        changes
     }
 
-    /// A node is connected. Returns false if its unit is not known, or the connection was meant for
-    /// another unit: one that was at this node before, or is not there yet.
-    pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> bool {
+    /// A node is connected. Returns `None` if its unit is not known, or the connection was meant
+    /// for another unit: one that was at this node before, or is not there yet. If the unit had a
+    /// link, the other end has found it dead: returns the answers that do not come by it any more.
+    pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> Option<Vec<Mail>> {
         let (from, to) = early.units;
-        let (own, other) = if early.is_client { (from, to) } else { (to, from) };
-        let waits = |other: &&mut Other| matches!(other.state, Reach::Pending(_));
-        let Some(other) = self.units.get_mut(&other).filter(waits).filter(|_| own == self.own) else {
-            return false;
-        };
-        let peer = early.peer;
+        let (own, unit) = if early.is_client { (from, to) } else { (to, from) };
+        let is_there = |other: &&Other| own == self.own && !matches!(other.state, Reach::Gone);
+        self.units.get(&unit).filter(is_there)?;
+        let had_link = matches!(self.units.get(&unit)?.state, Reach::Up(_));
+        let answers = if had_link { self.lose_unit(unit, Reach::Cut) } else { Vec::new() };
+        let (peer, other) = (early.peer, self.units.get_mut(&unit)?);
         if let Reach::Pending(queue) = std::mem::replace(&mut other.state, Reach::Up(peer)) {
             queue.into_iter().for_each(|(stream, frame)| peers.send(peer, stream, |out| out.extend(frame)));
         }
-        true
+        Some(answers)
     }
 
     /// Returns true if a packet can be forwarded to a unit.
     pub fn reaches(&self, to: UnitId) -> bool {
         match self.units.get(&to).map(|other| &other.state) {
-            None | Some(Reach::Dead) => false,
+            None | Some(Reach::Cut | Reach::Gone) => false,
             Some(Reach::Pending(queue)) => queue.len() < QUEUE_MAX,
             Some(Reach::Up(_)) => true,
         }
     }
 
-    /// Sends something to a unit. Returns the answer in its place if it is dead.
+    /// Sends something to a unit. Returns the answer in its place if it cannot be reached.
     pub fn send<N: Network>(&mut self, to: UnitId, mail: &Mail, peers: &mut Peers<N>) -> Option<Mail> {
         let (flow, answer) = match mail {
             Mail::Message(from, message) => (message.flow(), message.answer_for_lost_unit(*from)),
@@ -130,7 +148,7 @@ impl Others {
         };
         let stream = 1 + (flow.index % STREAMS) as u16;
         let is_sent = match self.units.get_mut(&to).map(|other| &mut other.state) {
-            None | Some(Reach::Dead) => false,
+            None | Some(Reach::Cut | Reach::Gone) => false,
             Some(Reach::Up(peer)) => {
                 peers.send(*peer, stream, |out| write_mail(out, mail, self.through));
                 true
@@ -215,21 +233,24 @@ impl Others {
         ReportContext { priors: std::mem::take(&mut self.priors), forwards }
     }
 
-    /// A connected unit has died. Returns the answers in its place.
-    pub fn lose(&mut self, peer: PeerId) -> Vec<Mail> {
+    /// A link has died. Returns the unit behind it, if this one must connect to it again, and the
+    /// answers in its place.
+    pub fn lose(&mut self, peer: PeerId) -> (Option<UnitAddress>, Vec<Mail>) {
         let is_it = |other: &Other| matches!(other.state, Reach::Up(up) if up == peer);
-        let Some(unit) = self.units.iter().find(|(_, other)| is_it(other)).map(|(unit, _)| *unit) else {
-            return Vec::new();
+        let Some((&unit, other)) = self.units.iter().find(|(_, other)| is_it(other)) else {
+            return (None, Vec::new());
         };
-        self.bury(unit)
+        let again = (unit < self.own).then(|| other.address.clone());
+        (again, self.lose_unit(unit, Reach::Cut))
     }
 
-    /// A unit is dead. Returns the answers in its place.
-    fn bury(&mut self, unit: UnitId) -> Vec<Mail> {
+    /// A unit cannot be reached. Returns the answers in its place.
+    fn lose_unit(&mut self, unit: UnitId, state: Reach) -> Vec<Mail> {
         let Some(other) = self.units.get_mut(&unit) else { return Vec::new() };
-        if matches!(std::mem::replace(&mut other.state, Reach::Dead), Reach::Dead) {
+        if matches!(std::mem::replace(&mut other.state, state), Reach::Cut | Reach::Gone) {
             return Vec::new();
         }
+        // Packets on their way are counted as lost until they have come.
         self.change(unit, |counts| counts.is_cut = true);
         let answers: Vec<_> = self.awaited.extract_if(.., |(of, ..), _| *of == unit).collect();
         answers.into_iter().filter_map(|(_, answer)| self.answer_of(unit, answer)).collect()

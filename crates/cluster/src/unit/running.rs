@@ -6,7 +6,7 @@ use runtime::elastic::UnitsConfig;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 
 use super::EffectsTaker;
-use super::others::Others;
+use super::others::{Others, UnitChanges};
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
 use crate::policies::{Digest, GraphMaker, PolicyTexts};
@@ -49,7 +49,7 @@ pub(super) enum Order {
     Assign(Assignment),
     Read(PolicyTexts),
     Renew(Digest),
-    Connect(UnitId, Vec<UnitAddress>),
+    Connect { own: UnitId, connect: Vec<UnitAddress>, forget: Vec<UnitAddress> },
 }
 
 /// A frame that was not executed.
@@ -95,9 +95,9 @@ pub(super) fn handle(
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
     match arrived {
         ArrivedFrame::Units(units) => {
-            let (connect, answers) = unit.others.set(units);
+            let UnitChanges { connect, forget, answers } = unit.others.set(units);
             answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
-            return Ok(Some(Order::Connect(unit.id, connect)));
+            return Ok(Some(Order::Connect { own: unit.id, connect, forget }));
         }
         ArrivedFrame::Stopped => {
             unit.drained_ns.get_or_insert(unit.clock_ns);
