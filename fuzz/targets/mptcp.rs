@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
         let short = u32::from_be_bytes([a, b, c, d]);
         let number = if kind & 2 == 0 { DataNumber::Short(short) } else { DataNumber::Long(short.into()) };
         let position = match kind & 4 {
-            0 => 1 + subflow.sent[0],
+            0 => subflow.sent[0].wrapping_add(1),
             _ => u32::from_be_bytes([c, d, e, f]),
         };
         let mapping =
