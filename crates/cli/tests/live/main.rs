@@ -11,6 +11,7 @@ mod cluster_hosts;
 mod clustered;
 mod combined;
 mod delivered;
+mod dispatchers;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
@@ -25,7 +26,6 @@ mod net;
 mod nodes;
 mod operated;
 mod operator;
-mod paired;
 mod programs;
 mod proxied;
 mod routed;

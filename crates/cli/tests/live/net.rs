@@ -168,8 +168,8 @@ impl Network {
         host
     }
 
-    /// Connects one more box with both hosts, beside the one in the middle: with their interfaces
-    /// `eth1`, which have the same address of the link as `eth0`.
+    /// Connects another box to both hosts, in parallel to the one in the middle: through their
+    /// interfaces `eth1`, whose MAC addresses equal those of `eth0`.
     pub fn connect_beside(&self, beside: &Host) {
         for (end, name, last) in [(&self.inside, "inside", 1), (&self.outside, "outside", 2)] {
             ip(&format!("link add {name} netns {} type veth peer name eth1 netns {}", beside.name, end.name));
