@@ -28,7 +28,7 @@ pub trait Network: 'static {
     /// Returns a clock to measure durations.
     fn stopwatch(&self) -> fn() -> u64;
 
-    /// Returns the digests of policies: the node's own, and those that others may run.
+    /// Returns the policies that the node knows.
     fn policies(&self) -> &KnownPolicies;
 
     /// Connects to a node of this name, and tries again until it is there. An attempt at another

@@ -83,8 +83,8 @@ impl PolicyReader for FixedPolicy {
     }
 }
 
-/// The digests of a node: of the policy that it runs, and of those that it may find at others. Two
-/// nodes meet if the one that connects knows the policy of the other one.
+/// The policies that a node knows, by digest: its own, and those that it accepts at other nodes. A
+/// link begins only if the node that connects knows the policy of the node that listens.
 #[derive(Clone, Debug)]
 pub struct KnownPolicies(Arc<Mutex<Digests>>);
 

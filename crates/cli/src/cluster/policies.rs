@@ -25,7 +25,7 @@ impl PolicyReader for PolicyThread {
             let policy = read_for_node(&texts);
             // Errors in configurations of functions are found when they are made.
             let checked = policy.and_then(|policy| policy.assemble(0).map(|_| policy));
-            // Nobody waits for it if another one follows.
+            // The receiver is gone if a newer policy has replaced this one.
             let _ = sender.send(checked);
         };
         // Without a thread, the other end is gone, too.
