@@ -64,6 +64,9 @@ pub(crate) struct Flow {
     ended: Option<Epoch>,
     /// The epoch whose owner has the state already, before the dispatcher's release came.
     acknowledged: Option<Epoch>,
+    /// The state that was sent last, and the epoch that it begins, if it may have to be sent again:
+    /// the engine does not have it any more.
+    sent: Option<Box<(Epoch, FlowRecord)>>,
 }
 
 /// Memory of finished flows, for new ones.
@@ -159,6 +162,7 @@ impl Flow {
             gave_way_ns,
             ended: None,
             acknowledged: None,
+            sent: None,
             is_quiescent: false,
         }
     }
@@ -401,7 +405,7 @@ impl Flow {
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
         let last = said.map_or(covered, |next| next.last);
         let gone = Tombstone { epoch, owner, last, refused: None };
-        self.is_quiescent = false;
+        (self.is_quiescent, self.sent) = (false, None);
         // This unit may have been taken for the owner of this epoch, too.
         self.forget_before(epoch.saturating_add(1));
         if self.state.take().is_some() {

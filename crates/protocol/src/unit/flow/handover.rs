@@ -5,7 +5,7 @@ use telemetry::event;
 use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, UnitId};
 
 use super::{Context, Flow, PendingPull};
-use crate::unit::{Engine, ownership::StateSource};
+use crate::unit::{Engine, ownership::StateSource, timers::NEVER_NS};
 
 impl Flow {
     /// Begins this unit's next epoch with the state of the present one.
@@ -43,9 +43,17 @@ impl Flow {
 
     /// Sends the state to the next owner, and keeps it until it is acknowledged.
     pub(super) fn answer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        let record = self.record(cx);
+        let Some(epoch) = self.ownerships.front().map(|ownership| ownership.epoch + 1) else { return };
+        let record = match self.sent.as_deref() {
+            Some((begins, record)) if *begins == epoch => record.clone(),
+            _ => {
+                let record = self.record(cx);
+                let may_be_lost = cx.config.retransmit_ns < NEVER_NS;
+                self.sent = may_be_lost.then(|| Box::new((epoch, record.clone())));
+                record
+            }
+        };
         let Some(ownership) = self.ownerships.front_mut() else { return };
-        let epoch = ownership.epoch + 1;
         let Some(next) = &mut ownership.next else { return };
         let times = next.answered.map_or(0, |(_, times)| times.saturating_add(1));
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
