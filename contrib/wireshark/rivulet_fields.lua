@@ -4,8 +4,8 @@ local KINDS = {
     [0x01] = "Hello", [0x10] = "Time", [0x11] = "Step", [0x12] = "Answer", [0x13] = "Packet",
     [0x14] = "Message", [0x15] = "Control", [0x16] = "Figures asked", [0x17] = "Reset",
     [0x18] = "Resume", [0x19] = "Finish", [0x1a] = "Units", [0x1b] = "Assign", [0x1c] = "Stopped",
-    [0x1d] = "Policy", [0x1e] = "Renew", [0x20] = "Report", [0x21] = "Output",
-    [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone",
+    [0x1d] = "Policy", [0x1e] = "Renew", [0x1f] = "Relayed", [0x20] = "Report", [0x21] = "Output",
+    [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone", [0x26] = "Relay",
     [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
     [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released",
 }

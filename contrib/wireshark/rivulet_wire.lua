@@ -379,7 +379,26 @@ local function forwarded(r, pinfo, root)
     return r:packet(pinfo, root)
 end
 
-local READ = {
+local READ
+
+-- Reads the kind of a frame. Returns its name, and what reads the rest.
+function Reader:kind()
+    local kind = self:add("kind", 1)
+    return KINDS[kind] or ("Frame of unknown kind 0x%02x"):format(kind), READ[kind]
+end
+
+local function relayed(r, pinfo, root)
+    local unit, frame = r:add("unit", 2), nil
+    r:within("Frame", function()
+        local name, read = r:kind()
+        local text = read and read(r, pinfo, root)
+        frame = text and name .. " " .. text or name
+        return frame
+    end)
+    return "unit " .. unit .. ": " .. frame
+end
+
+READ = {
     [0x01] = function(r)
         r:add("version_newest", 2)
         r:add("version_oldest", 2)
@@ -435,6 +454,7 @@ local READ = {
     [0x1e] = function(r)
         r:add("policy", 32)
     end,
+    [0x1f] = relayed,
     [0x20] = Reader.report,
     [0x21] = Reader.output,
     [0x22] = Reader.figures,
@@ -443,6 +463,7 @@ local READ = {
         local fault = r:sized("fault")
         return fault:len() > 0 and fault:string() or nil
     end,
+    [0x26] = relayed,
     [0x30] = function(r)
         local unit = r:add("unit", 2)
         r:add("through", 8)
@@ -457,13 +478,10 @@ local function dissect(tvb, pinfo, tree, root)
     local r = reader(tvb, tree)
     local name, text = "Frame without kind", nil
     local done, fault = pcall(function()
-        local kind = r:add("kind", 1)
-        name = KINDS[kind] or ("Frame of unknown kind 0x%02x"):format(kind)
+        local read
+        name, read = r:kind()
         tree:set_text(name)
-        if not KINDS[kind] then
-            return tree:add(f.more, r:rest())
-        end
-        text = READ[kind] and READ[kind](r, pinfo, root)
+        text = read and read(r, pinfo, root)
         if r.at < r.len then
             tree:add(f.more, r:rest())
         end

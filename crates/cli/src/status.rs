@@ -169,11 +169,12 @@ fn text(status: &StatusResource) -> String {
         let failed = |result: &str| links.handshakes.get(result).copied().unwrap_or(0);
         let handshakes = failed("failed") + failed("refused") + failed("too_many");
         let text = format!(
-            "{}, {} lost; {} datagrams and {} messages refused, {} handshakes failed",
+            "{}, {} lost; {} datagrams and {} messages refused, {} relayed, {} handshakes failed",
             links.links,
             thousands(links.dead),
             thousands(refused),
             thousands(links.messages_refused),
+            thousands(links.messages_relayed),
             thousands(handshakes)
         );
         lines.push(("links", text));

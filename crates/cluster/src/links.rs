@@ -80,6 +80,7 @@ impl LinkTotals {
             blocks_retransmitted: sum.blocks_retransmitted,
             refused: reasons.collect(),
             messages_refused: 0,
+            messages_relayed: 0,
             handshakes: [
                 ("connected", connected),
                 ("failed", failed),

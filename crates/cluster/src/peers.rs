@@ -17,6 +17,9 @@ pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
 /// A node sends something at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(25);
 
+/// Silence after which a link may have failed.
+const SOUND_NS: u64 = 4 * HEARTBEAT.as_nanos() as u64;
+
 /// Datagrams that fill a call of the kernel.
 const FULL: u64 = 40;
 
@@ -280,6 +283,12 @@ impl<N: Network> Peers<N> {
     /// Returns true if a node has acknowledged everything.
     pub fn is_flushed(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_none_or(|peer| peer.waiting.is_empty() && peer.link.is_flushed())
+    }
+
+    /// Returns true if a node has acknowledged everything, and was heard of lately.
+    pub fn is_sound(&self, peer: PeerId) -> bool {
+        let heard_ns = self.peers[peer.0].as_ref().map_or(0, |peer| peer.link.heard_ns());
+        self.is_flushed(peer) && self.now_ns().saturating_sub(heard_ns) < SOUND_NS
     }
 
     /// Returns the time until a link has something to do.

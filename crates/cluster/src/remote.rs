@@ -36,7 +36,7 @@ use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_granted,
-    write_input, write_stopped, write_units,
+    write_input, write_relayed, write_stopped, write_units,
 };
 
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
@@ -110,6 +110,8 @@ pub struct RemoteUnits<N> {
     controls: Vec<(usize, String)>,
     is_finishing: bool,
     refused: u64,
+    /// Frames between units that could not reach each other.
+    relayed: u64,
 }
 
 /// Why the dispatcher of a cluster cannot start.
@@ -184,6 +186,7 @@ pub(crate) fn runner_over<N: Network>(
         controls: Vec::new(),
         is_finishing: false,
         refused: 0,
+        relayed: 0,
     };
     remote.connect_to_others();
     remote.await_first_units()?;
@@ -250,6 +253,10 @@ impl<N: Network> RemoteUnits<N> {
                         unit.figures = *figures;
                     }
                 }
+                Ok(ArrivedFrame::Relay(to, frame)) => {
+                    let frame = frame.to_vec();
+                    self.relay(peer, to, &frame);
+                }
                 Ok(ArrivedFrame::PolicyRead(digest, reason)) => self.policy_read(peer, digest, &reason),
                 Ok(ArrivedFrame::Gone) => self.lose(peer),
                 Ok(ArrivedFrame::Leave) => {
@@ -271,6 +278,19 @@ impl<N: Network> RemoteUnits<N> {
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
+        }
+    }
+
+    /// Passes a frame on to a unit that the sender cannot reach. The sender soon hears of one that
+    /// is lost.
+    fn relay(&mut self, from: PeerId, to: UnitId, frame: &[u8]) {
+        let Some(from) = self.units.number_at(from) else {
+            self.refused += 1;
+            return;
+        };
+        self.relayed += 1;
+        if let Some(to) = self.units.alive_mut(to) {
+            self.peers.send(to.peer, 0, |out| write_relayed(out, from, frame));
         }
     }
 
@@ -359,7 +379,8 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     fn links_report(&self) -> LinksReport {
-        LinksReport { messages_refused: self.refused, ..self.peers.links_report() }
+        let (messages_refused, messages_relayed) = (self.refused, self.relayed);
+        LinksReport { messages_refused, messages_relayed, ..self.peers.links_report() }
     }
 
     /// Gives a spare node a unit's number. Returns false if there is no such node.

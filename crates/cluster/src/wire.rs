@@ -14,12 +14,14 @@
 //! | 0x1c | the receiver was drained, and is no unit any more | dispatcher |
 //! | 0x1d | a policy, as texts, that the receiver reads | dispatcher |
 //! | 0x1e | the receiver gives its flows away, and then runs the policy of a digest | dispatcher |
+//! | 0x1f | a frame of a unit (0x30, 0x31) that cannot reach the receiver | dispatcher |
 //! | 0x20 | a report of a unit, with `n` packets behind it | unit |
 //! | 0x21 | one of these packets | unit |
 //! | 0x23 | a unit is to end, and gives its flows away before | unit |
 //! | 0x22 | [`UnitFigures`] | unit |
 //! | 0x24 | a policy was read, or why it cannot be run | unit |
 //! | 0x25 | the unit has given its flows away, and the link ends | unit |
+//! | 0x26 | a frame (0x30, 0x31) for a unit that the sender cannot reach | unit |
 //! | 0x30 | a message of the ownership protocol | unit, to a unit |
 //! | 0x31 | a late packet, forwarded | unit, to a unit |
 //! | 0x40 | a packet of a flow that belongs to the receiver | dispatcher, to a dispatcher |
@@ -42,10 +44,10 @@ mod stamps;
 pub use control::{Assignment, Hello, Role};
 pub use figures::UnitFigures;
 pub use frames::{
-    ArrivedFrame, ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_output, read_frame,
-    write_assignment, write_claim, write_figures, write_gone, write_granted, write_hello, write_input,
-    write_leave, write_mail, write_passed, write_policy, write_policy_read, write_released, write_renew,
-    write_report_frame, write_stopped, write_units,
+    ArrivedFrame, ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_output, begin_relay,
+    read_frame, write_assignment, write_claim, write_figures, write_gone, write_granted, write_hello,
+    write_input, write_leave, write_mail, write_passed, write_policy, write_policy_read, write_relayed,
+    write_released, write_renew, write_report_frame, write_stopped, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

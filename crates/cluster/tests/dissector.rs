@@ -9,9 +9,9 @@ use std::process::Command;
 use cluster::policies::PolicyTexts;
 use cluster::wire::{
     Assignment, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures, begin_output,
-    write_assignment, write_figures, write_gone, write_hello, write_input, write_leave, write_mail,
-    write_output, write_policy, write_policy_read, write_renew, write_report_frame, write_stopped,
-    write_units,
+    begin_relay, write_assignment, write_figures, write_gone, write_hello, write_input, write_leave,
+    write_mail, write_output, write_policy, write_policy_read, write_relayed, write_renew,
+    write_report_frame, write_stopped, write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
@@ -58,6 +58,11 @@ fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 fn input(input: ToUnit) -> Vec<u8> {
     frame(|out| write_input(out, &input))
+}
+
+/// A packet that one unit forwards to another.
+fn late_packet(out: &mut Vec<u8>) {
+    write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9);
 }
 
 /// Frames of a dispatcher: all kinds.
@@ -118,6 +123,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         frame(write_stopped),
         frame(|out| write_policy(out, &policy)),
         frame(|out| write_renew(out, &[9; 32])),
+        frame(|out| write_relayed(out, UnitId(4), &frame(late_packet))),
         vec![0x7f, 1, 2],                               // A kind of a later version.
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
@@ -184,8 +190,13 @@ fn of_unit() -> Vec<Vec<u8>> {
         frame(|out| write_policy_read(out, &Ok([9; 32]))),
         frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()))),
         frame(write_gone),
-        frame(|out| write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9)),
+        frame(late_packet),
     ];
+    let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow, epoch });
+    frames.push(frame(|out| {
+        begin_relay(out, UnitId(4));
+        write_mail(out, &ack, 9);
+    }));
     let mails = messages.map(|message| Mail::Message(UnitId(3), message));
     frames.extend(mails.map(|mail| frame(|out| write_mail(out, &mail, 9))));
     frames

@@ -58,6 +58,8 @@ pub struct LinkTotalsResource {
     pub refused: BTreeMap<String, u64>,
     /// Messages of other nodes refused: malformed, or not the sender's to send.
     pub messages_refused: u64,
+    /// Messages and packets passed on between units that cannot reach each other.
+    pub messages_relayed: u64,
     /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
     /// began, `accepted`, `refused` and `too_many` of the others.
     pub handshakes: BTreeMap<String, u64>,
@@ -97,6 +99,7 @@ impl From<LinksReport> for LinkTotalsResource {
             datagrams_lost: report.datagrams_lost,
             refused: named(report.refused),
             messages_refused: report.messages_refused,
+            messages_relayed: report.messages_relayed,
             handshakes: named(report.handshakes),
         }
     }

@@ -270,6 +270,13 @@ impl PeerLink {
         self.recovery.rtt.smoothed_ns()
     }
 
+    /// Returns the time of the peer's last authentic datagram; before the first, that of the link's
+    /// beginning.
+    #[must_use]
+    pub fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+
     /// Returns the bytes in flight and the congestion window.
     #[must_use]
     pub fn in_flight(&self) -> (u64, u64) {

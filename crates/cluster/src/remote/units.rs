@@ -148,6 +148,13 @@ impl UnitTable {
         self.units.iter_mut().flatten().find(|unit| unit.peer == peer && unit.is_alive)
     }
 
+    /// Returns the number of the unit at a node.
+    pub fn number_at(&self, peer: PeerId) -> Option<UnitId> {
+        let is_it =
+            |unit: &Option<RemoteUnit>| unit.as_ref().is_some_and(|unit| unit.peer == peer && unit.is_alive);
+        self.units.iter().position(is_it).map(|at| UnitId(at as u16))
+    }
+
     /// Returns all units.
     pub fn iter(&self) -> impl Iterator<Item = &RemoteUnit> {
         self.units.iter().flatten()

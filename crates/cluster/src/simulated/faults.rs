@@ -108,7 +108,12 @@ impl SimulatedFaults {
             kind: kind(),
         };
         let mut nodes: Vec<_> = (0..random.below(6)).map(fault).collect();
+        let clock_skew = share(0.002);
+        if random.below(2) == 0 {
+            let apart = NodeFaultKind::Apart(random.below(4_000_000_000));
+            nodes.push(NodeFault { kind: apart, ..fault(0) });
+        }
         nodes.sort_by_key(|fault| fault.at_ns);
-        SimulatedFaults { links, nodes, clock_skew: share(0.002) }
+        SimulatedFaults { links, nodes, clock_skew }
     }
 }

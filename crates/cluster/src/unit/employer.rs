@@ -8,7 +8,7 @@ use super::EffectsTaker;
 use super::others::EarlyPeer;
 use super::running::Running;
 use crate::network::Network;
-use crate::peers::{PeerId, Peers};
+use crate::peers::{DEAD_AFTER, PeerId, Peers};
 use crate::policies::GraphMaker;
 use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave};
 
@@ -16,6 +16,8 @@ use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave}
 const LEAVE_MAX_NS: u64 = 10_000_000_000;
 /// Time for which a unit without flows forwards packets that were on their way to it.
 const LINGER_NS: u64 = 500_000_000;
+/// The same if it cannot reach all units: what was lost with a link is repeated within this time.
+const LINGER_APART_NS: u64 = 4 * DEAD_AFTER.as_nanos() as u64;
 
 /// A unit's work for one dispatcher, and what it knows of it.
 pub(super) struct Employer {
@@ -114,7 +116,8 @@ impl Employer {
             return false;
         };
         // Packets that were on their way are forwarded for a while.
-        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= LINGER_NS);
+        let linger_ns = if unit.others.are_reached(peers) { LINGER_NS } else { LINGER_APART_NS };
+        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= linger_ns);
         has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
     }
 
@@ -163,10 +166,8 @@ impl Employer {
         let Some(unit) = &mut self.unit else { return Vec::new() };
         let mut seated = Vec::new();
         self.early.retain(|early| {
-            let answers = unit.others.connected(early, peers);
-            let is_seated = answers.is_some();
+            let is_seated = unit.others.connected(early, peers);
             seated.extend(is_seated.then_some(early.peer));
-            answers.into_iter().flatten().for_each(|mail| unit.end.handle_mail(mail));
             !is_seated
         });
         seated
@@ -190,8 +191,6 @@ impl Employer {
         }
         self.early.retain(|early| early.peer != peer);
         let unit = self.unit.as_mut()?;
-        let (again, answers) = unit.others.lose(peer);
-        answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
-        again.map(|address| (unit.id, address))
+        unit.others.lose(peer).map(|address| (unit.id, address))
     }
 }

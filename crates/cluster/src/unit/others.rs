@@ -1,5 +1,8 @@
 //! The other units of a cluster, as a unit sees them: where they are, and what it waits for from
 //! them.
+//!
+//! Units that lose each other, while both keep the dispatcher, go on by way of it until they are
+//! connected again. Messages that were lost with the link are repeated by the ownership protocol.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,11 +10,14 @@ use protocol::message::{Epoch, FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
 use crate::network::Network;
-use crate::peers::{PeerId, Peers};
-use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, write_mail};
+use crate::peers::{DEAD_AFTER, PeerId, Peers};
+use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_relay, write_mail};
 
-/// Limit on messages that wait for a unit to be connected.
-const QUEUE_MAX: usize = 65_536;
+/// Limit on frames that wait for a unit to be connected; with more of them, they go by way of the
+/// dispatcher.
+const PENDING_MAX: usize = 65_536;
+/// Limit on the time for which they wait.
+const PENDING_MAX_NS: u64 = DEAD_AFTER.as_nanos() as u64;
 /// Streams of a link between units: a flow's messages are in one.
 const STREAMS: u32 = 64;
 
@@ -55,10 +61,14 @@ struct Other {
 /// The way to a unit.
 #[derive(Debug)]
 enum Reach {
-    /// It is not connected yet: messages wait.
-    Pending(VecDeque<(u16, Vec<u8>)>),
+    /// It is not connected yet, since this time: frames wait, each for a stream.
+    Pending {
+        since_ns: u64,
+        frames: VecDeque<(u16, Vec<u8>)>,
+    },
     Up(PeerId),
-    /// The link has died. Unless the unit is gone, it will be connected again.
+    /// The link has died, or does not begin: frames go by way of the dispatcher until the two are
+    /// connected.
     Cut,
     /// The dispatcher has it no more.
     Gone,
@@ -92,13 +102,13 @@ impl Others {
     }
 
     /// Sets the units of the cluster.
-    pub fn set(&mut self, units: Vec<UnitAddress>) -> UnitChanges {
+    pub fn set(&mut self, units: Vec<UnitAddress>, now_ns: u64) -> UnitChanges {
         let (own, mut changes) = (self.own, UnitChanges::default());
         let is_there = |unit: &UnitId| units.iter().any(|there| there.unit == *unit);
         let is_gone = |other: &Other| matches!(other.state, Reach::Gone);
         let known = self.units.iter().filter(|(unit, other)| !is_there(unit) && !is_gone(other));
         for unit in known.map(|(unit, _)| *unit).collect::<Vec<_>>() {
-            changes.answers.extend(self.lose_unit(unit, Reach::Gone));
+            changes.answers.extend(self.end(unit));
             changes.forget.extend(self.units.get(&unit).map(|other| other.address.clone()));
         }
         for address in units {
@@ -109,60 +119,65 @@ impl Others {
             if unit < own {
                 changes.connect.push(address.clone());
             }
-            self.units.insert(unit, Other { address, state: Reach::Pending(VecDeque::new()) });
+            let state = Reach::Pending { since_ns: now_ns, frames: VecDeque::new() };
+            self.units.insert(unit, Other { address, state });
         }
         changes
     }
 
-    /// A node is connected. Returns `None` if its unit is not known, or the connection was meant
-    /// for another unit: one that was at this node before, or is not there yet. If the unit had a
-    /// link, the other end has found it dead: returns the answers that do not come by it any more.
-    pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> Option<Vec<Mail>> {
+    /// A node is connected. Returns false if its unit is not known, or the connection was meant
+    /// for another unit: one that was at this node before, or is not there yet.
+    pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> bool {
         let (from, to) = early.units;
         let (own, unit) = if early.is_client { (from, to) } else { (to, from) };
-        let is_there = |other: &&Other| own == self.own && !matches!(other.state, Reach::Gone);
-        self.units.get(&unit).filter(is_there)?;
-        let had_link = matches!(self.units.get(&unit)?.state, Reach::Up(_));
-        let answers = if had_link { self.lose_unit(unit, Reach::Cut) } else { Vec::new() };
-        let (peer, other) = (early.peer, self.units.get_mut(&unit)?);
-        if let Reach::Pending(queue) = std::mem::replace(&mut other.state, Reach::Up(peer)) {
-            queue.into_iter().for_each(|(stream, frame)| peers.send(peer, stream, |out| out.extend(frame)));
+        let is_there = |other: &&mut Other| own == self.own && !matches!(other.state, Reach::Gone);
+        let Some(other) = self.units.get_mut(&unit).filter(is_there) else { return false };
+        let peer = early.peer;
+        match std::mem::replace(&mut other.state, Reach::Up(peer)) {
+            Reach::Pending { frames, .. } => {
+                frames
+                    .into_iter()
+                    .for_each(|(stream, frame)| peers.send(peer, stream, |out| out.extend(frame)));
+            }
+            // The other end has found the link dead.
+            Reach::Up(_) => self.cut(unit),
+            Reach::Cut | Reach::Gone => {}
         }
-        Some(answers)
+        true
     }
 
     /// Returns true if a packet can be forwarded to a unit.
     pub fn reaches(&self, to: UnitId) -> bool {
-        match self.units.get(&to).map(|other| &other.state) {
-            None | Some(Reach::Cut | Reach::Gone) => false,
-            Some(Reach::Pending(queue)) => queue.len() < QUEUE_MAX,
-            Some(Reach::Up(_)) => true,
-        }
+        self.units.get(&to).is_some_and(|other| !matches!(other.state, Reach::Gone))
     }
 
-    /// Sends something to a unit. Returns the answer in its place if it cannot be reached.
-    pub fn send<N: Network>(&mut self, to: UnitId, mail: &Mail, peers: &mut Peers<N>) -> Option<Mail> {
+    /// Sends something to a unit, by way of the dispatcher if need be. Returns the answer in its
+    /// place if it is gone.
+    pub fn send<N: Network>(
+        &mut self,
+        to: UnitId,
+        mail: &Mail,
+        dispatcher: Option<PeerId>,
+        peers: &mut Peers<N>,
+    ) -> Option<Mail> {
         let (flow, answer) = match mail {
             Mail::Message(from, message) => (message.flow(), message.answer_for_lost_unit(*from)),
             Mail::Packet(stamp, _) => (stamp.flow, None),
         };
-        let stream = 1 + (flow.index % STREAMS) as u16;
-        let is_sent = match self.units.get_mut(&to).map(|other| &mut other.state) {
-            None | Some(Reach::Cut | Reach::Gone) => false,
-            Some(Reach::Up(peer)) => {
-                peers.send(*peer, stream, |out| write_mail(out, mail, self.through));
-                true
-            }
-            Some(Reach::Pending(queue)) if queue.len() < QUEUE_MAX => {
+        let (stream, through) = (1 + (flow.index % STREAMS) as u16, self.through);
+        let write = |out: &mut Vec<u8>| write_mail(out, mail, through);
+        match self.units.get_mut(&to).map(|other| &mut other.state) {
+            None | Some(Reach::Gone) => return answer.and_then(|answer| self.answer_of(to, answer)),
+            Some(Reach::Up(peer)) => peers.send(*peer, stream, write),
+            Some(Reach::Pending { frames, .. }) => {
                 let mut frame = Vec::new();
-                write_mail(&mut frame, mail, self.through);
-                queue.push_back((stream, frame));
-                true
+                write(&mut frame);
+                frames.push_back((stream, frame));
+                if frames.len() >= PENDING_MAX {
+                    self.wait_no_longer(to, dispatcher, peers);
+                }
             }
-            Some(Reach::Pending(_)) => false,
-        };
-        if !is_sent {
-            return answer.and_then(|answer| self.answer_of(to, answer));
+            Some(Reach::Cut) => relay(to, write, dispatcher, peers),
         }
         match mail {
             Mail::Packet(..) => self.change(to, |counts| counts.sent += 1),
@@ -173,6 +188,31 @@ impl Others {
             }
         }
         None
+    }
+
+    /// Sends what has waited too long for a unit to be connected.
+    pub fn handle_timeout<N: Network>(
+        &mut self,
+        now_ns: u64,
+        dispatcher: Option<PeerId>,
+        peers: &mut Peers<N>,
+    ) {
+        let is_late = |other: &Other| match &other.state {
+            Reach::Pending { since_ns, .. } => now_ns.saturating_sub(*since_ns) >= PENDING_MAX_NS,
+            Reach::Up(_) | Reach::Cut | Reach::Gone => false,
+        };
+        while let Some(unit) = self.units.iter().find(|(_, other)| is_late(other)).map(|(unit, _)| *unit) {
+            self.wait_no_longer(unit, dispatcher, peers);
+        }
+    }
+
+    fn wait_no_longer<N: Network>(&mut self, unit: UnitId, dispatcher: Option<PeerId>, peers: &mut Peers<N>) {
+        let Some(other) = self.units.get_mut(&unit) else { return };
+        if let Reach::Pending { frames, .. } = std::mem::replace(&mut other.state, Reach::Cut) {
+            for (_, frame) in frames {
+                relay(unit, |out| out.extend(frame), dispatcher, peers);
+            }
+        }
     }
 
     /// A unit has sent something about a flow, after it had reported this many packets.
@@ -206,13 +246,24 @@ impl Others {
         self.passed_on.pop()
     }
 
-    /// Notes a packet that was forwarded to this unit.
-    pub fn received_from(&mut self, peer: PeerId) {
+    /// Returns true if the links to all units are sound.
+    pub fn are_reached<N: Network>(&self, peers: &Peers<N>) -> bool {
+        self.units.values().all(|other| match other.state {
+            Reach::Up(peer) => peers.is_sound(peer),
+            Reach::Pending { .. } | Reach::Cut => false,
+            Reach::Gone => true,
+        })
+    }
+
+    /// Returns the unit at the other end of a link.
+    pub fn at(&self, peer: PeerId) -> Option<UnitId> {
         let is_it = |other: &Other| matches!(other.state, Reach::Up(up) if up == peer);
-        let from = self.units.iter().find(|(_, other)| is_it(other)).map(|(unit, _)| *unit);
-        if let Some(from) = from {
-            self.change(from, |counts| counts.received += 1);
-        }
+        self.units.iter().find(|(_, other)| is_it(other)).map(|(unit, _)| *unit)
+    }
+
+    /// Notes a packet that was forwarded to this unit.
+    pub fn received_from(&mut self, from: UnitId) {
+        self.change(from, |counts| counts.received += 1);
     }
 
     fn change(&mut self, unit: UnitId, change: impl FnOnce(&mut ForwardCounts)) {
@@ -233,26 +284,40 @@ impl Others {
         ReportContext { priors: std::mem::take(&mut self.priors), forwards }
     }
 
-    /// A link has died. Returns the unit behind it, if this one must connect to it again, and the
-    /// answers in its place.
-    pub fn lose(&mut self, peer: PeerId) -> (Option<UnitAddress>, Vec<Mail>) {
-        let is_it = |other: &Other| matches!(other.state, Reach::Up(up) if up == peer);
-        let Some((&unit, other)) = self.units.iter().find(|(_, other)| is_it(other)) else {
-            return (None, Vec::new());
-        };
-        let again = (unit < self.own).then(|| other.address.clone());
-        (again, self.lose_unit(unit, Reach::Cut))
+    /// A link has died. Returns the unit behind it, if this one must connect to it again.
+    pub fn lose(&mut self, peer: PeerId) -> Option<UnitAddress> {
+        let unit = self.at(peer)?;
+        self.cut(unit);
+        let other = self.units.get_mut(&unit)?;
+        other.state = Reach::Cut;
+        (unit < self.own).then(|| other.address.clone())
     }
 
-    /// A unit cannot be reached. Returns the answers in its place.
-    fn lose_unit(&mut self, unit: UnitId, state: Reach) -> Vec<Mail> {
-        let Some(other) = self.units.get_mut(&unit) else { return Vec::new() };
-        if matches!(std::mem::replace(&mut other.state, state), Reach::Cut | Reach::Gone) {
-            return Vec::new();
-        }
-        // Packets on their way are counted as lost until they have come.
+    /// Counts packets that are on their way on a link as lost until they have come.
+    fn cut(&mut self, unit: UnitId) {
         self.change(unit, |counts| counts.is_cut = true);
+    }
+
+    /// A unit is gone. Returns the answers in its place.
+    fn end(&mut self, unit: UnitId) -> Vec<Mail> {
+        self.cut(unit);
+        let Some(other) = self.units.get_mut(&unit) else { return Vec::new() };
+        other.state = Reach::Gone;
         let answers: Vec<_> = self.awaited.extract_if(.., |(of, ..), _| *of == unit).collect();
         answers.into_iter().filter_map(|(_, answer)| self.answer_of(unit, answer)).collect()
     }
+}
+
+/// Sends a frame to a unit by way of the dispatcher. Without one, this unit ends.
+fn relay<N: Network>(
+    to: UnitId,
+    write: impl FnOnce(&mut Vec<u8>),
+    dispatcher: Option<PeerId>,
+    peers: &mut Peers<N>,
+) {
+    let Some(dispatcher) = dispatcher else { return };
+    peers.send(dispatcher, 0, |out| {
+        begin_relay(out, to);
+        write(out);
+    });
 }

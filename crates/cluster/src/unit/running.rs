@@ -8,7 +8,7 @@ use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 use super::EffectsTaker;
 use super::others::{Others, UnitChanges};
 use crate::network::Network;
-use crate::peers::{PeerId, Peers};
+use crate::peers::{DEAD_AFTER, PeerId, Peers};
 use crate::policies::{Digest, GraphMaker, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
@@ -21,6 +21,9 @@ use crate::wire::{
 const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
 /// Buffers that are allocated at once when all others have packets that wait.
 const BUFFERS_MORE: usize = 256;
+/// Time after which a message to another unit that is not answered is repeated: it was lost with a
+/// link. A link delivers sooner, or is found dead within two of these.
+const RETRANSMIT_NS: u64 = DEAD_AFTER.as_nanos() as u64 / 2;
 /// Limit on the time for which a unit waits at its end for flows that are on their way.
 const SETTLE_NS: u64 = 2_000_000_000;
 
@@ -58,6 +61,9 @@ pub(super) enum Refused {
     Packet,
 }
 
+/// A frame that its sender may not send.
+const WRONG_SENDER: Refused = Refused::Frame(FrameError::Invalid("sender"));
+
 impl From<FrameError> for Refused {
     fn from(error: FrameError) -> Refused {
         Refused::Frame(error)
@@ -70,7 +76,6 @@ pub(super) fn handle(
     (peer, is_dispatcher): (PeerId, bool),
     frame: &[u8],
 ) -> Result<Option<Order>, Refused> {
-    const WRONG_SENDER: Refused = Refused::Frame(FrameError::Invalid("sender"));
     let now_ns = unit.as_ref().map_or(0, Running::now_ns);
     let arrived = read_frame(frame, now_ns, |_| 0)?;
     let of_dispatcher = matches!(
@@ -82,6 +87,7 @@ pub(super) fn handle(
             | ArrivedFrame::Units(_)
             | ArrivedFrame::Input(_)
             | ArrivedFrame::Packet(_)
+            | ArrivedFrame::Relayed(..)
     );
     if of_dispatcher != is_dispatcher {
         return Err(WRONG_SENDER);
@@ -95,7 +101,7 @@ pub(super) fn handle(
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
     match arrived {
         ArrivedFrame::Units(units) => {
-            let UnitChanges { connect, forget, answers } = unit.others.set(units);
+            let UnitChanges { connect, forget, answers } = unit.others.set(units, unit.clock_ns);
             answers.into_iter().for_each(|mail| unit.end.handle_mail(mail));
             return Ok(Some(Order::Connect { own: unit.id, connect, forget }));
         }
@@ -122,19 +128,11 @@ pub(super) fn handle(
             let packet = packet.ok_or(Refused::Packet)?;
             unit.end.handle(ToUnit::Packet(now_ns, stamp, packet));
         }
-        ArrivedFrame::Peer(from, message, through) => {
-            unit.others.answered(from, &message, through);
-            unit.end.set_time(now_ns);
-            unit.end.handle_mail(Mail::Message(from, message));
+        ArrivedFrame::Relayed(from, frame) => {
+            let relayed = read_frame(frame, now_ns, |_| 0)?;
+            unit.handle_of_unit(Some(from), relayed)?;
         }
-        ArrivedFrame::Forwarded(packet) => {
-            let stamp = packet.stamp;
-            let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
-            unit.sequence += 1;
-            unit.others.received_from(peer);
-            unit.end.handle_mail(Mail::Packet(stamp, packet.ok_or(Refused::Packet)?));
-        }
-        _ => return Err(WRONG_SENDER),
+        of_unit => unit.handle_of_unit(unit.others.at(peer), of_unit)?,
     }
     Ok(None)
 }
@@ -155,7 +153,7 @@ impl Running {
         let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
         let has_groups = graph.options().affinity_groups.is_some();
         let unit = config.unit_on_reliable_transport(assignment.unit, IN_FLIGHT_MAX as usize);
-        let unit = protocol::unit::Config { has_groups, ..unit };
+        let unit = protocol::unit::Config { has_groups, retransmit_ns: RETRANSMIT_NS, ..unit };
         Ok(Running {
             id: assignment.unit,
             end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch),
@@ -169,6 +167,26 @@ impl Running {
             finishing_ns: None,
             has_finished: false,
         })
+    }
+
+    /// Handles a frame of another unit.
+    fn handle_of_unit(&mut self, from: Option<UnitId>, frame: ArrivedFrame<'_>) -> Result<(), Refused> {
+        match frame {
+            ArrivedFrame::Peer(of, message, through) => {
+                self.others.answered(of, &message, through);
+                self.end.set_time(self.now_ns());
+                self.end.handle_mail(Mail::Message(of, message));
+            }
+            ArrivedFrame::Forwarded(packet) => {
+                let stamp = packet.stamp;
+                let packet = packet.into_packet(self.sequence, self.end.graph(), &mut self.pool);
+                self.sequence += 1;
+                from.into_iter().for_each(|from| self.others.received_from(from));
+                self.end.handle_mail(Mail::Packet(stamp, packet.ok_or(Refused::Packet)?));
+            }
+            _ => return Err(WRONG_SENDER),
+        }
+        Ok(())
     }
 
     /// The dispatcher's clock shows at least this time.
@@ -238,6 +256,7 @@ impl Running {
         peers: &mut Peers<N>,
         effects: &mut EffectsTaker,
     ) {
+        self.others.handle_timeout(self.clock_ns, dispatcher, peers);
         loop {
             let passed_on = self.others.take_passed_on().map(|(to, mail)| Sending::Mail(to, mail));
             let Some(sending) = passed_on.or_else(|| self.end.poll()) else { break };
@@ -247,7 +266,7 @@ impl Running {
                     self.end.drop_forwarded(packet);
                 }
                 Sending::Mail(to, mail) => {
-                    if let Some(answer) = self.others.send(to, &mail, peers) {
+                    if let Some(answer) = self.others.send(to, &mail, dispatcher, peers) {
                         self.end.handle_mail(answer);
                     }
                     if let Mail::Packet(_, packet) = mail {

@@ -33,12 +33,14 @@ mod kind {
     pub const STOPPED: u8 = 0x1c;
     pub const POLICY: u8 = 0x1d;
     pub const RENEW: u8 = 0x1e;
+    pub const RELAYED: u8 = 0x1f;
     pub const REPORT: u8 = 0x20;
     pub const OUTPUT: u8 = 0x21;
     pub const FIGURES_OF_UNIT: u8 = 0x22;
     pub const LEAVE: u8 = 0x23;
     pub const POLICY_READ: u8 = 0x24;
     pub const GONE: u8 = 0x25;
+    pub const RELAY: u8 = 0x26;
     pub const PEER: u8 = 0x30;
     pub const FORWARDED: u8 = 0x31;
     pub const PASSED: u8 = 0x40;
@@ -83,6 +85,11 @@ pub enum ArrivedFrame<'a> {
     Peer(UnitId, FromPeer, u64),
     /// A late packet, forwarded by a unit.
     Forwarded(ArrivedPacket<'a>),
+    /// A frame for this unit, which the sender cannot reach: the receiver passes it on.
+    Relay(UnitId, &'a [u8]),
+    /// A frame of this unit for the receiver, by way of the dispatcher: [`ArrivedFrame::Peer`] or
+    /// [`ArrivedFrame::Forwarded`].
+    Relayed(UnitId, &'a [u8]),
     /// A packet of another dispatcher's interface, and the way that it has come.
     Passed(Passage, ArrivedPacket<'a>),
     /// A flow of the other dispatcher has this key; the receiver grants the number.
@@ -270,6 +277,19 @@ pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
     }
 }
 
+/// Appends the beginning of a frame that the dispatcher passes on to this unit; the frame follows.
+pub fn begin_relay(out: &mut Vec<u8>, to: UnitId) {
+    out.push(kind::RELAY);
+    put!(out, to.0);
+}
+
+/// Appends a frame of this unit to another one.
+pub fn write_relayed(out: &mut Vec<u8>, from: UnitId, frame: &[u8]) {
+    out.push(kind::RELAYED);
+    put!(out, from.0);
+    out.extend_from_slice(frame);
+}
+
 /// Appends a packet for another dispatcher, which it gets by this way.
 pub fn write_passed(out: &mut Vec<u8>, passage: Passage, packet: &Packet) {
     let no_flow = FlowId { index: 0, generation: 0 };
@@ -347,6 +367,8 @@ pub fn read_frame(
             return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));
         }
         kind::FORWARDED => return read_packet(&mut from, now_ns).map(ArrivedFrame::Forwarded),
+        kind::RELAY => return Ok(ArrivedFrame::Relay(UnitId(from.u16()?), from.rest())),
+        kind::RELAYED => return Ok(ArrivedFrame::Relayed(UnitId(from.u16()?), from.rest())),
         kind::TIME => ToUnit::Time(from.u64()?),
         kind::STEP => ToUnit::Step(from.u64()?),
         kind::ANSWER => ToUnit::Answer,

@@ -44,6 +44,9 @@ record! {
         pub refused: BTreeMap<&'static str, u64> = counter("link_datagrams_refused", reason),
         /// Messages of other nodes refused: malformed, or not the sender's to send.
         pub messages_refused: u64 = counter("link_messages_refused"),
+        /// Messages and packets that the dispatcher has passed on between units that cannot reach
+        /// each other.
+        pub messages_relayed: u64 = counter("link_messages_relayed"),
         /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
         /// began, `accepted`, `refused` and `too_many` of the others.
         pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
