@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use cluster::wire::{
-    ArrivedFrame, ForwardCounts, FrameError, Hello, Reader, ReportContext, Role, VERSION, read_frame,
-    write_claim, write_granted, write_hello, write_input, write_mail, write_passed, write_released,
-    write_report_frame,
+    ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, Reader, ReportContext, Role, VERSION,
+    read_frame, write_claim, write_granted, write_hello, write_input, write_mail, write_passed,
+    write_released, write_report_frame,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -266,8 +266,14 @@ fn frames_between_dispatchers_are_read_back() {
         write(&mut frame);
         frame
     };
-    let claim = written(&|out| write_claim(out, 5, &key.0));
-    assert!(matches!(read_frame(&claim, 0, no_hash), Ok(ArrivedFrame::Claim(5, found)) if found == key.0));
+    let given = KeyClaim { number: 5, time: 7, key: key.0 };
+    let claim = written(&|out| write_claim(out, &given));
+    assert!(matches!(read_frame(&claim, 0, no_hash), Ok(ArrivedFrame::Claim(found)) if found == given));
+    let earlier = &claim[..claim.len() - 8];
+    let without_time = KeyClaim { time: 5, ..given };
+    assert!(
+        matches!(read_frame(earlier, 0, no_hash), Ok(ArrivedFrame::Claim(found)) if found == without_time)
+    );
     let granted = written(&|out| write_granted(out, 6));
     assert!(matches!(read_frame(&granted, 0, no_hash), Ok(ArrivedFrame::Granted(6))));
     let released = written(&|out| write_released(out, &key.0));

@@ -4,17 +4,19 @@
 //! arrives at another dispatcher is passed on to it, in the order of arrival. A flow whose packets
 //! have another key behind a function has an *alias*: its dispatcher claims the alias at all
 //! others, and the packet that created it leaves once they have granted it, so that no answer
-//! arrives where nobody knows the flow.
+//! arrives where nobody knows the flow. If two claim the same key, the later claim holds, at all of
+//! them: claims have times of a logical clock, and of equal ones the higher dispatcher's is later.
 //!
 //! A dispatcher that cannot be reached keeps its share: its packets are dropped until it is back.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
 use runtime::transport::{Elsewhere, Passage};
 
 use crate::peers::PeerId;
+use crate::wire::KeyClaim;
 
 /// Limit on the dispatchers of a cluster.
 pub const HOMES_MAX: usize = 64;
@@ -31,12 +33,14 @@ pub(crate) struct Homes {
     own: usize,
     /// By number.
     all: Vec<Home>,
-    /// Keys of other dispatchers' flows, and these dispatchers.
-    claimed: HashMap<FlowKey, usize>,
-    /// Aliases that this dispatcher has claimed.
-    own_claims: HashSet<FlowKey>,
+    /// Keys of other dispatchers' flows, and the claims that hold.
+    claimed: HashMap<FlowKey, HeldClaim>,
+    /// Aliases that this dispatcher has claimed, and when.
+    own_claims: HashMap<FlowKey, u64>,
     /// Claims so far.
     claims: u64,
+    /// The logical clock (Lamport's): the time of the latest claim that is known.
+    clock: u64,
     /// Homes of flows with fragments: later ones do not show their group. Two generations.
     fragmented: [HashMap<FlowKey, usize>; 2],
     /// Keys that flows of other dispatchers have taken, and that were not looked at.
@@ -47,6 +51,14 @@ pub(crate) struct Homes {
     /// Packets passed on to others, and taken over from them.
     pub passed_on: u64,
     pub taken_over: u64,
+}
+
+/// A claim that holds. The order is that of claims: the last one holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HeldClaim {
+    time: u64,
+    /// The dispatcher, by number.
+    owner: usize,
 }
 
 /// A dispatcher.
@@ -127,15 +139,19 @@ impl Homes {
         self.all.get(usize::from(number))?.link
     }
 
-    /// A dispatcher is there. Returns the aliases that it must know, and the number of the last
-    /// claim: it has granted all once it grants that. In turn it claims all its own ones again, so
-    /// that none is left that it has released in the meantime.
-    pub fn connected(&mut self, number: usize, peer: PeerId) -> (Vec<FlowKey>, u64) {
-        self.claimed.retain(|_, owner| *owner != number);
+    /// A dispatcher is there. Returns the claims that it must know: it has granted all once it
+    /// grants these, which have the number of the last one. In turn it claims all its own ones
+    /// again, so that none is left that it has released in the meantime.
+    pub fn connected(&mut self, number: usize, peer: PeerId) -> Vec<KeyClaim> {
+        self.claimed.retain(|_, claim| claim.owner != number);
         let granted = if self.own_claims.is_empty() { self.claims } else { 0 };
         let home = &mut self.all[number];
         (home.link, home.granted) = (Some(peer), granted);
-        (self.own_claims.iter().copied().collect(), self.claims)
+        let number = self.claims;
+        let mut claims: Vec<_> =
+            self.own_claims.iter().map(|(&key, &time)| KeyClaim { number, time, key }).collect();
+        claims.sort_unstable_by_key(|claim| claim.time);
+        claims
     }
 
     /// A link is lost. What waits for the dispatcher's grants does no longer: its process is gone,
@@ -166,8 +182,8 @@ impl Homes {
         group: Option<AffinityGroup>,
         passage: Passage,
     ) -> Option<Elsewhere> {
-        if let Some(&owner) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
-            return Some((owner as u16, Passage::Owner));
+        if let Some(claim) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
+            return Some((claim.owner as u16, Passage::Owner));
         }
         let next = match passage {
             Passage::Arrived | Passage::Datagram => Passage::Home,
@@ -192,33 +208,42 @@ impl Homes {
         self.fragmented[0].insert(key, home.into());
     }
 
-    /// Claims an alias of an own flow. Returns the claim's number.
-    pub fn claim(&mut self, alias: FlowKey) -> u64 {
-        self.own_claims.insert(alias);
+    /// Claims an alias of an own flow, which another dispatcher loses if it has claimed it before.
+    pub fn claim(&mut self, alias: FlowKey) -> KeyClaim {
         self.claims += 1;
-        self.claims
+        self.clock += 1;
+        self.own_claims.insert(alias, self.clock);
+        self.claimed.remove(&alias);
+        KeyClaim { number: self.claims, time: self.clock, key: alias }
     }
 
     /// Gives an alias up. Returns false if it was not claimed.
     pub fn release(&mut self, alias: &FlowKey) -> bool {
-        self.own_claims.remove(alias)
+        self.own_claims.remove(alias).is_some()
     }
 
     /// Returns true if an own flow has claimed this alias.
     pub fn has_claimed(&self, alias: &FlowKey) -> bool {
-        self.own_claims.contains(alias)
+        self.own_claims.contains_key(alias)
     }
 
-    /// Another dispatcher claims a key. The latest claim holds.
-    pub fn claimed_by(&mut self, number: usize, key: FlowKey) {
-        self.claimed.insert(key, number);
+    /// Another dispatcher claims a key. A later claim that is known holds.
+    pub fn claimed_by(&mut self, owner: usize, time: u64, key: FlowKey) {
+        self.clock = self.clock.max(time);
+        let claim = HeldClaim { time, owner };
+        let own = self.own_claims.get(&key).map(|&time| HeldClaim { time, owner: self.own });
+        let of_other = self.claimed.get(&key).copied().filter(|other| other.owner != owner);
+        if own.max(of_other) > Some(claim) {
+            return;
+        }
+        self.claimed.insert(key, claim);
         self.own_claims.remove(&key);
         self.taken.push_back(key);
     }
 
     /// Another dispatcher gives a key up.
     pub fn released_by(&mut self, number: usize, key: &FlowKey) {
-        if self.claimed.get(key) == Some(&number) {
+        if self.claimed.get(key).is_some_and(|claim| claim.owner == number) {
             self.claimed.remove(key);
         }
     }
@@ -279,17 +304,51 @@ mod tests {
             assert!(others.into_iter().all(|(_, to)| *to == Some((at_home as u16, Passage::Home))));
             assert_eq!(all[at_home].elsewhere(&key(1), hash, None, Passage::Home), None);
         }
-        all[1].claimed_by(2, key(7));
+        all[1].claimed_by(2, 1, key(7));
         assert_eq!(all[1].elsewhere(&key(7), 0, None, Passage::Home), Some((2, Passage::Owner)));
         // The owner does not know it any more: it goes home, and no further.
         assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Returned)));
-        all[0].claimed_by(2, key(7));
+        all[0].claimed_by(2, 1, key(7));
         assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Returned), None);
         all[1].released_by(0, &key(7));
         assert!(all[1].elsewhere(&key(7), 0, None, Passage::Home).is_some(), "another one has it");
         // What it has released while the link was lost is not left.
         all[1].connected(2, PeerId::at(1));
         assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
+    }
+
+    /// Whatever the order in which claims arrive.
+    #[test]
+    fn all_agree_on_the_claim_that_holds() {
+        for order in [[0, 1], [1, 0]] {
+            for (earlier, later) in [(0, 1), (1, 0)] {
+                let mut all = ["a", "b", "c"].map(homes);
+                // One of them has heard of more claims.
+                all[later].claimed_by(2, 5, key(9));
+                let claims = [0, 1].map(|at: usize| all[at].claim(key(7)));
+                for from in order {
+                    let KeyClaim { time, key, .. } = claims[from];
+                    all[1 - from].claimed_by(from, time, key);
+                    all[2].claimed_by(from, time, key);
+                }
+                assert_eq!([earlier, later].map(|at| all[at].has_claimed(&key(7))), [false, true]);
+                for at in [earlier, 2] {
+                    let to = all[at].elsewhere(&key(7), 0, None, Passage::Arrived);
+                    assert_eq!(to, Some((later as u16, Passage::Owner)));
+                }
+                assert_eq!((all[earlier].taken.pop_front(), all[later].taken.len()), (Some(key(7)), 1));
+            }
+        }
+        let mut all = ["a", "b"].map(homes);
+        let claims = [0, 1].map(|at: usize| all[at].claim(key(7)));
+        assert_eq!(claims[0].time, claims[1].time);
+        all[0].claimed_by(1, claims[1].time, key(7));
+        all[1].claimed_by(0, claims[0].time, key(7));
+        assert_eq!([0, 1].map(|at: usize| all[at].has_claimed(&key(7))), [false, true]);
+        // Who takes it back is the later one.
+        let again = all[0].claim(key(7));
+        all[1].claimed_by(0, again.time, key(7));
+        assert_eq!([0, 1].map(|at: usize| all[at].has_claimed(&key(7))), [true, false]);
     }
 
     #[test]
@@ -312,7 +371,7 @@ mod tests {
         let bytes = |out: &[Packet]| out.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>();
         let peers = [PeerId::at(1), PeerId::at(2)];
         for (number, peer) in (1..).zip(peers) {
-            assert_eq!(homes.connected(number, peer), (Vec::new(), 0));
+            assert_eq!(homes.connected(number, peer), []);
         }
         let report = |homes: &mut Homes, byte, out: &mut Vec<Packet>| {
             homes.hold(&mut vec![packet(byte)]);
@@ -321,7 +380,8 @@ mod tests {
         report(&mut homes, 1, &mut out);
         assert_eq!(bytes(&out), [1], "no claim is before it");
         homes.hold(&mut vec![packet(2)]);
-        assert_eq!(homes.claim(key(1)), 1);
+        let claim = homes.claim(key(1));
+        assert_eq!(claim, KeyClaim { number: 1, time: 1, key: key(1) });
         homes.release_held(&mut out);
         report(&mut homes, 3, &mut out);
         homes.get_mut(1).granted = 1;
@@ -331,6 +391,6 @@ mod tests {
         homes.release_held(&mut out);
         assert_eq!((bytes(&out), homes.held.count), (vec![1, 2, 3], 0));
         // Back again, it hears of all claims before anything else.
-        assert_eq!(homes.connected(2, peers[1]), (vec![key(1)], 1));
+        assert_eq!(homes.connected(2, peers[1]), [claim]);
     }
 }

@@ -40,9 +40,9 @@ pub(super) fn take(
                 }
             }
         }
-        ArrivedFrame::Claim(claim, key) => {
-            homes.claimed_by(number, key);
-            return Ok(Some(claim));
+        ArrivedFrame::Claim(claim) => {
+            homes.claimed_by(number, claim.time, claim.key);
+            return Ok(Some(claim.number));
         }
         ArrivedFrame::Granted(claim) => {
             let home = homes.get_mut(number);
@@ -80,9 +80,8 @@ impl<N: Network> RemoteUnits<N> {
             self.homes.lost(former);
         }
         let peer = self.peers.add(session);
-        let (aliases, claim) = self.homes.connected(number, peer);
-        for alias in aliases {
-            self.peers.send(peer, 0, |out| write_claim(out, claim, &alias));
+        for claim in self.homes.connected(number, peer) {
+            self.peers.send(peer, 0, |out| write_claim(out, &claim));
         }
     }
 
@@ -117,9 +116,7 @@ impl<N: Network> RemoteUnits<N> {
         match change {
             AliasChange::Set(_, alias) => {
                 let claim = self.homes.claim(alias);
-                links
-                    .iter()
-                    .for_each(|&peer| self.peers.send(peer, 0, |out| write_claim(out, claim, &alias)));
+                links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_claim(out, &claim)));
             }
             AliasChange::Freed(alias) if self.homes.release(&alias) => {
                 links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_released(out, &alias)));

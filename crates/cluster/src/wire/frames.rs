@@ -92,8 +92,8 @@ pub enum ArrivedFrame<'a> {
     Relayed(UnitId, &'a [u8]),
     /// A packet of another dispatcher's interface, and the way that it has come.
     Passed(Passage, ArrivedPacket<'a>),
-    /// A flow of the other dispatcher has this key; the receiver grants the number.
-    Claim(u64, FlowKey),
+    /// A flow of the other dispatcher has this key.
+    Claim(KeyClaim),
     /// All claims of the receiver up to this number are known.
     Granted(u64),
     /// No flow of the other dispatcher has this key any more.
@@ -135,6 +135,17 @@ pub struct UnitAddress {
     pub name: String,
     /// Address and port.
     pub address: String,
+}
+
+/// A claim of a key: a flow of the sender has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyClaim {
+    /// The receiver grants all claims up to this number.
+    pub number: u64,
+    /// Time of the logical clock of dispatchers: the latest claim holds.
+    pub time: u64,
+    /// The key.
+    pub key: FlowKey,
 }
 
 /// Appends the first frame of a link.
@@ -299,10 +310,11 @@ pub fn write_passed(out: &mut Vec<u8>, passage: Passage, packet: &Packet) {
 }
 
 /// Appends a claim of a key.
-pub fn write_claim(out: &mut Vec<u8>, number: u64, key: &FlowKey) {
+pub fn write_claim(out: &mut Vec<u8>, claim: &KeyClaim) {
     out.push(kind::CLAIM);
-    put!(out, number);
-    out.extend_from_slice(key.as_bytes());
+    put!(out, claim.number);
+    out.extend_from_slice(claim.key.as_bytes());
+    put!(out, claim.time);
 }
 
 /// Appends the grant of all claims up to this number.
@@ -359,7 +371,12 @@ pub fn read_frame(
             let passage = Passage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
             return Ok(ArrivedFrame::Passed(passage, read_packet(&mut from, now_ns)?));
         }
-        kind::CLAIM => return Ok(ArrivedFrame::Claim(from.u64()?, read_key(&mut from)?)),
+        kind::CLAIM => {
+            let (number, key) = (from.u64()?, read_key(&mut from)?);
+            // An earlier version has only the number.
+            let time = if from.is_empty() { number } else { from.u64()? };
+            return Ok(ArrivedFrame::Claim(KeyClaim { number, time, key }));
+        }
         kind::GRANTED => return Ok(ArrivedFrame::Granted(from.u64()?)),
         kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
         kind::PEER => {
