@@ -1,11 +1,13 @@
 //! Nodes of one thread, on virtual time, behind faulty links: the code of the processes, with
 //! another network under it. The same seed gives the same run.
 //!
-//! A [`SimulatedCluster`] has a dispatcher, which the caller drives, and units. Datagrams take
+//! A [`SimulatedCluster`] has a dispatcher, which the caller drives, and units;
+//! [`SimulatedDispatchers`] has several. Datagrams take
 //! time, and are lost, repeated and overtaken; directions of links fail for a while; units pause,
 //! crash and come back; clocks run at different rates. Handshakes are not simulated beyond their
 //! time and their checks: [`identity`](crate::identity) has tests of its own.
 
+mod dispatchers;
 mod faults;
 mod world;
 
@@ -26,6 +28,7 @@ use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
 use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
+pub use dispatchers::{SimulatedDispatchers, SimulatedDispatchersOutcome};
 pub use faults::{LinkFaults, NodeFault, NodeFaultKind, SimulatedFaults};
 pub use world::SimulatedCounters;
 

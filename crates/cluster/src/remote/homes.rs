@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
     }
 
-    /// Whatever the order in which claims arrive.
+    /// Claims may arrive in any order.
     #[test]
     fn all_agree_on_the_claim_that_holds() {
         for order in [[0, 1], [1, 0]] {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use super::faults::{NodeFault, NodeFaultKind, SimulatedFaults};
-use super::{Random, SimulatedNetwork, SimulatedUnit};
+use super::{Random, SimulatedNetwork, SimulatedUnit, TICK_NS};
 use crate::identity::{LinkSecrets, Session};
 use crate::policies::{Digest, GraphMaker, KnownPolicies, PolicyReader};
 use crate::unit::{Turn, UnitOrder, UnitProcess};
@@ -24,6 +24,9 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 const TURN_NS: u64 = 2_000;
 /// Datagrams that a node takes at once.
 const TAKEN_AT_ONCE: usize = 64;
+
+/// Lets a dispatcher work, at a time of the run in nanoseconds.
+pub(super) type Driver = Box<dyn FnMut(u64)>;
 
 /// Makes what a unit's process starts with.
 pub(super) type UnitMaker = Rc<dyn Fn() -> (GraphMaker, Box<dyn PolicyReader>)>;
@@ -104,6 +107,8 @@ pub(super) struct World {
     events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
     scheduled: Cell<u64>,
     nodes: RefCell<Vec<Node>>,
+    /// Dispatchers that work as time passes, by place of the node. One at work is not here.
+    drivers: RefCell<BTreeMap<usize, Driver>>,
     /// Processes of units, by place of the node.
     units: RefCell<BTreeMap<usize, Box<SimulatedUnit>>>,
     counters: Cell<SimulatedCounters>,
@@ -124,6 +129,7 @@ impl World {
             events: RefCell::default(),
             scheduled: Cell::new(0),
             nodes: RefCell::default(),
+            drivers: RefCell::default(),
             units: RefCell::default(),
             counters: Cell::default(),
             has_faults: Cell::new(false),
@@ -134,7 +140,7 @@ impl World {
         world
     }
 
-    /// Adds a node. One that makes graphs is a unit; the first is the dispatcher.
+    /// Adds a node. One that makes graphs is a unit; the first ones are dispatchers.
     pub fn add(&self, name: &str, make: Option<UnitMaker>) -> NodeId {
         let skew = self.faults.clock_skew * (self.random.below(2_001) as f64 / 1_000.0 - 1.0);
         let mut nodes = self.nodes.borrow_mut();
@@ -167,7 +173,18 @@ impl World {
 
     /// Starts the units.
     pub fn begin(&self) {
-        (1..self.nodes.borrow().len()).for_each(|node| self.schedule(0, Event::Start(NodeId(node))));
+        (0..self.nodes.borrow().len()).for_each(|node| self.schedule(0, Event::Start(NodeId(node))));
+    }
+
+    /// Lets a dispatcher work when something arrives, and each [`TICK_NS`].
+    pub fn drive(&self, dispatcher: NodeId, driver: Driver) {
+        self.drivers.borrow_mut().insert(dispatcher.0, driver);
+        self.nodes.borrow_mut()[dispatcher.0].wake_ns = self.now_ns.get();
+    }
+
+    /// Lets a dispatcher work no longer.
+    pub fn drive_no_longer(&self, dispatcher: usize) {
+        self.drivers.borrow_mut().remove(&dispatcher);
     }
 
     /// Lets faults happen from now on, and counts the time of the run from here.
@@ -195,6 +212,7 @@ impl World {
     /// Ends all processes: they hold the world, which holds them.
     pub fn clear(&self) {
         self.units.borrow_mut().clear();
+        self.drivers.borrow_mut().clear();
         self.nodes.borrow_mut().clear();
         self.events.borrow_mut().clear();
     }
@@ -306,18 +324,25 @@ impl World {
     /// Returns true if it has.
     pub fn run_to(&self, node: NodeId, until_ns: u64) -> bool {
         self.driven_ns.set(self.now_ns.get());
-        self.run(node, self.began_ns.get() + until_ns)
+        self.run(Some(node), self.began_ns.get() + until_ns)
+    }
+
+    /// Lets everything happen up to this time of the run.
+    pub fn run_on(&self, until_ns: u64) {
+        self.driven_ns.set(self.now_ns.get());
+        self.run(None, self.began_ns.get() + until_ns);
     }
 
     /// Lets everything happen for this time, or until something arrives at a node.
     pub fn run_until_arrival(&self, node: NodeId, timeout_ns: u64) {
-        self.run(node, self.now_ns.get() + timeout_ns);
+        self.run(Some(node), self.now_ns.get() + timeout_ns);
     }
 
-    fn run(&self, node: NodeId, until_ns: u64) -> bool {
+    fn run(&self, node: Option<NodeId>, until_ns: u64) -> bool {
         let has_something = || {
-            let node = &self.nodes.borrow()[node.0];
-            !node.inbox.is_empty() || !node.sessions.is_empty()
+            let nodes = self.nodes.borrow();
+            let node = node.map(|node| &nodes[node.0]);
+            node.is_some_and(|node| !node.inbox.is_empty() || !node.sessions.is_empty())
         };
         loop {
             if has_something() {
@@ -342,15 +367,30 @@ impl World {
         }
     }
 
-    /// Returns the unit that works next, and when.
+    /// Returns the unit or dispatcher that works next, and when.
     fn next_to_wake(&self) -> Option<(u64, usize)> {
         let nodes = self.nodes.borrow();
         let running = nodes.iter().enumerate().filter(|(_, node)| node.is_up && node.wake_ns < u64::MAX);
         running.map(|(at, node)| (node.wake_ns.max(node.paused_ns), at)).min()
     }
 
+    /// Lets a dispatcher work.
+    fn work_at_dispatcher(&self, at: usize) {
+        let driver = self.drivers.borrow_mut().remove(&at);
+        self.nodes.borrow_mut()[at].wake_ns = u64::MAX;
+        let Some(mut driver) = driver else { return };
+        driver(self.run_time_ns());
+        self.drivers.borrow_mut().insert(at, driver);
+        let node = &mut self.nodes.borrow_mut()[at];
+        let again_ns = if node.inbox.is_empty() && node.sessions.is_empty() { TICK_NS } else { TURN_NS };
+        node.wake_ns = self.now_ns.get() + again_ns;
+    }
+
     /// Lets a unit work.
     fn work(&self, at: usize) {
+        if self.nodes.borrow()[at].make.is_none() {
+            return self.work_at_dispatcher(at);
+        }
         let Some(mut unit) = self.units.borrow_mut().remove(&at) else {
             self.nodes.borrow_mut()[at].wake_ns = u64::MAX;
             return;
@@ -462,8 +502,9 @@ impl World {
 
     fn fail(&self, NodeFault { unit, kind, .. }: NodeFault) {
         let now_ns = self.now_ns.get();
-        let at = unit + 1; // The dispatcher is the first node.
         let mut nodes = self.nodes.borrow_mut();
+        let first = nodes.iter().take_while(|node| node.make.is_none()).count();
+        let at = first + unit;
         let is_last = at + 1 == nodes.len();
         let Some(node) = nodes.get_mut(at).filter(|node| node.is_up) else { return };
         let mut counters = self.counters.get();
@@ -474,7 +515,7 @@ impl World {
             NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,
             NodeFaultKind::Deaf(ns) => node.deaf_ns = now_ns + ns,
             NodeFaultKind::Apart(ns) => {
-                let next = if is_last { 1 } else { at + 1 };
+                let next = if is_last { first } else { at + 1 };
                 node.apart = (NodeId(next), now_ns + ns);
             }
             NodeFaultKind::Restart(ns) => {

@@ -1,0 +1,142 @@
+//! Several dispatchers of a simulated cluster.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use runtime::elastic::UnitsConfig;
+use runtime::{Assembly, Output, Report, Runner};
+
+use super::faults::SimulatedFaults;
+use super::world::{NodeId, UnitMaker, World};
+use super::{SimulatedCounters, TICK_NS};
+use crate::policies::{FixedPolicy, GraphMaker, PolicyReader};
+use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
+
+/// Time for which packets that are on their way between dispatchers may arrive at the end, in
+/// nanoseconds.
+const SETTLE_NS: u64 = 5_000_000_000;
+
+/// Several dispatchers, and the units that they share. All of them work as time passes.
+pub struct SimulatedDispatchers<O> {
+    world: Rc<World>,
+    hosts: Vec<Rc<RefCell<Host<O>>>>,
+    start_ns: u64,
+}
+
+/// A dispatcher.
+struct Host<O> {
+    runner: Runner,
+    /// Packets and records that have left.
+    output: O,
+    ticked_ns: u64,
+}
+
+impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> {
+    /// Starts dispatchers named `dispatcher-0` and so on, and units named `unit-0` and so on.
+    /// `assemble` makes the policy of each dispatcher, `make` returns a maker of graphs for each
+    /// unit. Packets arrive from `start_ns` on.
+    ///
+    /// # Errors
+    /// As for [`remote_runner`](crate::remote::remote_runner).
+    pub fn start(
+        (dispatchers, units): (usize, usize),
+        assemble: impl Fn() -> Assembly,
+        config: UnitsConfig,
+        make: impl Fn() -> GraphMaker + 'static,
+        faults: SimulatedFaults,
+        (seed, start_ns): (u64, u64),
+    ) -> Result<SimulatedDispatchers<O>, RemoteError> {
+        let world = World::new(faults, seed);
+        let names: Vec<_> = (0..dispatchers).map(|number| format!("dispatcher-{number}")).collect();
+        let nodes: Vec<NodeId> = names.iter().map(|name| world.add(name, None)).collect();
+        let make: UnitMaker = Rc::new(move || -> (GraphMaker, Box<dyn PolicyReader>) {
+            (make(), Box::new(FixedPolicy::new()))
+        });
+        for number in 0..units {
+            world.add(&format!("unit-{number}"), Some(Rc::clone(&make)));
+        }
+        world.begin();
+        let all: Vec<_> = names.iter().map(|name| (name.clone(), String::new())).collect();
+        let config = UnitsConfig { is_live: true, ..config };
+        let start = |(name, &node): (&String, &NodeId)| {
+            let (handle, control) = RemoteHandle::new();
+            for number in 0..units {
+                handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
+            }
+            let network = world.network(node);
+            let homes = Homes::new(name, &all);
+            runner_over(assemble(), name, config, || Ok(network), (control, homes))
+        };
+        let runners = names.iter().zip(&nodes).map(start).collect::<Result<Vec<_>, _>>()?;
+        world.begin_faults();
+        let hosts: Vec<_> = runners
+            .into_iter()
+            .map(|runner| Rc::new(RefCell::new(Host { runner, output: O::default(), ticked_ns: 0 })))
+            .collect();
+        for (&node, host) in nodes.iter().zip(&hosts) {
+            let host = Rc::clone(host);
+            let work = move |run_ns| {
+                // One that waits for an answer, or takes a packet, is at work already.
+                if let Ok(mut host) = host.try_borrow_mut() {
+                    host.work(start_ns, run_ns);
+                }
+            };
+            world.drive(node, Box::new(work));
+        }
+        Ok(SimulatedDispatchers { world, hosts, start_ns })
+    }
+
+    /// Hands a dispatcher over, with its output so far.
+    pub fn at<R>(&mut self, number: usize, work: impl FnOnce(&mut Runner, &mut O) -> R) -> R {
+        let Host { runner, output, .. } = &mut *self.hosts[number].borrow_mut();
+        work(runner, output)
+    }
+
+    /// Lets time pass up to a packet's arrival.
+    pub fn run_to(&mut self, at_ns: u64) {
+        self.world.run_on(at_ns.saturating_sub(self.start_ns));
+    }
+
+    /// Ends the run. Faults end before, and packets on their way between dispatchers arrive.
+    pub fn finish(mut self) -> SimulatedDispatchersOutcome<O> {
+        self.world.end_faults();
+        self.world.run_on(self.world.run_time_ns() + SETTLE_NS);
+        let mut ended = Vec::new();
+        for (number, host) in std::mem::take(&mut self.hosts).into_iter().enumerate() {
+            self.world.drive_no_longer(number);
+            let Some(Host { mut runner, mut output, .. }) = Rc::into_inner(host).map(RefCell::into_inner)
+            else {
+                continue; // Nobody else has it.
+            };
+            let Ok(report) = runner.finish(&mut output);
+            ended.push((report, output));
+        }
+        SimulatedDispatchersOutcome { dispatchers: ended, counters: self.world.counters() }
+    }
+}
+
+impl<O: Output<Error = Infallible>> Host<O> {
+    fn work(&mut self, start_ns: u64, run_ns: u64) {
+        let Ok(()) = if run_ns >= self.ticked_ns + TICK_NS {
+            self.ticked_ns = run_ns;
+            self.runner.handle_timeout(start_ns + run_ns, &mut self.output)
+        } else {
+            self.runner.flush(&mut self.output)
+        };
+    }
+}
+
+impl<O> Drop for SimulatedDispatchers<O> {
+    fn drop(&mut self) {
+        self.world.clear();
+    }
+}
+
+/// The outcome of a run with several dispatchers.
+pub struct SimulatedDispatchersOutcome<O> {
+    /// The report and the output of each.
+    pub dispatchers: Vec<(Report, O)>,
+    /// Counts of the network.
+    pub counters: SimulatedCounters,
+}

@@ -1,0 +1,185 @@
+//! Several dispatchers on a simulated network: whatever links and units do, a packet finds its flow
+//! at any of them. Each seed is another run.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+#[path = "../../runtime/tests/support/mod.rs"]
+mod support;
+
+use cluster::policies::GraphMaker;
+use cluster::simulated::{SimulatedDispatchers, SimulatedDispatchersOutcome, SimulatedFaults};
+use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
+use packet::Packet;
+use protocol::dispatcher::Granularity;
+use runtime::Report;
+use runtime::elastic::{UnitsConfig, UnitsReport};
+
+use support::{Arriving, SEED, Sink, assembly_of, generated, profile, receive};
+
+/// A NAT: the group of a flow has its ports, and a home.
+const NAT: &str = "
+    settings { flows: 2k, affinity_groups: 16 }
+    Port<0> inside; Port<1> outside;
+    NAT n { external: [203.0.113.0/30] };
+    pipelet { inside <-> n <-> outside; }";
+
+/// A load balancer: nothing but claims of aliases leads its servers' answers to their flows.
+const BALANCER: &str = "
+    settings { flows: 2k }
+    Port<0> inside; Port<1> outside;
+    LoadBalancer l { services: [{ name: web, vip: 203.0.113.9, port: 80, servers: [
+        { name: one, address: 198.18.0.1, port: 8000 }, { name: two, address: 198.18.0.2, port: 8000 },
+    ] }] };
+    pipelet { inside <-> l <-> outside; }";
+
+const DISPATCHERS: usize = 2;
+const UNITS: usize = 3;
+/// Time before the first packet: dispatchers find each other, in nanoseconds.
+const BEFORE_NS: u64 = 50_000_000;
+/// Time after the last packet for which packets that leave are answered: no fault lasts longer.
+const LAST_ANSWERS_NS: u64 = 6_000_000_000;
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(given) = std::env::var("RIVULET_SEEDS") else { return 0..5 };
+    let (first, end) = given.split_once("..").unwrap();
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+/// Returns the dispatcher at which this packet of a client arrives: the same for all of a flow, so
+/// that they arrive in order.
+fn arrives_at(frame: &[u8]) -> usize {
+    let mut packet = Packet::from_bytes(frame);
+    let hasher = packet::FlowHasher::new(0);
+    packet::Parser::new(hasher).parse(&mut packet).unwrap();
+    packet.meta().hash as usize % DISPATCHERS
+}
+
+struct Answers {
+    responder: Responder,
+    /// Packets of each dispatcher that were looked at.
+    seen: [usize; DISPATCHERS],
+    count: usize,
+}
+
+impl Answers {
+    /// Has what has left answered: answers arrive at another dispatcher.
+    fn arrive(&mut self, cluster: &mut SimulatedDispatchers<Sink>, timestamp_ns: u64) {
+        for at in 0..DISPATCHERS {
+            let seen = &mut self.seen[at];
+            let sent = cluster.at(at, |_, sink| sink.sent[*seen..].to_vec());
+            *seen += sent.len();
+            for (_, _, sent) in sent.iter().filter(|(port, ..)| *port == 1) {
+                if let Ok(answer) = self.responder.respond(sent) {
+                    let frame = Arriving { timestamp_ns, port: 1, data: answer.to_vec() };
+                    self.count += 1;
+                    cluster.at((at + 1) % DISPATCHERS, |runner, sink| receive(runner, &frame, sink));
+                }
+            }
+        }
+    }
+}
+
+/// Has the packets arrive, and what leaves answered.
+fn run(
+    policy: &'static str,
+    (frames, profile): (&[Arriving], &TrafficProfile),
+    mode: Granularity,
+    faults: SimulatedFaults,
+    seed: u64,
+) -> (SimulatedDispatchersOutcome<Sink>, usize) {
+    let (first_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
+    let config = UnitsConfig {
+        mode,
+        units_min: UNITS as u16,
+        units_max: 30,
+        capacity_bps: 20_000_000,
+        ..UnitsConfig::as_published()
+    };
+    let assemble = move || assembly_of("test.rvl", policy);
+    let make = move || -> GraphMaker { Box::new(move |_| Ok(assemble().graph)) };
+    let start = (seed, first_ns - BEFORE_NS);
+    let size = (DISPATCHERS, UNITS);
+    let mut cluster =
+        SimulatedDispatchers::<Sink>::start(size, assemble, config, make, faults, start).unwrap();
+    let responder = Responder::new(profile.answer);
+    let mut answers = Answers { responder, seen: [0; DISPATCHERS], count: 0 };
+    for frame in frames {
+        cluster.run_to(frame.timestamp_ns);
+        answers.arrive(&mut cluster, frame.timestamp_ns);
+        cluster.at(arrives_at(&frame.data), |runner, sink| {
+            receive(runner, frame, sink);
+            runner.flush(sink).unwrap();
+        });
+    }
+    for at_ns in (end_ns..end_ns + LAST_ANSWERS_NS).step_by(5_000_000) {
+        cluster.run_to(at_ns);
+        answers.arrive(&mut cluster, at_ns);
+    }
+    (cluster.finish(), answers.count)
+}
+
+/// Policies, and packets of clients for each.
+fn policies() -> [(&'static str, TrafficProfile); 2] {
+    let mut nat = profile(Payload::Random, 300, 20_000.0, SEED);
+    // A dispatcher waits for the packets before a fragment: of two that wait, one stands still.
+    nat.protocols.fragments = 0.0;
+    let mut balancer = nat.clone();
+    balancer.protocols = Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 };
+    balancer.addresses.servers_v4 = AddressPrefix { address: [203, 0, 113, 9].into(), length: 32 };
+    balancer.addresses.server_ports = vec![80];
+    [(NAT, nat), (BALANCER, balancer)]
+}
+
+/// Runs each policy with random faults, and has the outcome checked, with the number of packets
+/// and of answers.
+fn run_each(may_lose: bool, check: impl Fn(&[(Report, Sink)], (usize, usize), &str)) {
+    for (policy, profile) in policies() {
+        let frames = generated(&profile);
+        let duration_ns = BEFORE_NS + frames[frames.len() - 1].timestamp_ns - frames[0].timestamp_ns;
+        for seed in seeds() {
+            let mode = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow][(seed % 3) as usize];
+            let faults = SimulatedFaults::random(seed, duration_ns, UNITS, may_lose);
+            let what = format!("seed {seed}, {mode}, {faults:?}");
+            println!("{what}");
+            let (outcome, answers) = run(policy, (&frames, &profile), mode, faults, seed);
+            check(&outcome.dispatchers, (frames.len(), answers), &what);
+        }
+    }
+}
+
+fn counted(dispatchers: &[(Report, Sink)], of: fn(&UnitsReport) -> u64) -> u64 {
+    dispatchers.iter().map(|(report, _)| of(report.units.as_ref().unwrap())).sum()
+}
+
+/// NAT and load balancer: an answer arrives at another dispatcher than the one that its question
+/// has left by.
+#[test]
+fn answers_find_their_flows_at_another_dispatcher() {
+    run_each(false, |dispatchers, (packets, answers), what| {
+        for (report, _) in dispatchers {
+            assert!(report.adds_up() && report.drops.is_empty(), "{what}: {report:?}");
+        }
+        let sent = dispatchers.iter().flat_map(|(_, sink)| &sink.sent);
+        let (inside, outside): (Vec<_>, Vec<_>) = sent.partition(|(port, ..)| *port == 0);
+        assert_eq!((outside.len(), inside.len()), (packets, answers), "{what}");
+        assert!(answers > packets / 2, "{what}: {answers} answers");
+        let passed_on = counted(dispatchers, |units| units.packets_passed_on);
+        assert!(passed_on > 0, "{what}");
+        assert_eq!(passed_on, counted(dispatchers, |units| units.packets_taken_over), "{what}");
+    });
+}
+
+/// Packets lost with a unit are counted by the dispatcher that had sent them.
+#[test]
+fn crashes_and_partitions_are_accounted_for_at_each_dispatcher() {
+    run_each(true, |dispatchers, _, what| {
+        for (report, sink) in dispatchers {
+            assert!(report.adds_up(), "{what}: {report:?}");
+            assert_eq!(report.packets_out, sink.sent.len() as u64, "{what}");
+        }
+        assert_eq!(
+            counted(dispatchers, |units| units.packets_passed_on),
+            counted(dispatchers, |units| units.packets_taken_over),
+            "{what}"
+        );
+    });
+}
