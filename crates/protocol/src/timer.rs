@@ -98,7 +98,7 @@ impl UnitTimer {
             UnitTimer::Offer => timer(
                 "offer",
                 "`Release`, without a `Pull`",
-                "`OFFER_AFTER_TIMEOUTS` x `reorder_timeout_ns`",
+                "`OFFER_AFTER_TIMEOUTS` x `reorder_timeout_ns`, at most `retransmit_ns`",
                 "sends `State`",
             ),
             UnitTimer::State => timer(

@@ -35,6 +35,32 @@ fn a_stale_copy_is_not_used() {
 }
 
 #[test]
+fn a_lost_acknowledgement_of_a_copy_is_asked_for() {
+    // Nothing is given up here, so no other timer runs.
+    let lossy = Config { reorder_timeout_ns: u64::MAX, retransmit_ns: 1_000, ..config() };
+    let mut b = Bench::new(lossy);
+    b.first([1, 2]);
+    b.dispatcher(release(2, X, 2));
+    b.wait(999);
+    assert!(b.out.is_empty());
+    b.wait(1);
+    assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
+    let mut x = Bench::new(lossy);
+    x.peer(Y, replica(1, &[1, 2], 2));
+    x.packet(2, from(Y, 2), 3);
+    assert_eq!(x.sent(), [(Y, taken(2))]);
+    x.peer(Y, state(2, &[1, 2], 2));
+    assert_eq!(x.sent(), [(Y, taken(2))]);
+    assert_eq!(x.state(), [1, 2, 3]);
+    // It can ask for the state of a later epoch only now.
+    b.packet(3, from(X, 3), 4);
+    assert_eq!(b.sent(), [(X, pull(3, ME, 3))]);
+    b.peer(X, taken(2));
+    b.wait(1_000);
+    assert_eq!(b.sent(), [(X, FromPeer::Pull { flow: FLOW, epoch: 3, owner: ME, last: 3, again: true })]);
+}
+
+#[test]
 fn a_copy_in_flight_is_waited_for_and_used() {
     // S53
     let mut b = Bench::new(config());
