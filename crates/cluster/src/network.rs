@@ -45,6 +45,9 @@ pub trait Network: 'static {
     /// Hands over datagrams that have arrived, with their senders. Returns false if there is none.
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool;
 
+    /// Notes a message for a node before its link has it: simulated faults hit chosen messages.
+    fn note_message(&mut self, _to: SocketAddr, _message: &[u8]) {}
+
     /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if no more
     /// can be sent now.
     fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool;

@@ -160,6 +160,7 @@ impl<N: Network> Peers<N> {
         let Some(peer) = &mut self.peers[peer.0] else { return };
         self.frame.clear();
         write(&mut self.frame);
+        self.network.note_message(peer.address, &self.frame);
         if !peer.waiting.is_empty() || peer.link.send_message(stream, &self.frame) == Err(SendError::Full) {
             peer.waiting.push_back((stream, self.frame.clone()));
         }

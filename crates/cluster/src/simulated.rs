@@ -9,6 +9,7 @@
 
 mod dispatchers;
 mod faults;
+mod messages;
 mod world;
 
 use std::cell::RefCell;
@@ -29,7 +30,9 @@ use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
 pub use dispatchers::{SimulatedDispatchers, SimulatedDispatchersOutcome};
-pub use faults::{LinkFaults, NodeFault, NodeFaultKind, SimulatedFaults};
+pub use faults::{
+    LinkFaults, MessageFault, MessageFaultKind, MessageKind, NodeFault, NodeFaultKind, SimulatedFaults,
+};
 pub use world::SimulatedCounters;
 
 /// Period in which the dispatcher handles deadlines, in nanoseconds.
@@ -69,6 +72,10 @@ impl Network for SimulatedNetwork {
 
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
         self.world.receive(self.node, take)
+    }
+
+    fn note_message(&mut self, to: SocketAddr, message: &[u8]) {
+        self.world.note_message(self.node, to, message);
     }
 
     fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
@@ -154,6 +161,11 @@ impl SimulatedCluster {
     /// Returns the way to the dispatcher for operators.
     pub fn handle(&self) -> &RemoteHandle {
         &self.handle
+    }
+
+    /// Returns the units that have crashed so far, by number.
+    pub fn crashed(&self) -> Vec<usize> {
+        self.world.crashed()
     }
 
     /// Lets time pass up to a packet's arrival. The dispatcher works as soon as anything arrives.

@@ -5,7 +5,6 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::channel;
 
 use cluster::remote::{RemoteHandle, RemoteOptions, remote_runner};
 use packet::mptcp::MptcpVersion;
@@ -13,12 +12,12 @@ use packet::{Endpoint, FlowKey, split_mix};
 use protocol::dispatcher::{FlowStatus, Granularity};
 use protocol::message::UnitId;
 use runtime::Runner;
-use runtime::operator::{MigrationTarget, OperatorHandle, OperatorRequest, Reply};
+use runtime::operator::{MigrationTarget, OperatorRequest};
 
 use common::support::multipath::{MultipathConnection, Subflow, parsed};
 use common::support::packets::{frame, v4};
 use common::support::{Arriving, SEED, Sink, assembly_of, play, receive};
-use common::{Cluster, DIGEST, assert_same, assert_same_counts, config, end};
+use common::{Cluster, DIGEST, ask, assert_same, assert_same_counts, config, end};
 
 const POLICY: &str = "
     settings { flows: 20k, affinity_groups: 16 }
@@ -117,17 +116,6 @@ impl Redundant {
 
 fn ends_of(key: &FlowKey) -> (Endpoint, Endpoint) {
     key.ends(false)
-}
-
-/// Asks the runner.
-fn ask<T: Send + 'static>(
-    (runner, handle, sink): (&mut Runner, &OperatorHandle, &mut Sink),
-    request: impl FnOnce(Reply<T>) -> OperatorRequest,
-) -> T {
-    let (sender, answer) = channel();
-    handle.send(request(Box::new(move |reply| sender.send(reply).unwrap()))).unwrap();
-    runner.flush(sink).unwrap();
-    answer.try_recv().unwrap().unwrap()
 }
 
 #[test]

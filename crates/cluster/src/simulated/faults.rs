@@ -62,6 +62,61 @@ pub enum NodeFaultKind {
     Apart(u64),
 }
 
+/// A fault at a message of the ownership protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageFault {
+    /// The kind of message.
+    pub message: MessageKind,
+    /// It happens at the first such message from this time on, in nanoseconds from the first packet
+    /// on.
+    pub from_ns: u64,
+    /// The kind of fault.
+    pub kind: MessageFaultKind,
+}
+
+/// A kind of message of the ownership protocol, or of packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessageKind {
+    /// A packet that names the previous owner of its flow.
+    FirstPacket,
+    /// The dispatcher's, to the previous owner.
+    Release,
+    /// The dispatcher's, to the owner, without a packet.
+    Adopt,
+    /// The owner's, to the previous one.
+    Pull,
+    /// The previous owner's, to the owner.
+    State,
+    /// The owner's, to the previous one.
+    StateAck,
+    /// A replica.
+    Replicate,
+    /// A replica that says what has changed.
+    Delta,
+    /// The owner's, to the dispatcher.
+    Arrived,
+}
+
+/// A kind of fault at a message. What befalls the message befalls the datagram that carries it. A
+/// dispatcher does not crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageFaultKind {
+    /// It is lost.
+    Lose,
+    /// It arrives again after this time, in nanoseconds.
+    Repeat(u64),
+    /// It arrives later by this time, in nanoseconds: others overtake it.
+    Delay(u64),
+    /// Its sender crashes before it leaves. A new process starts after this time, in nanoseconds.
+    SenderCrashesBefore(u64),
+    /// Its sender crashes once it is on its way, and all else that it sends at once.
+    SenderCrashesAfter(u64),
+    /// Its receiver crashes before it arrives.
+    ReceiverCrashesBefore(u64),
+    /// Its receiver crashes once it has handled it.
+    ReceiverCrashesAfter(u64),
+}
+
 /// The faults of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulatedFaults {
@@ -69,6 +124,8 @@ pub struct SimulatedFaults {
     pub links: LinkFaults,
     /// Faults of nodes, in order of time.
     pub nodes: Vec<NodeFault>,
+    /// Faults at messages.
+    pub messages: Vec<MessageFault>,
     /// The clocks of nodes run at rates that differ by up to this share, 0 to 1.
     pub clock_skew: f64,
 }
@@ -76,7 +133,7 @@ pub struct SimulatedFaults {
 impl SimulatedFaults {
     /// No faults.
     pub const NONE: SimulatedFaults =
-        SimulatedFaults { links: LinkFaults::NONE, nodes: Vec::new(), clock_skew: 0.0 };
+        SimulatedFaults { links: LinkFaults::NONE, nodes: Vec::new(), messages: Vec::new(), clock_skew: 0.0 };
 
     /// Returns random faults of a run of this duration with this number of units. Unless
     /// `may_lose`, they are of kinds that must cost no packet.
@@ -114,6 +171,6 @@ impl SimulatedFaults {
             nodes.push(NodeFault { kind: apart, ..fault(0) });
         }
         nodes.sort_by_key(|fault| fault.at_ns);
-        SimulatedFaults { links, nodes, clock_skew }
+        SimulatedFaults { links, nodes, messages: Vec::new(), clock_skew }
     }
 }

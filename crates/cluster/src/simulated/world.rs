@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{NodeFault, NodeFaultKind, SimulatedFaults};
+use super::faults::{MessageFault, MessageFaultKind, NodeFault, NodeFaultKind, SimulatedFaults};
+use super::messages::carries;
 use super::{Random, SimulatedNetwork, SimulatedUnit, TICK_NS};
 use crate::identity::{LinkSecrets, Session};
 use crate::policies::{Digest, GraphMaker, KnownPolicies, PolicyReader};
@@ -48,6 +49,8 @@ pub struct SimulatedCounters {
     pub overtaken: u64,
     /// Faults of nodes.
     pub node_faults: u64,
+    /// Faults at messages.
+    pub message_faults: u64,
 }
 
 /// Something that happens at a time.
@@ -63,6 +66,7 @@ enum Event {
     Arrival { to: NodeId, from: NodeId, datagram: Vec<u8> },
     Handshake { from: NodeId, attempt: u64, to: NodeId, scope: String },
     Fault { number: usize },
+    Crash { unit: NodeId, restart_ns: u64 },
     Start(NodeId),
 }
 
@@ -113,14 +117,22 @@ pub(super) struct World {
     units: RefCell<BTreeMap<usize, Box<SimulatedUnit>>>,
     counters: Cell<SimulatedCounters>,
     has_faults: Cell<bool>,
+    /// Faults at messages that have not happened.
+    message_faults: RefCell<Vec<MessageFault>>,
+    /// The fault of a message that its sender has handed to its link, and its receiver.
+    message_fault: Cell<Option<(NodeId, NodeId, MessageFaultKind)>>,
+    /// Nodes that have crashed.
+    crashed: RefCell<Vec<NodeId>>,
     itself: RefCell<std::rc::Weak<World>>,
     ended: RefCell<Vec<UnitFigures>>,
 }
 
 impl World {
     pub fn new(faults: SimulatedFaults, seed: u64) -> Rc<World> {
+        let message_faults = RefCell::new(faults.messages.clone());
         let world = Rc::new(World {
             faults,
+            message_faults,
             random: Random(RefCell::new(seed ^ 0x6c69_6e6b_7300)),
             now_ns: Cell::new(0),
             driven_ns: Cell::new(0),
@@ -133,6 +145,8 @@ impl World {
             units: RefCell::default(),
             counters: Cell::default(),
             has_faults: Cell::new(false),
+            message_fault: Cell::default(),
+            crashed: RefCell::default(),
             itself: RefCell::default(),
             ended: RefCell::default(),
         });
@@ -293,15 +307,30 @@ impl World {
         let mut counters = self.counters.get();
         counters.datagrams += 1;
         let links = self.faults.links;
-        let to = NodeId(usize::from(to.port()) - 1);
+        let to = node_at(to);
         let (now_ns, has_faults) = (self.now_ns.get(), self.has_faults.get());
+        let fault = self.take_fault(from, to);
+        if let Some(MessageFaultKind::SenderCrashesBefore(_)) = fault {
+            self.nodes.borrow_mut()[from.0].mute_ns = u64::MAX; // Nothing else of its turn leaves.
+        }
         let is_cut = {
             let nodes = self.nodes.borrow();
             nodes[from.0].mute_ns > now_ns
                 || nodes[to.0].deaf_ns > now_ns
                 || are_apart(&nodes, (from, to), now_ns)
         };
-        if is_cut || has_faults && self.random.happens(links.loss) {
+        match fault {
+            Some(
+                MessageFaultKind::SenderCrashesBefore(restart_ns)
+                | MessageFaultKind::SenderCrashesAfter(restart_ns),
+            ) => self.schedule(now_ns, Event::Crash { unit: from, restart_ns }),
+            Some(MessageFaultKind::ReceiverCrashesBefore(restart_ns)) => {
+                self.schedule(now_ns, Event::Crash { unit: to, restart_ns });
+            }
+            _ => {}
+        }
+        let is_lost = fault == Some(MessageFaultKind::Lose);
+        if is_cut || is_lost || has_faults && self.random.happens(links.loss) {
             counters.lost += 1;
             return self.counters.set(counters);
         }
@@ -317,7 +346,54 @@ impl World {
             self.schedule(again_ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
         }
         self.counters.set(counters);
+        match fault {
+            Some(MessageFaultKind::Delay(ns)) => at_ns += ns,
+            Some(MessageFaultKind::Repeat(ns)) => {
+                self.schedule(at_ns + ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
+            }
+            Some(MessageFaultKind::ReceiverCrashesAfter(restart_ns)) => {
+                self.schedule(at_ns + 1, Event::Crash { unit: to, restart_ns });
+            }
+            _ => {}
+        }
         self.schedule(at_ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
+    }
+
+    /// A node hands a message to its link, which sends it in its next datagram.
+    pub fn note_message(&self, from: NodeId, to: SocketAddr, message: &[u8]) {
+        let mut faults = self.message_faults.borrow_mut();
+        let is_at = |fault: &MessageFault| {
+            self.has_faults.get() && fault.from_ns <= self.run_time_ns() && carries(message, fault.message)
+        };
+        let Some(at) = faults.iter().position(is_at) else { return };
+        let kind = faults.remove(at).kind;
+        self.message_fault.set(Some((from, node_at(to), kind)));
+        let mut counters = self.counters.get();
+        counters.message_faults += 1;
+        self.counters.set(counters);
+    }
+
+    /// Returns the fault of a message that the next datagram on this way carries.
+    fn take_fault(&self, from: NodeId, to: NodeId) -> Option<MessageFaultKind> {
+        let (.., kind) = self.message_fault.get().filter(|&(one, other, _)| (one, other) == (from, to))?;
+        self.message_fault.set(None);
+        Some(kind)
+    }
+
+    /// A unit is gone, and a new process starts after this time.
+    fn crash(&self, id: NodeId, restart_ns: u64) {
+        let is_unit = |node: &&mut Node| node.is_up && node.make.is_some();
+        if let Some(node) = self.nodes.borrow_mut().get_mut(id.0).filter(is_unit) {
+            node.end();
+            self.units.borrow_mut().remove(&id.0);
+            self.crashed.borrow_mut().push(id);
+            self.schedule(self.now_ns.get() + restart_ns, Event::Start(id));
+        }
+    }
+
+    /// Returns the units that have crashed, by number of their nodes, in order of time.
+    pub fn crashed(&self) -> Vec<usize> {
+        self.crashed.borrow().iter().map(|node| node.0 - 1).collect()
     }
 
     /// Lets everything happen up to this time of the run, or until something arrives at a node.
@@ -432,6 +508,7 @@ impl World {
             Event::Handshake { from, attempt, to, scope } => self.meet(from, attempt, to, scope),
             Event::Fault { number } if self.has_faults.get() => self.fail(self.faults.nodes[number]),
             Event::Fault { .. } => {}
+            Event::Crash { unit, restart_ns } => self.crash(unit, restart_ns),
             Event::Start(node) => self.start(node),
         }
     }
@@ -524,10 +601,8 @@ impl World {
                 node.wake_ns = now_ns;
             }
             NodeFaultKind::Crash(ns) => {
-                node.end();
                 drop(nodes);
-                self.units.borrow_mut().remove(&at);
-                self.schedule(now_ns + ns, Event::Start(NodeId(at)));
+                self.crash(NodeId(at), ns);
             }
         }
     }
@@ -574,6 +649,11 @@ impl Node {
 /// Returns the dispatcher of a scope: a node has one unit for it.
 fn dispatcher_of(scope: &str) -> String {
     scope.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// Returns the node at an address.
+fn node_at(address: SocketAddr) -> NodeId {
+    NodeId(usize::from(address.port()) - 1)
 }
 
 /// Returns the address of a node.

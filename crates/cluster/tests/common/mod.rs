@@ -17,6 +17,7 @@ use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
+use runtime::operator::{OperatorHandle, OperatorRequest, Reply};
 use runtime::{Report, Runner};
 use tempfile::TempDir;
 
@@ -179,6 +180,17 @@ pub fn config(mode: Granularity, units: u16) -> UnitsConfig {
         capacity_bps: 20_000_000,
         ..UnitsConfig::as_published()
     }
+}
+
+/// Asks the dispatcher as an operator does.
+pub fn ask<T: Send + 'static>(
+    (runner, handle, sink): (&mut Runner, &OperatorHandle, &mut Sink),
+    request: impl FnOnce(Reply<T>) -> OperatorRequest,
+) -> T {
+    let (sender, answer) = channel();
+    handle.send(request(Box::new(move |reply| sender.send(reply).unwrap()))).unwrap();
+    runner.flush(sink).unwrap();
+    answer.try_recv().unwrap().unwrap()
 }
 
 /// Waits until a node is as expected, while packets arrive.
