@@ -1,6 +1,8 @@
 //! Nodes of a cluster: `rivulet node`, `rivulet cluster`, and `--cluster` of other commands.
 
 mod config;
+mod dispatcher;
+mod manager;
 mod members;
 mod policies;
 
@@ -21,6 +23,7 @@ use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProce
 use control::ClusterControl;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
+use sd_notify::NotifyState;
 use store::ClusterStore;
 
 use self::config::{NodeConfig, NodeRole};
@@ -37,9 +40,10 @@ use crate::{files, output};
 
 /// Run a node of a cluster
 ///
-/// A unit waits for a dispatcher, processes its packets, and hands flows over to other units. The
-/// dispatcher is `rivulet up` or `rivulet run` with `--cluster`. All nodes show certificates of
-/// the cluster's authority to each other: see `rivulet cluster`.
+/// A unit waits for a dispatcher, processes its packets, and hands flows over to other units. A
+/// dispatcher is `rivulet up --cluster`, with ports and options in its file. A manager keeps units
+/// as processes of its host, and one more than are at work. All nodes show certificates of the
+/// cluster's authority to each other: see `rivulet cluster`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NODE_EXAMPLES)]
 pub struct NodeArgs {
@@ -84,6 +88,9 @@ dispatcher.toml:
 Units in both files that are found by a store, in place of [units]:
   [store]
   etcd = [\"http://10.0.0.1:2379\"]";
+
+/// Variable of `sd_notify(3)` in which a unit says for how many dispatchers it works.
+const WORK_VARIABLE: &str = "X_RIVULET_DISPATCHERS";
 
 const CLUSTER_EXAMPLES: &str = "\
 Examples:
@@ -130,12 +137,17 @@ pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
 /// Runs `rivulet node`.
 pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let config = NodeConfig::read(&args.config)?;
-    if config.role != Some(NodeRole::Unit) {
-        bail!(
-            "{}: expected `role = \"unit\"`; a dispatcher is `rivulet up` or `rivulet run` with --cluster",
-            args.config.display()
-        );
+    match config.role {
+        Some(NodeRole::Unit) => run_unit(args, &config),
+        Some(NodeRole::Dispatcher) => dispatcher::run(args, &config),
+        Some(NodeRole::Manager) => manager::run(args, &config),
+        None => bail!("{}: expected `role`: unit, dispatcher or manager", args.config.display()),
     }
+}
+
+/// Runs a unit.
+fn run_unit(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
+    manager::follow_manager();
     if config.api.is_some() {
         bail!("{}: a unit has no `[api]`; operators ask the dispatcher", args.config.display());
     }
@@ -186,12 +198,7 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     say_key_log(key_log.as_deref());
     let order = Arc::new(UnitOrder::default());
     let ordered = Arc::clone(&order);
-    std::thread::spawn(move || {
-        while signals.stop().is_none() {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        ordered.leaves.store(true, Ordering::Relaxed);
-    });
+    std::thread::spawn(move || follow_signals(&signals, &ordered));
     unit.run(&order);
     drop(registration);
     let report = unit.report(&policy.display().to_string(), &names);
@@ -213,6 +220,29 @@ pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     }
     complaints.iter().for_each(|complaint| say!("rivulet: {complaint}"));
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
+fn follow_signals(signals: &Signals, order: &UnitOrder) {
+    // Nobody need listen.
+    let notify = |state: &[NotifyState<'_>]| drop(sd_notify::notify(state));
+    notify(&[NotifyState::Ready]);
+    let mut shown = None;
+    while signals.stop().is_none() {
+        let dispatchers = order.dispatchers.load(Ordering::Relaxed);
+        if shown.replace(dispatchers) != Some(dispatchers) {
+            let status = match dispatchers {
+                0 => "waits for a dispatcher".to_owned(),
+                1 => "works for a dispatcher".to_owned(),
+                count => format!("works for {count} dispatchers"),
+            };
+            let work = format!("{}={dispatchers}", WORK_VARIABLE);
+            notify(&[NotifyState::Status(&status), NotifyState::Custom(&work)]);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    notify(&[NotifyState::Stopping]);
+    order.leaves.store(true, Ordering::Relaxed);
 }
 
 /// Writes what functions of these names raise. An output that fails is named once, at the end.

@@ -9,7 +9,7 @@ mod others;
 mod running;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nf::Effects;
@@ -32,13 +32,15 @@ const SLEEP_NS: u64 = 20_000_000;
 /// Limit on the dispatchers of a unit. It refuses others.
 pub const DISPATCHERS_MAX: usize = 16;
 
-/// An order to a unit that works on another thread.
+/// An order to a unit that works on another thread, and what is seen of it.
 #[derive(Debug, Default)]
 pub struct UnitOrder {
     /// It gives its flows away, and ends.
     pub leaves: AtomicBool,
     /// It ends at once, as in a crash.
     pub aborts: AtomicBool,
+    /// The number of dispatchers that the unit works for, which it shows.
+    pub dispatchers: AtomicUsize,
 }
 
 /// Takes alerts, events and flow reports, with the time of the run in nanoseconds.
@@ -199,6 +201,8 @@ impl<N: Network> UnitProcess<N> {
             }
         }
         self.renew();
+        let working = self.employers.iter().filter(|employer| employer.is_at_work()).count();
+        order.dispatchers.store(working, Ordering::Relaxed);
         let peers = &mut self.peers;
         let has_ended = |employer: &Employer| employer.has_ended(peers);
         let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);

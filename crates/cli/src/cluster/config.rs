@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
+use values::Nanos;
 
 use super::members::StoreConfig;
 use crate::api::{ApiAddress, ApiFiles};
@@ -19,15 +20,24 @@ use crate::texts;
 pub struct NodeConfig {
     /// Name of the node, as in its certificate.
     pub name: String,
-    /// Its role; none: a dispatcher's file.
+    /// Its role; none: the file of `--cluster`.
     pub role: Option<NodeRole>,
-    /// Address at which a unit listens, or one of several dispatchers.
+    /// Address at which a unit listens, or one of several dispatchers; of a manager, that of its
+    /// first unit.
     pub listen: Option<SocketAddr>,
     /// Address at which other nodes reach it, for the store; the one at which it listens by
     /// default.
     pub address: Option<String>,
-    /// The policy of a unit.
+    /// The policy.
     pub policy: Option<PathBuf>,
+    /// The interfaces of a dispatcher, by port.
+    #[serde(default)]
+    pub ports: BTreeMap<String, String>,
+    /// Other options of a dispatcher: those of `rivulet up`, by their names.
+    #[serde(default)]
+    pub options: toml::Table,
+    /// The units of a manager.
+    pub pool: Option<UnitPool>,
     /// Folder of `ca.pem`, `NAME.pem` and `NAME.key`; that of this file by default.
     #[serde(default)]
     pub certificates: PathBuf,
@@ -43,6 +53,28 @@ pub struct NodeConfig {
     pub dispatchers: BTreeMap<String, String>,
     /// The store in which units register themselves, and a dispatcher finds them.
     pub store: Option<StoreConfig>,
+}
+
+/// The units of a manager.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnitPool {
+    /// Their names, as in their certificates: no more units run.
+    pub units: Vec<String>,
+    /// Units that run beside those at work, ready to be employed.
+    #[serde(default = "one")]
+    pub spare: NonZeroU16,
+    /// More spare units end after this time without work.
+    #[serde(default = "idle")]
+    pub idle: Nanos,
+}
+
+fn one() -> NonZeroU16 {
+    NonZeroU16::MIN
+}
+
+fn idle() -> Nanos {
+    Nanos(60_000_000_000)
 }
 
 /// The control API of a dispatcher over TCP.
@@ -61,6 +93,10 @@ pub struct ApiConfig {
 pub enum NodeRole {
     /// Processes packets.
     Unit,
+    /// Receives packets, and assigns them to units.
+    Dispatcher,
+    /// Keeps units as processes of its host.
+    Manager,
 }
 
 impl NodeConfig {

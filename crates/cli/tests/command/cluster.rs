@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -114,6 +115,77 @@ fn units_are_found_in_the_store() {
     assert!(units.iter_mut().any(|unit| unit.child.wait().unwrap().success()));
 }
 
+/// Returns the numbers of the processes that run with this text in their arguments.
+fn processes_with(text: &str) -> Vec<i32> {
+    let numbers = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let number = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        let arguments = std::fs::read(format!("/proc/{number}/cmdline")).ok()?;
+        String::from_utf8_lossy(&arguments).contains(text).then_some(number)
+    });
+    numbers.collect()
+}
+
+/// Waits until something is so.
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(process: i32, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_raw(process).unwrap(), signal).unwrap();
+}
+
+/// A manager starts units as a dispatcher employs them, one more than it needs; again if one is
+/// killed; and ends them with itself.
+#[test]
+fn manager_keeps_a_spare_unit() {
+    use rustix::process::Signal;
+    let place = Place::new();
+    place.write("site.rvl", POLICY);
+    place.stdout("traffic --packets 3000 --flows 200 --seed 3 --write in.pcap");
+    // Names that no other test has.
+    let names = [1, 2, 3].map(|number| format!("pooled-{}-{number}", std::process::id()));
+    place.stdout(&format!("cluster init ca dispatcher {}", names.join(" ")));
+    let store = "[store]\nfile = \"cluster.redb\"\n";
+    let dispatcher = "name = \"dispatcher\"\ncertificates = \"ca\"\nunits_min = 2\n";
+    place.write("dispatcher.toml", format!("{dispatcher}{store}"));
+    let manager = "name = \"host\"\nrole = \"manager\"\nlisten = \"127.0.0.1:0\"\npolicy = \"site.rvl\"\n\
+                   certificates = \"ca\"\n";
+    let pool = format!("[pool]\nunits = {names:?}\nidle = \"100ms\"\n");
+    place.write("manager.toml", format!("{manager}{pool}{store}"));
+    let running = |name: &str| processes_with(&format!("{name}.toml"));
+    let all = || names.iter().map(|name| running(name).len()).collect::<Vec<_>>();
+    let start = || Node {
+        child: place.command("node --config manager.toml").stderr(Stdio::null()).spawn().unwrap(),
+        address: String::new(),
+    };
+    let mut manager = start();
+    await_that("one is spare", || all() == [1, 0, 0]);
+    let one = place.json("run site.rvl --read in.pcap -o json");
+    let two = place.json("run site.rvl --read in.pcap --cluster dispatcher.toml --mode packet -o json");
+    assert_adds_up(&two);
+    assert_eq!(two["packets_out"], one["packets_out"]);
+    assert!(two["units"]["states_moved"].as_u64().unwrap() > 100, "the two exchange flows: {two}");
+    // Without work, one is enough.
+    await_that("the others end", || all().iter().sum::<usize>() == 1);
+    let first = names.iter().find_map(|name| running(name).first().copied()).unwrap();
+    signal(first, Signal::KILL);
+    await_that("another one is spare", || {
+        names.iter().flat_map(|name| running(name)).any(|process| process != first)
+    });
+    signal(manager.child.id() as i32, Signal::TERM);
+    assert!(manager.child.wait().unwrap().success());
+    assert_eq!(all(), [0, 0, 0]);
+    // Units of a manager that is killed end, too.
+    let manager = start();
+    await_that("one is spare", || all().iter().sum::<usize>() == 1);
+    drop(manager);
+    await_that("it ends", || all() == [0, 0, 0]);
+}
+
 #[test]
 fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     let place = Place::new();
@@ -132,7 +204,32 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     place.write("bad.toml", "name = \"unit-1\"\nrole = \"unit\"\nlissten = \"127.0.0.1:0\"\n");
     fails("node --config bad.toml", "lissten");
     place.write("role.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n");
-    fails("node --config role.toml", "role = \"unit\"");
+    fails("node --config role.toml", "unit, dispatcher or manager");
+    let manager = "name = \"host\"\nrole = \"manager\"\ncertificates = \"ca\"\nlisten = \"127.0.0.1:0\"\n";
+    for (more, expected) in [
+        ("", "expected `[pool]`"),
+        ("[pool]\nunits = []\n", "at least `spare` = 1"),
+        ("[pool]\nunits = [\"unit-1\"]\nspare = 0\n", "spare"),
+        ("[pool]\nunits = [\"unit-1\"]\n", "expected `[store]`"),
+        ("[pool]\nunits = [\"unit-1\"]\n[store]\nfile = \"a.redb\"\n", "expected `policy`"),
+    ] {
+        place.write("manager.toml", format!("{manager}{more}"));
+        fails("node --config manager.toml", expected);
+    }
+    let node = "name = \"dispatcher\"\nrole = \"dispatcher\"\npolicy = \"site.rvl\"\n";
+    for (more, expected) in [
+        ("", "expected `[ports]`"),
+        ("[ports]\ninside = \"\"\n", "expected PORT=INTERFACE"),
+        (
+            "[ports]\ninside = \"lo\"\n[options]\nmetrix = true\n",
+            "`[options]`: unexpected argument '--metrix'",
+        ),
+        ("[ports]\ninside = \"lo\"\n[options]\nmetrics = [1]\n", "expected text, a number"),
+        ("[ports]\ninside = \"lo\"\n", "[units]"),
+    ] {
+        place.write("role.toml", format!("{node}{more}"));
+        fails("node --config role.toml", expected);
+    }
     place.write(
         "other.toml",
         "name = \"unit-9\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"site.rvl\"\n",

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::asking::{Asking, SUBSCRIBERS};
 use crate::cluster_hosts::{NAT_POLICY, RATE, addresses, serve_file, start_nodes};
-use crate::net::{Io, Network, wait_until};
+use crate::net::{Io, Network, PORTS, wait_until};
 use crate::operator::Operator;
 
 const UNITS: [&str; 4] = ["u1", "u2", "u3", "u4"];
@@ -47,12 +47,16 @@ fn connections_go_on_whose_directions_take_different_ways() {
     let all: String = DISPATCHERS.map(|(name, at)| format!("{name} = \"{at}\"\n")).concat();
     for (name, at) in DISPATCHERS {
         let own = format!("name = \"{name}\"\nlisten = \"{at}\"\ncertificates = \"ca\"\n");
-        let config = format!("{own}[dispatchers]\n{all}{}", addresses(&UNITS));
+        let ports = PORTS.map(|port| port.replace('=', " = \"") + "\"\n").concat();
+        let options = "output = \"json\"\ndriver = \"packet\"\nmode = \"flow\"\napi = \"d2.sock\"\n";
+        let role =
+            format!("role = \"dispatcher\"\npolicy = \"policy.rvl\"\n[ports]\n{ports}[options]\n{options}");
+        let config = format!("{own}{role}[dispatchers]\n{all}{}", addresses(&UNITS));
         std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
     }
-    let options = |name: &str| format!("--cluster {name}.toml --mode flow --api {name}.sock");
-    let dispatchers =
-        [network.up(NAT_POLICY, &options("d1")), network.up_at(&second, NAT_POLICY, &options("d2"))];
+    // One by the command, the other by its configuration.
+    let first = network.up(NAT_POLICY, "--cluster d1.toml --mode flow --api d1.sock");
+    let dispatchers = [first, network.node_at(&second, "d2.toml")];
     spread(&network);
     SUBSCRIBERS.for_each(|host| network.inside.ip(&format!("addr add 10.7.0.{host}/24 dev eth0")));
     let (file, _server) = serve_file(&network);

@@ -206,10 +206,11 @@ impl Network {
         self.up_on(PORTS, policy, options)
     }
 
-    /// Runs a policy at another box.
-    pub fn up_at(&self, host: &Host, policy: &str, options: &str) -> Rivulet {
-        let command = host.command(env!("CARGO_BIN_EXE_rivulet"));
-        self.start(command, PORTS, policy, &format!("up -o json {options}"))
+    /// Runs a dispatcher at another box, as a configuration says.
+    pub fn node_at(&self, host: &Host, file: &str) -> Rivulet {
+        let mut command = host.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(["node", "--config", file]);
+        self.launch(command, PORTS)
     }
 
     /// Runs a policy on these interfaces.
@@ -246,8 +247,12 @@ impl Network {
             .arg("policy.rvl")
             .args(ports.iter().flat_map(|port| ["--port", *port]))
             .args(["--driver", self.io.option()])
-            .args(words)
-            .current_dir(self.dir.path());
+            .args(words);
+        self.launch(command, ports)
+    }
+
+    fn launch<const N: usize>(&self, mut command: Command, ports: [&str; N]) -> Rivulet {
+        command.current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();

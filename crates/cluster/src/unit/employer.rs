@@ -64,6 +64,11 @@ impl Employer {
         self.dispatcher.is_none() || incarnation > self.incarnation
     }
 
+    /// Returns true if the dispatcher has the unit, and has not drained it.
+    pub fn is_at_work(&self) -> bool {
+        self.dispatcher.is_some() && self.unit.as_ref().is_some_and(|unit| unit.drained_ns.is_none())
+    }
+
     /// Returns what the unit waits for, for the report of a fault.
     pub fn description(&self) -> String {
         let Some(unit) = &self.unit else { return "no unit".to_owned() };

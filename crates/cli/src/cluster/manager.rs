@@ -1,0 +1,253 @@
+//! The role `manager`: keeps units as processes of this host, some of them spare.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::os::unix::process::parent_id;
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use sd_notify::NotifyState;
+use supervisor::{ChildProcess, Notice, Pool, PoolAction, PoolConfig, PoolCounts};
+use tempfile::TempDir;
+
+use super::config::NodeConfig;
+use super::members::StoreConfig;
+use super::{NodeArgs, WORK_VARIABLE};
+use crate::messages::say;
+use crate::policies::load_for_node;
+use crate::signals::Signals;
+
+/// Interval of looks at processes.
+const LOOK: Duration = Duration::from_millis(20);
+/// Limit on the time for a unit to listen: it reads the policy and its files before.
+const START_NS: u64 = 60_000_000_000;
+/// Limit on the time for a unit to end: it gives its flows away before.
+const STOP_NS: u64 = 20_000_000_000;
+/// Delay before a unit that has failed is started again; see [`PoolConfig::restart_ns`].
+const RESTART_NS: u64 = 500_000_000;
+/// Variable with the number of the manager's process, for its units.
+const MANAGER_VARIABLE: &str = "RIVULET_MANAGER";
+
+/// A unit of the pool.
+struct PooledUnit {
+    name: String,
+    process: Option<ChildProcess>,
+}
+
+/// Has a unit end when its manager does: also if the manager is killed.
+pub fn follow_manager() {
+    let manager = std::env::var(MANAGER_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
+    if let Some(manager) = manager {
+        let ends = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
+        if ends.is_err() || parent_id() != manager {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+        }
+    }
+}
+
+/// Runs the role.
+pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
+    let file = args.config.display();
+    let pool = config.pool.as_ref().with_context(|| {
+        format!("{file}: expected `[pool]`, with `units`, a list of names that have certificates")
+    })?;
+    if pool.units.is_empty() || usize::from(pool.spare.get()) > pool.units.len() {
+        bail!("{file}: expected at least `spare` = {} names in `units`", pool.spare);
+    }
+    if config.store.is_none() {
+        bail!("{file}: expected `[store]`, in which units register themselves");
+    }
+    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() {
+        bail!("{file}: a manager processes no packets; the options are for units and dispatchers");
+    }
+    // Faults of the policy are found here, and not by each unit.
+    let policy = config.policy.as_deref().with_context(|| format!("{file}: expected `policy`, a file"))?;
+    load_for_node(policy)?;
+    let folder = TempDir::new().context("cannot create a folder")?;
+    let mut units = Vec::new();
+    for (number, name) in pool.units.iter().enumerate() {
+        let text =
+            unit_config(config, name, number).with_context(|| format!("{file}: cannot configure {name}"))?;
+        std::fs::write(folder.path().join(format!("{name}.toml")), text).context("cannot write a file")?;
+        units.push(PooledUnit { name: name.clone(), process: None });
+    }
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
+    say!("rivulet: {} keeps {} of {} units spare", config.name, pool.spare, units.len());
+    let pool = Pool::new(PoolConfig {
+        size: units.len(),
+        spare: pool.spare.get().into(),
+        idle_ns: pool.idle.0,
+        start_ns: START_NS,
+        stop_ns: STOP_NS,
+        restart_ns: RESTART_NS,
+    });
+    notify(&[NotifyState::Ready]);
+    supervise(pool, &mut units, folder.path(), &signals);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs units until a signal ends all of them.
+fn supervise(mut pool: Pool, units: &mut [PooledUnit], folder: &Path, signals: &Signals) {
+    let began = Instant::now();
+    let mut shown = PoolCounts::default();
+    while !pool.has_ended() {
+        let now_ns = began.elapsed().as_nanos() as u64;
+        if signals.stop().is_some() {
+            pool.end();
+        }
+        for (at, unit) in units.iter_mut().enumerate() {
+            unit.look(&mut pool, now_ns, at);
+        }
+        while let Some(action) = pool.poll(now_ns) {
+            match action {
+                PoolAction::Start(at) => {
+                    if let Err(error) = units[at].start(folder) {
+                        say!("rivulet: {error:#}");
+                        pool.handle_exit(now_ns, at, false);
+                    }
+                }
+                PoolAction::Terminate(at) => units[at].process.iter().for_each(ChildProcess::terminate),
+                PoolAction::Kill(at) => {
+                    say!("rivulet: {} does not end, and is killed", units[at].name);
+                    units[at].process.iter_mut().for_each(ChildProcess::kill);
+                }
+            }
+        }
+        let counts = pool.counts();
+        if counts != shown {
+            shown = counts;
+            let PoolCounts { busy, spare, starting, stopping } = counts;
+            let status = format!("{busy} units work, {spare} spare, {starting} start, {stopping} end");
+            notify(&[NotifyState::Status(&status)]);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+impl PooledUnit {
+    fn start(&mut self, folder: &Path) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find the program")?;
+        let mut command = Command::new(program);
+        command.args(["node", "--config"]).arg(folder.join(format!("{}.toml", self.name)));
+        command.env(MANAGER_VARIABLE, std::process::id().to_string());
+        let socket = format!("{}.sock", self.name);
+        let process = ChildProcess::start(&mut command, folder, OsStr::new(&socket))
+            .with_context(|| format!("cannot start {}", self.name))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Reports to the pool what has happened to the process.
+    fn look(&mut self, pool: &mut Pool, now_ns: u64, at: usize) {
+        let Some(process) = &mut self.process else { return };
+        while let Some(notice) = process.poll_notice() {
+            match notice {
+                Notice::Ready => pool.handle_ready(now_ns, at),
+                Notice::Variable(name, value) if name == WORK_VARIABLE => {
+                    pool.handle_work(now_ns, at, value != "0");
+                }
+                Notice::Variable(..) => {}
+            }
+        }
+        // Without an answer of the system, it is asked again.
+        if let Ok(Some(status)) = process.poll_exit() {
+            self.process = None;
+            self.say_end(status, pool.handle_exit(now_ns, at, status.success()));
+        }
+    }
+
+    fn say_end(&self, status: ExitStatus, again_ns: Option<u64>) {
+        match again_ns {
+            Some(again_ns) if !status.success() => say!(
+                "rivulet: {} has ended ({status}); it starts again in {:?}",
+                self.name,
+                Duration::from_nanos(again_ns)
+            ),
+            None if !status.success() => say!("rivulet: {} has ended ({status})", self.name),
+            _ => {}
+        }
+    }
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    // Nobody need listen.
+    let _ = sd_notify::notify(state);
+}
+
+/// Returns the configuration of a unit: the manager's, with another name and the next port.
+fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result<String> {
+    let listen = config.listen.context("expected `listen`, the address of the first unit")?;
+    let port = port_of(listen.port(), number)?;
+    let address = match &config.address {
+        None => None,
+        Some(address) => {
+            let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+            let (host, first) = parts.context("expected HOST:PORT as `address`")?;
+            Some(format!("{host}:{}", port_of(NonZeroU16::get(first), number)?))
+        }
+    };
+    let path = |path: &Path| -> anyhow::Result<String> {
+        let path = std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
+        let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+        Ok(quoted(path))
+    };
+    let policy = config.policy.as_deref().context("expected `policy`")?;
+    let mut text = format!(
+        "name = {}\nrole = \"unit\"\nlisten = {}\npolicy = {}\ncertificates = {}\n",
+        quoted(name),
+        quoted(&SocketAddr::new(listen.ip(), port).to_string()),
+        path(policy)?,
+        path(&config.certificates)?
+    );
+    if let Some(address) = address {
+        text += &format!("address = {}\n", quoted(&address));
+    }
+    match config.store.as_ref() {
+        Some(StoreConfig { etcd: Some(endpoints), .. }) => {
+            let endpoints: Vec<_> = endpoints.iter().map(|endpoint| quoted(endpoint)).collect();
+            text += &format!("[store]\netcd = [{}]\n", endpoints.join(", "));
+        }
+        Some(StoreConfig { file: Some(file), .. }) => text += &format!("[store]\nfile = {}\n", path(file)?),
+        _ => bail!("expected `[store]` with `etcd` or `file`"),
+    }
+    Ok(text)
+}
+
+/// Returns the port of a unit; 0 stays 0: the system chooses.
+fn port_of(first: u16, number: usize) -> anyhow::Result<u16> {
+    let port = usize::from(first) + if first == 0 { 0 } else { number };
+    u16::try_from(port).with_context(|| format!("there is no port {port}"))
+}
+
+/// Returns text as a TOML string: it is quoted as in JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+    use super::*;
+
+    #[test]
+    fn units_have_the_next_ports() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("manager.toml");
+        let text = "name = \"host\"\nrole = \"manager\"\nlisten = \"0.0.0.0:7400\"\naddress = \"10.0.0.2:17400\"\n\
+                    policy = \"site \\\"a\\\".rvl\"\n[pool]\nunits = [\"a\", \"b\"]\n[store]\nfile = \"s.redb\"\n";
+        std::fs::write(&file, text).unwrap();
+        let config = NodeConfig::read(&file).unwrap();
+        let unit = folder.path().join("unit.toml");
+        std::fs::write(&unit, unit_config(&config, "b", 1).unwrap()).unwrap();
+        let unit = NodeConfig::read(&unit).unwrap();
+        assert_eq!((unit.name.as_str(), unit.listen.unwrap().port()), ("b", 7401));
+        assert_eq!(unit.address.as_deref(), Some("10.0.0.2:17401"));
+        assert_eq!(unit.policy, Some(folder.path().join("site \"a\".rvl")));
+        assert_eq!(unit.store.unwrap().file, Some(folder.path().join("s.redb")));
+        assert!(unit_config(&config, "b", 60_000).is_err());
+    }
+}
