@@ -23,7 +23,7 @@ pub struct ApiOptions {
     /// The dispatcher's control API: a Unix socket, or https://HOST:PORT [default: the only socket
     /// in /run/rivulet or, for users, in $XDG_RUNTIME_DIR/rivulet]
     #[arg(long, value_name = "PATH|URL", env = "RIVULET_API", hide_env_values = true)]
-    pub api: Option<ApiAddress>,
+    pub api: Vec<ApiAddress>,
     /// Authority of the server's certificate, in PEM; needed with a URL
     #[arg(long, value_name = "FILE", env = "RIVULET_API_CA", hide_env_values = true)]
     pub ca: Option<PathBuf>,
@@ -44,10 +44,25 @@ pub struct ApiOptions {
 impl ApiOptions {
     /// Returns a client of the dispatcher.
     pub fn client(&self) -> anyhow::Result<Client> {
-        match &self.api {
-            Some(ApiAddress::Path(path)) => Ok(Client::new(path.clone())),
-            Some(ApiAddress::Tcp(address)) => self.remote_client(address),
-            None => only_socket(),
+        match self.api.as_slice() {
+            [] => only_socket(),
+            [address] => self.client_of(address),
+            _ => bail!("--api: expected one dispatcher"),
+        }
+    }
+
+    /// Returns clients of dispatchers; of several, each with its address.
+    pub fn clients(&self) -> anyhow::Result<Vec<(Option<String>, Client)>> {
+        if self.api.len() < 2 {
+            return Ok(vec![(None, self.client()?)]);
+        }
+        self.api.iter().map(|address| Ok((Some(address.to_string()), self.client_of(address)?))).collect()
+    }
+
+    fn client_of(&self, address: &ApiAddress) -> anyhow::Result<Client> {
+        match address {
+            ApiAddress::Path(path) => Ok(Client::new(path.clone())),
+            ApiAddress::Tcp(address) => self.remote_client(address),
         }
     }
 

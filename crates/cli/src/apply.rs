@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use control::{PolicyRequest, PolicyResource, RolloutResource, RolloutStage};
 
 use crate::api::{ApiOptions, Client};
@@ -40,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   rivulet apply site.rvl
   rivulet apply site.rvl --dry-run
+  rivulet apply site.rvl --api https://dispatcher-1:7500 --api https://dispatcher-2:7500
   rivulet apply site.rvl --no-wait && rivulet status";
 
 /// Period of looks at a rollout.
@@ -48,33 +49,77 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let request = PolicyRequest::from(policies::texts(&args.policy)?);
-    let client = args.api.client()?;
-    let path = if args.dry_run { "/v1/policy?dry_run=true" } else { "/v1/policy" };
-    let begun: PolicyResource = client.put(path, &request)?;
-    let (changed, word) = match begun.rollout {
-        _ if args.dry_run => (begun, "can be applied"),
-        Some(RolloutResource { stage: RolloutStage::Waiting, number, .. }) => match args.no_wait {
-            true => (begun, "is on its way"),
-            false => (wait(&client, number)?, "runs on all nodes"),
-        },
-        _ => (begun, "unchanged"),
-    };
-    let rollout = changed.rollout.as_ref();
-    let reason = rollout.filter(|rollout| rollout.stage == RolloutStage::Failed && !args.dry_run);
-    match args.output {
-        Format::Json => output::print_json(&changed)?,
-        Format::Table if reason.is_some() => {}
-        Format::Table => output::print(&format!("{}: {word}\n", args.policy.display()))?,
+    let clients = args.api.clients()?;
+    if args.no_wait && clients.len() > 1 {
+        bail!("--no-wait: several dispatchers give nodes the policy one after the other");
     }
-    let Some(RolloutResource { reason, nodes_done, nodes, .. }) = reason else {
+    let mut outcomes = Vec::new();
+    if args.dry_run || clients.len() > 1 {
+        // Nothing changes unless all dispatchers can take the policy over.
+        for (address, client) in &clients {
+            let checked = client.put("/v1/policy?dry_run=true", &request);
+            outcomes.push((checked.map_err(|error| at(address, error))?, "can be applied"));
+        }
+    }
+    if !args.dry_run {
+        outcomes.clear();
+        for (address, client) in &clients {
+            outcomes.push(apply(args, client, &request).map_err(|error| at(address, error))?);
+            if outcomes.last().is_some_and(|(policy, _)| failure(policy).is_some()) {
+                break;
+            }
+        }
+    }
+    let failed = outcomes.last().and_then(|(policy, _)| failure(policy)).filter(|_| !args.dry_run);
+    let policy = args.policy.display();
+    match args.output {
+        Format::Json if clients.len() == 1 => output::print_json(&outcomes[0].0)?,
+        Format::Json => {
+            output::print_json(&outcomes.iter().map(|(policy, _)| policy).collect::<Vec<_>>())?;
+        }
+        Format::Table => {
+            let done = outcomes.len() - usize::from(failed.is_some());
+            for ((address, _), (_, word)) in clients.iter().zip(&outcomes).take(done) {
+                let address = address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
+                output::print(&format!("{address}{policy}: {word}\n"))?;
+            }
+        }
+    }
+    let Some(RolloutResource { reason, nodes_done, nodes, .. }) = failed else {
         return Ok(ExitCode::SUCCESS);
     };
     say!("rivulet: {}", reason.as_deref().unwrap_or("the rollout has failed"));
-    say!(
-        "rivulet: {nodes_done} of {nodes} nodes run {}; apply it or another one again",
-        args.policy.display()
-    );
+    say!("rivulet: {nodes_done} of {nodes} nodes run {policy}; apply it or another one again");
     Ok(ExitCode::FAILURE)
+}
+
+/// Adds the address of one of several dispatchers to an error.
+fn at(address: &Option<String>, error: anyhow::Error) -> anyhow::Error {
+    match address {
+        Some(address) => error.context(address.clone()),
+        None => error,
+    }
+}
+
+/// Returns the latest rollout if it has failed.
+fn failure(policy: &PolicyResource) -> Option<&RolloutResource> {
+    policy.rollout.as_ref().filter(|rollout| rollout.stage == RolloutStage::Failed)
+}
+
+/// Applies the policy at a dispatcher. Returns what it runs then, and that in words.
+fn apply(
+    args: &Args,
+    client: &Client,
+    request: &PolicyRequest,
+) -> anyhow::Result<(PolicyResource, &'static str)> {
+    let begun: PolicyResource = client.put("/v1/policy", request)?;
+    Ok(match begun.rollout {
+        Some(RolloutResource { stage: RolloutStage::Waiting, number, .. }) => match args.no_wait {
+            true => (begun, "is on its way"),
+            false => (wait(client, number)?, "runs on all nodes"),
+        },
+        _ => (begun, "unchanged"),
+    })
 }
 
 /// Waits until a rollout has ended, and shows its progress.

@@ -340,7 +340,7 @@ impl DispatcherNode {
             let authority = node.certificates.join("ca.pem");
             let authority =
                 std::fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
-            assembly.seed = cluster::shared_seed(&policy.digest, &authority);
+            assembly.seed = cluster::shared_seed(&authority);
         }
         let is_divided = assembly.graph.options().affinity_groups.is_some();
         let divides = assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some());
@@ -353,7 +353,7 @@ impl DispatcherNode {
             }
         }
         let digest = policy.digest;
-        let make_policy = maker(policy.policy, &assembly, is_one_of_several);
+        let make_policy = maker(policy.policy, &assembly);
         let identity = node.identity()?;
         say_key_log(identity.key_log());
         let (handle, control) = RemoteHandle::new();

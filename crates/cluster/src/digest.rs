@@ -15,11 +15,9 @@ pub fn policy_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
 }
 
 /// Returns the seed of graphs that several dispatchers of a cluster share: they must deal flows to
-/// each other by the same hashes. Who does not have the authority's certificate cannot know it.
-pub fn shared_seed(policy: &[u8; 32], authority: &[u8]) -> u64 {
-    let mut digest = Sha256::new();
-    digest.update(policy);
-    digest.update(authority);
-    let digest: [u8; 32] = digest.finalize().into();
+/// each other by the same hashes, whatever policies they have had. Who does not have the
+/// authority's certificate cannot know it.
+pub fn shared_seed(authority: &[u8]) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(authority).into();
     digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }

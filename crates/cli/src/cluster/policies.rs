@@ -49,15 +49,10 @@ pub fn graphs_of(policy: NodePolicy) -> GraphMaker {
 }
 
 /// Returns what makes policies that a dispatcher's nodes can take over from the present one.
-pub fn maker(policy: Arc<Policy>, assembly: &Assembly, is_one_of_several: bool) -> PolicyMaker {
+pub fn maker(policy: Arc<Policy>, assembly: &Assembly) -> PolicyMaker {
     let (seed, is_offloaded) = (assembly.seed, assembly.graph.options().offloaded);
     let running = RunningPolicy::new(policy, assembly);
     Arc::new(move |texts| {
-        if is_one_of_several {
-            return Err(
-                "only a single dispatcher gives nodes another policy; this is one of several".to_owned()
-            );
-        }
         let policy = read_for_node(&texts)?;
         let mut assembly = policy.assemble(seed)?;
         let sources = &policy.policy.report.sources;

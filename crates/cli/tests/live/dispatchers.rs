@@ -1,5 +1,6 @@
 //! Two dispatchers between real hosts, on different ways of the same connections, and units on
-//! hosts of their own, which are restarted one by one while an operator moves flows to and fro.
+//! hosts of their own, which are restarted one by one, and get another policy, while an operator
+//! moves flows to and fro.
 
 use std::process::Stdio;
 
@@ -73,7 +74,7 @@ fn connections_go_on_whose_directions_take_different_ways() {
     let stream = spawn("iperf3", &["-c", "10.7.0.3", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "12", "-J"]);
     let pings = spawn("ping", &["-q", "-i", "0.05", "-c", "200", "-w", "60", "fd07::2"]);
     let operators = names.map(|name| Operator::start(network.path(&format!("{name}.sock"))));
-    for unit in &mut units {
+    let download_while = |happens: &mut dyn FnMut()| {
         let downloads: Vec<_> = SUBSCRIBERS
             .map(|host| {
                 let to = network.path(&format!("fetched-{host}")).display().to_string();
@@ -83,16 +84,41 @@ fn connections_go_on_whose_directions_take_different_ways() {
                 (spawn("curl", &args), to)
             })
             .collect();
-        unit.end();
-        unit.start(&network);
-        // Both dispatchers have it again.
-        unit.wait_for_line("node connected");
-        unit.wait_for_line("node connected");
+        happens();
         for (mut download, to) in downloads {
             assert!(download.wait().unwrap().success(), "{to}");
             assert!(std::fs::read(&to).unwrap() == file, "{to} is damaged");
         }
+    };
+    for unit in &mut units {
+        download_while(&mut || {
+            unit.end();
+            unit.start(&network);
+            // Both dispatchers have it again.
+            unit.wait_for_line("node connected");
+            unit.wait_for_line("node connected");
+        });
     }
+    // Another policy, at both.
+    let _denied = network.outside.serve("python3 -m http.server 8001", 8001);
+    let get = |server: &str| {
+        let line = format!("curl -sf -m 2 -o /dev/null http://{server}:8001/");
+        network.inside.output(&line).status.success()
+    };
+    let servers = ["10.7.0.2", "10.7.0.3"];
+    assert!(servers.iter().all(|server| get(server)), "all is allowed");
+    let rules = "rules: \"deny out tcp to any port 8001\\nallow out from any\"";
+    let next = NAT_POLICY.replace("rules: \"allow out from any\"", rules);
+    std::fs::write(network.path("next.rvl"), next).unwrap();
+    download_while(&mut || {
+        let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(["apply", "next.rvl", "--api", "d1.sock", "--api", "d2.sock"]);
+        let applied = command.current_dir(network.path("")).output().unwrap();
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        let said = String::from_utf8(applied.stdout).unwrap();
+        assert_eq!(said, "d1.sock: next.rvl: runs on all nodes\nd2.sock: next.rvl: runs on all nodes\n");
+    });
+    assert!(!servers.iter().any(|server| get(server)), "the new rule holds on both ways");
     asking.end(300);
     let pings = String::from_utf8(pings.wait_with_output().unwrap().stdout).unwrap();
     assert!(pings.contains(" 0% packet loss"), "{pings}");
