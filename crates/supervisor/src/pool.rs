@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, no more run than there may be, and at the end none.
+        /// No more run than there may be, and at the end none.
         #[test]
         fn pool_keeps_its_limits(
             spare in 0usize..4,
