@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use self::connector::Connector;
-use self::socket::DatagramSocket;
+pub use self::socket::DatagramSocket;
 use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;

@@ -2,6 +2,7 @@
 
 mod common;
 mod d01_drain;
+mod d02_distribution;
 mod links;
 mod m01_wait;
 mod m02_flows;
@@ -119,6 +120,7 @@ pub fn experiments() -> &'static [Experiment] {
         m01_wait::M1,
         m02_flows::M2,
         d01_drain::D1,
+        d02_distribution::D2,
     ]
 }
 

@@ -1,6 +1,7 @@
-//! A dispatcher and two units over loopback, as on hosts: links with certificates, encryption and
+//! A dispatcher and its units over loopback, as on hosts: links with certificates, encryption and
 //! datagrams. Units have a thread each, and the dispatcher the calling one.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -27,8 +28,10 @@ use tempfile::TempDir;
 /// Makes the functions of a node.
 pub type ChainMaker = fn() -> Result<Assembly, String>;
 
-/// Bytes of a frame, without its checksum.
+/// Bytes of a frame, without its checksum, unless others are asked for.
 const FRAME_LEN: usize = 60;
+/// Bytes of the longest frame, without its checksum.
+const FRAME_MAX: usize = 1_514;
 /// The chain's port inside.
 const INSIDE: u16 = 0;
 /// Its port outside.
@@ -72,12 +75,11 @@ struct Seen {
     timed: Vec<(u32, Instant)>,
 }
 
-impl Output for Seen {
-    type Error = std::convert::Infallible;
-
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error> {
+impl Seen {
+    /// Counts a frame that leaves by a port.
+    fn count(&mut self, port: u16, frame: &[u8]) {
         let number = |at: usize| {
-            let bytes = packet.data().get(at..).and_then(|rest| rest.first_chunk());
+            let bytes = frame.get(at..).and_then(|rest| rest.first_chunk());
             u32::from_be_bytes(bytes.copied().unwrap_or_default())
         };
         let (flow, seq) = (number(MARK), number(MARK + 4));
@@ -85,7 +87,7 @@ impl Output for Seen {
         if flow == 0 {
             self.timed.push((seq, Instant::now()));
         }
-        let Some(seen) = self.flows.get_mut(flow as usize) else { return Ok(()) };
+        let Some(seen) = self.flows.get_mut(flow as usize) else { return };
         if port == INSIDE {
             seen.replies += 1;
         } else {
@@ -93,6 +95,14 @@ impl Output for Seen {
             self.reordered += u64::from(seq < seen.highest);
             seen.highest = seen.highest.max(seq);
         }
+    }
+}
+
+impl Output for Seen {
+    type Error = std::convert::Infallible;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error> {
+        self.count(port, packet.data());
         Ok(())
     }
 
@@ -126,16 +136,25 @@ impl Drop for HostUnit {
     }
 }
 
-/// Wall time and CPU time of all threads, in ns.
+/// Wall time and CPU time, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeSpent {
     /// Wall time.
     pub wall_ns: f64,
     /// CPU time of dispatcher and units.
     pub cpu_ns: f64,
+    /// CPU time of the dispatcher, which is that of the calling thread.
+    pub dispatcher_ns: f64,
 }
 
-/// A dispatcher and two units, one of which has all flows.
+impl TimeSpent {
+    /// Returns the CPU time of the units.
+    pub fn units_ns(&self) -> f64 {
+        self.cpu_ns - self.dispatcher_ns
+    }
+}
+
+/// A dispatcher and its units, one of which has all flows.
 pub struct Hosts {
     runner: Runner,
     nodes: RemoteHandle,
@@ -143,19 +162,24 @@ pub struct Hosts {
     seen: Seen,
     began: Instant,
     next: u32,
+    /// Bytes of the frames that are sent, in turn, and how many have been.
+    lengths: &'static [usize],
+    frames: usize,
+    /// The frame that is sent.
+    frame: [u8; FRAME_MAX],
     /// Packets that have arrived since all had left.
     arrived: u64,
     _units: Vec<HostUnit>,
-    _certificates: TempDir,
+    _certificates: Option<TempDir>,
 }
 
 impl Hosts {
-    /// Starts all nodes, and begins this many flows.
+    /// Starts a dispatcher and this many units, and begins this many flows.
     ///
     /// # Errors
     ///
     /// If a node cannot start.
-    pub fn start(flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+    pub fn start(units: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
         let folder = TempDir::new().map_err(|error| error.to_string())?;
         let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
         let identity = |name: &str| {
@@ -164,18 +188,19 @@ impl Hosts {
             let ca = folder.path().join("ca.pem");
             Identity::read(name, &file("pem"), &file("key"), &ca).map_err(|error| error.to_string())
         };
-        let units = ["unit-0", "unit-1"]
-            .map(|name| start_unit(name, identity(name)?, chain))
-            .into_iter()
-            .collect::<Result<Vec<_>, String>>()?;
         let config = UnitsConfig {
             mode: Granularity::Flow,
-            units_min: 2,
-            units_max: 2,
+            units_min: units,
+            units_max: units,
             capacity_bps: 1_000_000_000_000,
             is_live: true,
             ..UnitsConfig::as_published()
         };
+        let start = |number| {
+            let name = format!("unit-{number}");
+            start_unit(&name, identity(&name)?, chain)
+        };
+        let units = (0..units).map(start).collect::<Result<Vec<_>, String>>()?;
         let (nodes, control) = RemoteHandle::new();
         for HostUnit { name, address, .. } in &units {
             nodes.send(NodeCommand::Add { name: name.clone(), address: address.clone() });
@@ -189,7 +214,27 @@ impl Hosts {
             listening: None,
         };
         let started = remote_runner(chain()?, "hosts", config, options);
-        let mut runner = started.map_err(|error| error.to_string())?;
+        let runner = started.map_err(|error| error.to_string())?;
+        Ok(Hosts::over(runner, nodes, flows, units, Some(folder)))
+    }
+
+    /// Begins this many flows on the calling thread, which runs the chain itself.
+    ///
+    /// # Errors
+    ///
+    /// If the chain cannot be made.
+    pub fn inline(flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+        let (nodes, _) = RemoteHandle::new();
+        Ok(Hosts::over(Runner::new(chain()?, "inline"), nodes, flows, Vec::new(), None))
+    }
+
+    fn over(
+        mut runner: Runner,
+        nodes: RemoteHandle,
+        flows: u32,
+        units: Vec<HostUnit>,
+        certificates: Option<TempDir>,
+    ) -> Hosts {
         let operator = runner.open_to_operators();
         let seen = Seen {
             flows: vec![FlowSeen::default(); flows as usize],
@@ -197,23 +242,30 @@ impl Hosts {
             left: 0,
             timed: Vec::new(),
         };
-        let (began, next) = (Instant::now(), 0);
         let mut hosts = Hosts {
             runner,
             nodes,
             operator,
             seen,
-            began,
-            next,
+            began: Instant::now(),
+            next: 0,
+            lengths: &[FRAME_LEN],
+            frames: 0,
+            frame: [0; FRAME_MAX],
             arrived: 0,
             _units: units,
-            _certificates: folder,
+            _certificates: certificates,
         };
         for flow in 0..flows {
             hosts.send(flow);
         }
         hosts.settle();
-        Ok(hosts)
+        hosts
+    }
+
+    /// Sends frames of these lengths in turn, in bytes without checksum: 60 to 1,514.
+    pub fn set_lengths(&mut self, lengths: &'static [usize]) {
+        self.lengths = lengths;
     }
 
     /// Sends a packet of a flow, and returns its seq.
@@ -221,21 +273,46 @@ impl Hosts {
         let seen = &mut self.seen.flows[flow as usize];
         seen.sent += 1;
         let seq = seen.sent;
-        self.receive(INSIDE, &frame(flow, seq, INSIDE));
+        self.receive(INSIDE, flow, seq);
         seq
     }
 
     /// Has a frame arrive at a port. Waits while too many packets are on their way: the
     /// dispatcher would drop some.
-    fn receive(&mut self, port: u16, data: &[u8]) {
+    fn receive(&mut self, port: u16, flow: u32, seq: u32) {
         if self.arrived.saturating_sub(self.seen.left) >= UNIT_IN_FLIGHT_MAX / 2 {
             self.settle();
             (self.arrived, self.seen.left) = (0, 0);
         }
         self.arrived += 1;
+        let len = self.write_frame(port, flow, seq);
+        let data = &self.frame[..len];
         let timestamp_ns = self.began.elapsed().as_nanos() as u64 + 1;
         let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
         let Ok(()) = self.runner.receive(frame, Ingress::Port(port), &mut self.seen);
+    }
+
+    /// Writes the next frame, and returns its length.
+    fn write_frame(&mut self, port: u16, flow: u32, seq: u32) -> usize {
+        let len = self.lengths[self.frames % self.lengths.len()].clamp(FRAME_LEN, FRAME_MAX);
+        self.frames += 1;
+        write_frame(&mut self.frame[..len], port, flow, seq);
+        len
+    }
+
+    /// Does what [`send_some`](Hosts::send_some) does besides: makes frames, and counts them as
+    /// those that leave.
+    pub fn make_some(&mut self, count: u32) {
+        for _ in 0..count {
+            let seen = &mut self.seen.flows[self.next as usize];
+            seen.sent += 1;
+            let (flow, seq) = (self.next, seen.sent);
+            let len = self.write_frame(INSIDE, flow, seq);
+            black_box(self.began.elapsed());
+            self.seen.count(OUTSIDE, black_box(&self.frame[..len]));
+            self.next = (self.next + 1) % self.seen.flows.len() as u32;
+        }
+        self.seen.left = 0;
     }
 
     /// Sends the next packets of all flows in turn.
@@ -346,7 +423,7 @@ impl Hosts {
     pub fn faults(&mut self) -> Result<MoveFaults, String> {
         self.seen.flows.iter_mut().for_each(|flow| flow.replies = 0);
         for flow in 0..self.seen.flows.len() as u32 {
-            self.receive(OUTSIDE, &frame(flow, 0, OUTSIDE));
+            self.receive(OUTSIDE, flow, 0);
         }
         self.settle();
         let status = self.ask(OperatorRequest::Status)?.dispatcher.unwrap_or_default();
@@ -399,9 +476,11 @@ impl Hosts {
     ///
     /// Those of what it does.
     pub fn timed(&mut self, run: impl FnOnce(&mut Hosts) -> Result<(), String>) -> Result<TimeSpent, String> {
-        let (began, cpu_ns) = (Instant::now(), cpu_ns());
+        let clocks = || (cpu_ns(ClockId::ProcessCPUTime), thread_cpu_ns());
+        let (began, before) = (Instant::now(), clocks());
         run(self)?;
-        Ok(TimeSpent { wall_ns: began.elapsed().as_nanos() as f64, cpu_ns: self::cpu_ns() - cpu_ns })
+        let (wall_ns, after) = (began.elapsed().as_nanos() as f64, clocks());
+        Ok(TimeSpent { wall_ns, cpu_ns: after.0 - before.0, dispatcher_ns: after.1 - before.1 })
     }
 
     /// Asks the dispatcher, which answers between two batches.
@@ -426,9 +505,13 @@ impl Hosts {
     }
 }
 
-/// Returns the CPU time of this process, in ns.
-fn cpu_ns() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Returns the CPU time of the calling thread, in ns.
+pub fn thread_cpu_ns() -> f64 {
+    cpu_ns(ClockId::ThreadCPUTime)
+}
+
+fn cpu_ns(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
@@ -458,11 +541,13 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
     Ok(HostUnit { name: name.to_owned(), address, order, thread })
 }
 
-/// A datagram of a flow that arrives at this port.
-fn frame(flow: u32, seq: u32, port: u16) -> [u8; FRAME_LEN] {
-    let mut frame = [0; FRAME_LEN];
+/// Writes a datagram of a flow that arrives at this port, as long as the frame, which has at least
+/// [`FRAME_LEN`] bytes.
+pub fn write_frame(frame: &mut [u8], port: u16, flow: u32, seq: u32) {
+    let len = frame.len();
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
-    frame[14..24].copy_from_slice(&[0x45, 0, 0, (FRAME_LEN - 14) as u8, 0, 0, 0x40, 0, 64, 17]);
+    frame[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     let [_, high, middle, low] = flow.to_be_bytes();
     let (client, server) = ([10, high, middle, low], [198, 18, 0, 1]);
     let (from, to, ports) = match port {
@@ -472,14 +557,13 @@ fn frame(flow: u32, seq: u32, port: u16) -> [u8; FRAME_LEN] {
     frame[26..30].copy_from_slice(&from);
     frame[30..34].copy_from_slice(&to);
     frame[34..38].copy_from_slice(&ports);
-    frame[38..40].copy_from_slice(&((FRAME_LEN - 34) as u16).to_be_bytes());
+    frame[38..40].copy_from_slice(&((len - 34) as u16).to_be_bytes());
     frame[MARK..MARK + 4].copy_from_slice(&flow.to_be_bytes());
     frame[MARK + 4..MARK + 8].copy_from_slice(&seq.to_be_bytes());
     let words = frame[14..34].chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let sum: u32 = words.sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame
 }
 
 #[cfg(test)]
@@ -489,7 +573,7 @@ mod tests {
 
     #[test]
     fn flows_move_without_faults_and_faults_are_seen() {
-        let mut hosts = Hosts::start(20, chain).unwrap();
+        let mut hosts = Hosts::start(2, 20, chain).unwrap();
         let flows = hosts.flows().unwrap();
         assert_eq!(flows.len(), 20);
         let ids: Vec<FlowId> = flows.iter().map(|flow| flow.flow).collect();

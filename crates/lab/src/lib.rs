@@ -23,6 +23,7 @@ mod draw;
 mod experiments;
 pub mod gauges;
 mod hosts;
+mod link_parts;
 mod migration;
 mod outcome;
 mod paths;

@@ -19,7 +19,7 @@ const BUFFER_LEN: usize = 65_536;
 const KERNEL_BUFFER_LEN: usize = 4 << 20;
 
 /// A UDP socket.
-pub(crate) struct DatagramSocket {
+pub struct DatagramSocket {
     socket: UdpSocket,
     state: UdpSocketState,
     buffers: Vec<u8>,
@@ -27,6 +27,10 @@ pub(crate) struct DatagramSocket {
 }
 
 impl DatagramSocket {
+    /// Opens a socket.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
     pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
         let socket = UdpSocket::bind(address)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
@@ -39,10 +43,15 @@ impl DatagramSocket {
         Ok(DatagramSocket { socket, state, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
     }
 
+    /// Returns what becomes readable when a datagram arrives.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
+    /// Returns its address.
+    ///
+    /// # Errors
+    /// If the system does not know it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }

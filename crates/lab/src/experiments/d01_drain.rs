@@ -74,7 +74,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 fn measure_once(flows: u32) -> Result<[f64; METRICS.len()], String> {
-    let mut hosts = Hosts::start(flows, chain)?;
+    let mut hosts = Hosts::start(2, flows, chain)?;
     let time = hosts.timed(|hosts| {
         hosts.drain()?;
         hosts.settle();

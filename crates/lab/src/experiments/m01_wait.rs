@@ -95,7 +95,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 fn measure_all(measured: &mut Rounds, rounds: u32, moves: u32) -> Result<(), String> {
-    let mut hosts = Hosts::start(FLOWS, chain)?;
+    let mut hosts = Hosts::start(2, FLOWS, chain)?;
     // So that flow 0 has the most packets.
     hosts.send(0);
     hosts.settle();

@@ -81,7 +81,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 fn measure_all(measured: &mut Rounds, rounds: u32) -> Result<(), String> {
-    let mut hosts = Hosts::start(FLOWS, chain)?;
+    let mut hosts = Hosts::start(2, FLOWS, chain)?;
     let flows = hosts.flows()?;
     let mut owner = flows.first().ok_or("there are no flows")?.owner;
     let ids: Vec<_> = flows.iter().map(|flow| flow.flow).collect();

@@ -1,0 +1,201 @@
+//! D2: what distribution costs. Measured, not simulated.
+
+use super::common::{at_least, series_of_rows, show};
+use super::moves::{FAULTS, chain, fault_values, without_faults};
+use super::rounds::Rounds;
+use super::{Experiment, Measured};
+use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use crate::hosts::{Hosts, write_frame};
+use crate::link_parts::{LinkParts, PartTimes};
+use crate::runs::{Lab, RunLength};
+use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
+
+/// Claims about the CPU time of packets at a dispatcher and at a unit.
+pub const D2: Experiment = Experiment {
+    id: "D2",
+    title: "The cost of distribution",
+    question: "What does a packet cost at a dispatcher and at a unit?",
+    published: "nothing comparable; the aim is 1.5 million packets per second of a dispatcher's core",
+    workload: "a dispatcher and a unit, a thread each, over loopback on this machine, and the same \
+               policy on one thread: 1,024 flows, packets of 60 bytes, and a mix of 60, 590 and 1,514 \
+               bytes (7, 4 and 1 of 12, as in RFC 6985)",
+    matches: &[
+        Claim {
+            text: "packets of 60 bytes: a dispatcher dispatches at least 1.5 million in a second of \
+                   CPU time",
+            test: |f| at_least(f, SMALL.dispatcher, "per CPU-second", 1.5e6, 1e6),
+        },
+        Claim {
+            text: "the mix: the same",
+            test: |f| at_least(f, MIX.dispatcher, "per CPU-second", 1.5e6, 1e6),
+        },
+        Claim {
+            text: "nothing is lost, reordered, duplicated or broken",
+            test: |f| {
+                let rows = [SMALL, MIX].map(|sizes| without_faults(f, sizes.dispatcher));
+                Ok(ClaimFinding::all(rows.into_iter().collect::<Result<Vec<_>, _>>()?))
+            },
+        },
+    ],
+    beats: &[
+        Claim {
+            text: "packets of 60 bytes: a dispatcher takes less time than these three functions take \
+                   on one thread, so that units add throughput",
+            test: |f| takes_at_most(f, SMALL.dispatcher, 1.0),
+        },
+        Claim {
+            text: "packets of 60 bytes: a unit takes at most twice that time",
+            test: |f| takes_at_most(f, SMALL.unit, 2.0),
+        },
+    ],
+    real: &[],
+    measure,
+};
+
+/// Packets of some sizes, and their rows.
+struct Sizes {
+    lengths: &'static [usize],
+    inline: &'static str,
+    dispatcher: &'static str,
+    unit: &'static str,
+    parts: &'static str,
+}
+
+const SMALL: Sizes = Sizes {
+    lengths: &[60],
+    inline: "60 bytes, on one thread",
+    dispatcher: "60 bytes, dispatcher",
+    unit: "60 bytes, unit",
+    parts: "60 bytes",
+};
+
+const MIX: Sizes = Sizes {
+    lengths: &[60, 590, 60, 60, 590, 60, 1_514, 60, 590, 60, 590, 60],
+    inline: "mix, on one thread",
+    dispatcher: "mix, dispatcher",
+    unit: "mix, unit",
+    parts: "mix",
+};
+
+const METRICS: [TableMetric; 7] = [
+    TableMetric { name: "CPU of a packet", unit: FigureUnit::Ns },
+    TableMetric { name: "per CPU-second", unit: FigureUnit::Count },
+    TableMetric { name: "x one thread", unit: FigureUnit::Ratio },
+    TableMetric { name: "lost", unit: FigureUnit::Count },
+    TableMetric { name: "reordered", unit: FigureUnit::Count },
+    TableMetric { name: "duplicated", unit: FigureUnit::Count },
+    TableMetric { name: "broken", unit: FigureUnit::Count },
+];
+
+const PARTS: [TableMetric; 8] = [
+    TableMetric { name: "classify", unit: FigureUnit::Ns },
+    TableMetric { name: "seal", unit: FigureUnit::Ns },
+    TableMetric { name: "send", unit: FigureUnit::Ns },
+    TableMetric { name: "receive", unit: FigureUnit::Ns },
+    TableMetric { name: "open", unit: FigureUnit::Ns },
+    TableMetric { name: "process", unit: FigureUnit::Ns },
+    TableMetric { name: "rest of the dispatcher", unit: FigureUnit::Ns },
+    TableMetric { name: "rest of the unit", unit: FigureUnit::Ns },
+];
+
+const FLOWS: u32 = 1_024;
+
+/// A row's time is at most this multiple of that on one thread, round by round.
+fn takes_at_most(f: &MeasuredFigures<'_>, row: &str, limit: f64) -> Result<ClaimFinding, MissingFigure> {
+    let ratio = f.get(row, "x one thread")?;
+    let why = format!("{row}: {} times, asked is at most {limit}", show(ratio, 1.0, ""));
+    Ok(ClaimFinding::new(ratio.is_at_most(limit), why))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let (rounds, packets) = match lab.length() {
+        RunLength::Smoke => (1, 2_048),
+        RunLength::Quick => (21, 32_768),
+        RunLength::Full => (101, 32_768),
+    };
+    let (mut whole, mut parts) = (Rounds::default(), Rounds::default());
+    for sizes in [SMALL, MIX] {
+        if let Err(why) = measure_sizes(&sizes, &mut whole, &mut parts, rounds, packets) {
+            whole.fail(sizes.dispatcher, RowKind::Faithful, why);
+        }
+    }
+    let whole = whole.table("CPU time of a packet", &METRICS);
+    let parts = parts.table("its parts, each timed on its own", &PARTS);
+    let columns = PARTS.map(|part| part.name);
+    let chart = FigureChart {
+        title: parts.title.clone(),
+        x: ChartAxis::names("", columns),
+        y: ChartAxis::linear("ns"),
+        series: series_of_rows(&parts, &columns, 1.0, ChartMark::Bars),
+    };
+    let notes = [
+        "CPU time, not wall time: of the dispatcher's thread, and of all others. Ports are not \
+         included: frames are made and counted in memory, and the time of that, measured in turn, is \
+         subtracted. 1,024 packets are on their way at once.",
+        "One thread: the same policy, a monitor, a firewall and an HTTP parser, without links.",
+        "Seal: written with a stamp, put into datagrams, encrypted. Send and receive: the kernel's, 64 \
+         datagrams a call; on loopback, the sender's call does the work of both network stacks. Open: \
+         decrypted, put in order, acknowledged. Process: one thread's time without classification.",
+        "A dispatcher classifies, seals, sends, receives and opens; a unit does all of that, and \
+         processes. Only packets on the way to a unit are timed; those on the way back have no stamp. \
+         The rest is numbering, copying, reports, timers, calls of the kernel that find nothing, and \
+         threads that wake up. Bursts of parts are in the caches: the rest has what that saves.",
+        FAULTS,
+    ];
+    Measured { tables: vec![whole, parts], charts: vec![chart], notes: notes.map(str::to_owned).into() }
+}
+
+/// Runs one thread, hosts and parts in turn, round by round.
+fn measure_sizes(
+    sizes: &Sizes,
+    whole: &mut Rounds,
+    parts: &mut Rounds,
+    rounds: u32,
+    packets: u32,
+) -> Result<(), String> {
+    let (mut inline, mut hosts) = (Hosts::inline(FLOWS, chain)?, Hosts::start(1, FLOWS, chain)?);
+    let mut links = LinkParts::open()?;
+    for hosts in [&mut inline, &mut hosts] {
+        hosts.set_lengths(sizes.lengths);
+        hosts.send_some(packets); // Caches and links warm up.
+        hosts.settle();
+    }
+    for _ in 0..rounds {
+        let send = |hosts: &mut Hosts| {
+            hosts.send_some(packets);
+            hosts.settle();
+            Ok(())
+        };
+        let made = inline.timed(|hosts| {
+            hosts.make_some(packets);
+            Ok(())
+        })?;
+        let (alone, spread) = (inline.timed(send)?, hosts.timed(send)?);
+        let per_packet = |ns: f64| ns / f64::from(packets);
+        let one = per_packet(alone.dispatcher_ns - made.dispatcher_ns);
+        let dispatcher = per_packet(spread.dispatcher_ns - made.dispatcher_ns);
+        let unit = per_packet(spread.units_ns());
+        let [lost, reordered, duplicated, broken] = fault_values(hosts.faults()?);
+        let none = f64::NAN;
+        let alone = [one, 1e9 / one, 1.0, none, none, none, none];
+        whole.add(sizes.inline, RowKind::Bound, &alone);
+        let row = [dispatcher, 1e9 / dispatcher, dispatcher / one, lost, reordered, duplicated, broken];
+        whole.add(sizes.dispatcher, RowKind::Faithful, &row);
+        whole.add(sizes.unit, RowKind::Faithful, &[unit, 1e9 / unit, unit / one, none, none, none, none]);
+
+        let mut sent = 0;
+        let of_links = links.run(packets as usize / 1_024, |frame| {
+            frame.resize(sizes.lengths[sent as usize % sizes.lengths.len()], 0);
+            write_frame(frame, 0, sent % FLOWS, sent);
+            sent += 1;
+        })?;
+        let PartTimes { classify, seal, send, receive, open } = of_links;
+        let way = classify + seal + send + receive + open;
+        let process = one - classify;
+        let rest = (dispatcher - way, unit - way - process);
+        let values = [classify, seal, send, receive, open, process, rest.0, rest.1];
+        parts.add(sizes.parts, RowKind::Faithful, &values);
+    }
+    Ok(())
+}
