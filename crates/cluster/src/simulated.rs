@@ -100,6 +100,7 @@ pub struct SimulatedCluster {
     world: Rc<World>,
     runner: Runner,
     handle: RemoteHandle,
+    units: usize,
     /// Time of the first packet, which is that of the world's beginning.
     start_ns: u64,
     ticked_ns: u64,
@@ -136,21 +137,26 @@ impl SimulatedCluster {
         (seed, start_ns): (u64, u64),
     ) -> Result<SimulatedCluster, RemoteError> {
         let world = World::new(faults, seed);
-        let dispatcher = world.add("dispatcher", None);
+        world.add("dispatcher", None);
         let make: UnitMaker = Rc::new(make);
         for number in 0..units {
             world.add(&format!("unit-{number}"), Some(Rc::clone(&make)));
         }
-        let config = UnitsConfig { is_live: true, ..config };
-        let network = world.network(dispatcher);
-        let (handle, control) = RemoteHandle::new();
-        for number in 0..units {
-            handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
-        }
         world.begin();
-        let runner = runner_over(assembly, "simulated", config, || Ok(network), (control, Homes::default()))?;
+        let (runner, handle) = start_dispatcher(&world, assembly, config, units)?;
         world.begin_faults();
-        Ok(SimulatedCluster { world, runner, handle, start_ns, ticked_ns: 0 })
+        Ok(SimulatedCluster { world, runner, handle, units, start_ns, ticked_ns: 0 })
+    }
+
+    /// The dispatcher crashes, and another process of it starts at once. It knows no flows; nobody
+    /// asks the former [`handle`](SimulatedCluster::handle) any more.
+    ///
+    /// # Errors
+    /// As for [`start`](SimulatedCluster::start).
+    pub fn restart_dispatcher(&mut self, assembly: Assembly, config: UnitsConfig) -> Result<(), RemoteError> {
+        self.world.restart_dispatcher();
+        (self.runner, self.handle) = start_dispatcher(&self.world, assembly, config, self.units)?;
+        Ok(())
     }
 
     /// Returns the runner of the dispatcher.
@@ -161,6 +167,16 @@ impl SimulatedCluster {
     /// Returns the way to the dispatcher for operators.
     pub fn handle(&self) -> &RemoteHandle {
         &self.handle
+    }
+
+    /// Returns the flows in the tables of units.
+    pub fn flows_at_units(&self) -> u64 {
+        self.world.flows_at_units()
+    }
+
+    /// Returns the counts of the network so far.
+    pub fn counters(&self) -> SimulatedCounters {
+        self.world.counters()
     }
 
     /// Returns the units that have crashed so far, by number.
@@ -199,6 +215,22 @@ impl SimulatedCluster {
         let counters = self.world.counters();
         Ok(SimulatedOutcome { report, counters, units: self.world.figures() })
     }
+}
+
+fn start_dispatcher(
+    world: &Rc<World>,
+    assembly: Assembly,
+    config: UnitsConfig,
+    units: usize,
+) -> Result<(Runner, RemoteHandle), RemoteError> {
+    let config = UnitsConfig { is_live: true, ..config };
+    let network = world.network(world.dispatcher());
+    let (handle, control) = RemoteHandle::new();
+    for number in 0..units {
+        handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
+    }
+    let runner = runner_over(assembly, "simulated", config, || Ok(network), (control, Homes::default()))?;
+    Ok((runner, handle))
 }
 
 impl Drop for SimulatedCluster {

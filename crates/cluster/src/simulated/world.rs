@@ -391,6 +391,23 @@ impl World {
         }
     }
 
+    /// The dispatcher's process is gone, and another one begins.
+    pub fn restart_dispatcher(&self) {
+        let mut nodes = self.nodes.borrow_mut();
+        let node = &mut nodes[self.dispatcher().0];
+        node.end();
+        node.is_up = true;
+        node.incarnation += 1;
+        node.attempts.clear();
+        node.policies = KnownPolicies::new(Digest::default());
+    }
+
+    /// Returns the flows in the tables of units.
+    pub fn flows_at_units(&self) -> u64 {
+        let units = self.units.borrow();
+        units.values().flat_map(|unit| unit.figures()).map(|figures| figures.flows[1]).sum()
+    }
+
     /// Returns the units that have crashed, by number of their nodes, in order of time.
     pub fn crashed(&self) -> Vec<usize> {
         self.crashed.borrow().iter().map(|node| node.0 - 1).collect()
