@@ -29,15 +29,15 @@ use tempfile::TempDir;
 pub type ChainMaker = fn() -> Result<Assembly, String>;
 
 /// Bytes of a frame, without its checksum, unless others are asked for.
-const FRAME_LEN: usize = 60;
+pub const FRAME_LEN: usize = 60;
 /// Bytes of the longest frame, without its checksum.
 const FRAME_MAX: usize = 1_514;
 /// The chain's port inside.
-const INSIDE: u16 = 0;
+pub const INSIDE: u16 = 0;
 /// Its port outside.
 const OUTSIDE: u16 = 1;
 /// Offset of the flow's number and the seq in a frame.
-const MARK: usize = 14 + 20 + 8;
+pub const MARK: usize = 14 + 20 + 8;
 /// Nothing takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -25,6 +25,7 @@ pub mod gauges;
 mod hosts;
 mod link_parts;
 mod migration;
+mod move_faults;
 mod outcome;
 mod paths;
 mod recording;
