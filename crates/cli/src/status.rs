@@ -164,6 +164,10 @@ fn text(status: &StatusResource) -> String {
     if status.nodes > 0 {
         lines.push(("nodes", format!("{}, {} connecting", status.nodes, status.nodes_connecting)));
     }
+    if !status.other_dispatchers.is_empty() {
+        let others = status.other_dispatchers.iter().map(|other| format!("{} {}", other.name, other.status));
+        lines.push(("others", others.collect::<Vec<_>>().join(", ")));
+    }
     if let Some(links) = &status.links {
         let refused: u64 = links.refused.values().sum();
         let failed = |result: &str| links.handshakes.get(result).copied().unwrap_or(0);

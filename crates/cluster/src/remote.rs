@@ -40,7 +40,7 @@ use crate::wire::{
 };
 
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
-pub use homes::HOMES_MAX;
+pub use homes::{HOMES_MAX, OtherDispatcher};
 pub use nodes::{NodeInfo, NodeStatus};
 pub use rollout::{NewPolicy, RolloutState, RolloutStatus};
 pub use sharing::{SharingError, check_sharing};
@@ -375,7 +375,8 @@ impl<N: Network> RemoteUnits<N> {
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
         let (totals, rollout) = (self.links_report(), self.rollout_status());
         let policy = self.peers.network().policies().own();
-        self.control.show(RemoteStatus { nodes, links, totals, policy, rollout });
+        let others = self.homes.others();
+        self.control.show(RemoteStatus { nodes, others, links, totals, policy, rollout });
     }
 
     fn links_report(&self) -> LinksReport {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use cluster::LinkInfo;
 use cluster::policies::Digest;
-use cluster::remote::{NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RolloutStatus};
+use cluster::remote::{
+    NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, RemoteHandle, RolloutStatus,
+};
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
 use runtime::operator::{
@@ -91,6 +93,11 @@ impl DispatcherClient {
     /// Returns counts of all links and handshakes; none if all units run here.
     pub fn link_totals(&self) -> Option<LinksReport> {
         self.cluster_nodes().map(RemoteHandle::link_totals)
+    }
+
+    /// Returns the other dispatchers of the cluster.
+    pub fn others(&self) -> Vec<OtherDispatcher> {
+        self.cluster_nodes().map(RemoteHandle::others).unwrap_or_default()
     }
 
     /// Returns the digest of the policy that all nodes run; none if all units run here.

@@ -1,6 +1,6 @@
 //! The resources of the API.
 
-use cluster::remote::NodeInfo;
+use cluster::remote::{NodeInfo, OtherDispatcher};
 use protocol::dispatcher::{FlowStatus, UnitState};
 use protocol::message::UnitId;
 use runtime::operator::{DispatcherStatus, UnitInfo};
@@ -42,6 +42,9 @@ pub struct StatusResource {
     pub nodes: u32,
     /// Of these, nodes that are not there.
     pub nodes_connecting: u32,
+    /// Other dispatchers of the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_dispatchers: Vec<OtherDispatcherResource>,
     /// Clients of this API.
     #[serde(default)]
     pub clients: ClientsResource,
@@ -50,6 +53,25 @@ pub struct StatusResource {
     /// Links to other nodes; absent outside of a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkTotalsResource>,
+}
+
+/// Another dispatcher of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OtherDispatcher)]
+pub struct OtherDispatcherResource {
+    /// Its name, as in its certificate.
+    pub name: String,
+    /// The address of its handshakes.
+    pub address: String,
+    /// `connecting` or `connected`.
+    pub status: String,
+}
+
+impl From<OtherDispatcher> for OtherDispatcherResource {
+    fn from(OtherDispatcher { name, address, is_connected }: OtherDispatcher) -> OtherDispatcherResource {
+        let status = if is_connected { "connected" } else { "connecting" };
+        OtherDispatcherResource { name, address, status: status.to_owned() }
+    }
 }
 
 /// The state of a dispatcher.

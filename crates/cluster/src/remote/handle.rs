@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use runtime::report::LinksReport;
 
+use super::homes::OtherDispatcher;
 use super::nodes::NodeInfo;
 use super::rollout::{NewPolicy, RolloutStatus};
 use crate::links::LinkInfo;
@@ -52,6 +53,7 @@ pub struct RemoteHandle {
 #[derive(Default)]
 pub(super) struct RemoteStatus {
     pub nodes: Vec<NodeInfo>,
+    pub others: Vec<OtherDispatcher>,
     pub links: Vec<LinkInfo>,
     pub totals: LinksReport,
     pub policy: Digest,
@@ -108,6 +110,11 @@ impl RemoteHandle {
     /// Returns the nodes, in the order in which they were named.
     pub fn status(&self) -> Vec<NodeInfo> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).nodes.clone()
+    }
+
+    /// Returns the other dispatchers of the cluster.
+    pub fn others(&self) -> Vec<OtherDispatcher> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).others.clone()
     }
 
     /// Returns the links of now.

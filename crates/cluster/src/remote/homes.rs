@@ -71,6 +71,17 @@ pub(crate) struct Home {
     pub granted: u64,
 }
 
+/// Another dispatcher, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherDispatcher {
+    /// Its name.
+    pub name: String,
+    /// The address of its handshakes.
+    pub address: String,
+    /// There is a link to it.
+    pub is_connected: bool,
+}
+
 /// Packets that leave once other dispatchers have granted the claims before them.
 #[derive(Default)]
 pub(crate) struct Held {
@@ -102,6 +113,17 @@ impl Homes {
     /// Returns true if there are others.
     pub fn has_others(&self) -> bool {
         self.all.len() > 1
+    }
+
+    /// Returns the others, in the order of their names.
+    pub fn others(&self) -> Vec<OtherDispatcher> {
+        let others = self.all.iter().enumerate().filter(|(number, _)| *number != self.own);
+        let other = |home: &Home| OtherDispatcher {
+            name: home.name.clone(),
+            address: home.address.clone(),
+            is_connected: home.link.is_some(),
+        };
+        others.map(|(_, home)| other(home)).collect()
     }
 
     /// Returns the names of all dispatchers as one text, which all of them must agree on.

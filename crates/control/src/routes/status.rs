@@ -44,6 +44,7 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         units_draining: in_state(UnitState::Draining),
         nodes: nodes.len() as u32,
         nodes_connecting: nodes.iter().filter(|node| is_away(node.status)).count() as u32,
+        other_dispatchers: api.dispatcher.others().into_iter().map(Into::into).collect(),
         clients: api.clients.resource(),
         migrations_running: api.migrations.running() as u32,
         links: api.dispatcher.link_totals().map(Into::into),
