@@ -27,7 +27,6 @@ use sd_notify::NotifyState;
 use store::ClusterStore;
 
 use self::config::{NodeConfig, NodeRole};
-use self::members::StoreConfig;
 use self::policies::{PolicyThread, maker};
 use crate::api::ApiFiles;
 use crate::eve::EventKinds;
@@ -95,6 +94,7 @@ const WORK_VARIABLE: &str = "X_RIVULET_DISPATCHERS";
 const CLUSTER_EXAMPLES: &str = "\
 Examples:
   rivulet cluster init certificates dispatcher unit-1 unit-2
+  rivulet cluster init certificates dispatcher=10.0.0.1,rivulet.example
   rivulet cluster init certificates unit-3";
 
 /// Issue the certificates of a cluster's nodes
@@ -114,8 +114,9 @@ enum ClusterTask {
     Init {
         /// The folder
         folder: PathBuf,
-        /// Names of nodes
-        #[arg(required = true, value_name = "NODE")]
+        /// Names of nodes. NAME=HOST,... also gives hosts, names or IP addresses, by which clients
+        /// reach a dispatcher's control API
+        #[arg(required = true, value_name = "NODE[=HOST,...]")]
         nodes: Vec<String>,
     },
 }
@@ -125,7 +126,9 @@ pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     let ClusterTask::Init { folder, nodes } = &args.task;
     let authority = Authority::open(folder)?;
     for node in nodes {
-        authority.issue_to(folder, node)?;
+        let (node, hosts) = node.split_once('=').unwrap_or((node, ""));
+        let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
+        authority.issue_for_to(folder, node, &hosts)?;
         output::print(&format!(
             "{}: certificate and key of {node}\n",
             folder.join(format!("{node}.pem")).display()
@@ -174,7 +177,7 @@ fn run_unit(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let identity = config.identity()?;
     let key_log = identity.key_log().map(Path::to_owned);
-    let store = config.store.as_ref().map(StoreConfig::open).transpose()?;
+    let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
     let incarnation = incarnation();
     let mut unit = UnitProcess::start(UnitOptions {
         listen,
@@ -309,7 +312,7 @@ impl DispatcherNode {
     /// Reads the configuration of a dispatcher for this policy, and opens what it names.
     pub fn open(file: &Path, policy: NodePolicy) -> anyhow::Result<DispatcherNode> {
         let config = NodeConfig::read(file)?;
-        let store = config.store.as_ref().map(StoreConfig::open).transpose()?;
+        let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
         if config.units.is_empty() && store.is_none() {
             bail!(
                 "{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each, or `[store]`",

@@ -4,6 +4,8 @@
 //! compiler of protocol buffers.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::{
     CALL_MAX, ClusterStore, Expected, LIST_MAX, LeaseId, Listing, StoreChange, StoreEntry, StoreError,
@@ -23,6 +26,17 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 const ANSWER_LEN_MAX: u64 = 1 << 30;
 /// The code of gRPC for something that does not exist: here, a lease.
 const NOT_FOUND: i64 = 5;
+
+/// Files for etcd over TLS, in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct EtcdFiles<'a> {
+    /// The authority of etcd's certificates.
+    pub authority: &'a Path,
+    /// The certificate to show to etcd, with those between it and its authority.
+    pub certificate: &'a Path,
+    /// Its key.
+    pub key: &'a Path,
+}
 
 /// A store in etcd.
 pub struct EtcdStore {
@@ -40,22 +54,61 @@ enum Fault {
     NotFound,
 }
 
+/// Reads the files of TLS.
+fn tls(EtcdFiles { authority, certificate, key }: EtcdFiles<'_>) -> Result<TlsConfig, StoreError> {
+    let refused =
+        |file: &Path, reason: String| StoreError::Refused { place: file.display().to_string(), reason };
+    let read = |file: &Path| std::fs::read(file).map_err(|error| refused(file, error.to_string()));
+    let certificates = |file: &Path| {
+        let read = read(file)?;
+        let items = ureq::tls::parse_pem(&read);
+        let found: Vec<Certificate<'static>> = items
+            .filter_map(|item| match item {
+                Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        match found.is_empty() {
+            true => Err(refused(file, "expected a certificate in PEM".to_owned())),
+            false => Ok(found),
+        }
+    };
+    let own_key = PrivateKey::from_pem(&read(key)?)
+        .map_err(|_| refused(key, "expected a private key in PEM".to_owned()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&certificates(authority)?))
+        .client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, own_key)))
+        .unversioned_rustls_crypto_provider(provider)
+        .build())
+}
+
 impl EtcdStore {
-    /// Uses etcd at these endpoints, such as `http://10.0.0.1:2379`. Connects when it is needed.
+    /// Uses etcd at these endpoints, such as `https://10.0.0.1:2379`; with `http` in place of
+    /// `https`, the files are not used. Connects when it is needed.
     ///
     /// # Errors
-    /// If there is no endpoint, or one is not an address of HTTP.
-    pub fn new(endpoints: &[String]) -> Result<EtcdStore, StoreError> {
+    /// If there is no endpoint, one is not an address, or a file cannot be used.
+    pub fn new(endpoints: &[String], files: Option<EtcdFiles<'_>>) -> Result<EtcdStore, StoreError> {
         let refused = |place: &str, reason: &str| {
             Err(StoreError::Refused { place: place.to_owned(), reason: reason.to_owned() })
         };
         if endpoints.is_empty() {
-            return refused("etcd", "expected an endpoint, such as http://10.0.0.1:2379");
+            return refused("etcd", "expected an endpoint, such as https://10.0.0.1:2379");
         }
-        if let Some(other) = endpoints.iter().find(|endpoint| !endpoint.starts_with("http://")) {
-            return refused(other, "expected http://HOST:PORT; TLS to etcd is not supported yet");
+        let has_tls = |endpoint: &&String| endpoint.starts_with("https://");
+        let is_address = |endpoint: &&String| has_tls(endpoint) || endpoint.starts_with("http://");
+        if let Some(other) = endpoints.iter().find(|endpoint| !is_address(endpoint)) {
+            return refused(other, "expected https://HOST:PORT or http://HOST:PORT");
         }
-        let config = Agent::config_builder().timeout_connect(Some(CONNECT_MAX)).http_status_as_error(false);
+        let mut config =
+            Agent::config_builder().timeout_connect(Some(CONNECT_MAX)).http_status_as_error(false);
+        if let Some(endpoint) = endpoints.iter().find(has_tls) {
+            let Some(files) = files else {
+                return refused(endpoint, "expected the files of an authority and of a certificate");
+            };
+            config = config.tls_config(tls(files)?);
+        }
         let endpoints = endpoints.iter().map(|endpoint| endpoint.trim_end_matches('/').to_owned()).collect();
         Ok(EtcdStore { endpoints, preferred: AtomicUsize::new(0), agent: config.build().into() })
     }

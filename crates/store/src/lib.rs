@@ -22,7 +22,7 @@ pub mod membership;
 
 use std::time::Duration;
 
-pub use etcd::EtcdStore;
+pub use etcd::{EtcdFiles, EtcdStore};
 pub use file::{FileStore, HISTORY_MAX};
 
 /// Length of the longest key, in bytes.

@@ -5,10 +5,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Bench, EtcdBench, FileBench, wait_until};
+use common::{Bench, EtcdBench, FileBench, issue, wait_until};
 use store::{
-    ClusterStore, EtcdStore, Expected, FileStore, HISTORY_MAX, KEY_LEN_MAX, LeaseId, StoreChange, StoreEntry,
-    StoreError, VALUE_LEN_MAX,
+    ClusterStore, EtcdFiles, EtcdStore, Expected, FileStore, HISTORY_MAX, KEY_LEN_MAX, LeaseId, StoreChange,
+    StoreEntry, StoreError, VALUE_LEN_MAX,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -182,6 +182,32 @@ fn etcd_conforms() {
 }
 
 #[test]
+fn etcd_with_tls_conforms() {
+    if let Some(mut etcd) = EtcdBench::start_with_tls() {
+        suite(&mut etcd);
+    }
+}
+
+/// Neither end trusts certificates of another authority.
+#[test]
+fn etcd_of_another_authority_is_refused() {
+    let Some(etcd) = EtcdBench::start_with_tls() else { return };
+    let other = tempfile::TempDir::new().unwrap();
+    issue(other.path());
+    let there = [(other.path().join("ca.pem"), "node"), (etcd.file("ca.pem"), "stranger")];
+    for end in ["pem", "key"] {
+        std::fs::copy(other.path().join(format!("node.{end}")), etcd.file(&format!("stranger.{end}")))
+            .unwrap();
+    }
+    for (authority, node) in there {
+        let error = etcd.store_with(&authority, node).get("u/1").unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+        println!("{error}");
+    }
+    assert_eq!(etcd.store().get("u/1"), Ok(None));
+}
+
+#[test]
 fn unreachable_etcd_is_an_error_within_a_bound() {
     let Some(mut etcd) = EtcdBench::start() else { return };
     let store = etcd.store();
@@ -201,7 +227,7 @@ fn unreachable_etcd_is_an_error_within_a_bound() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_endpoint = format!("http://{}", silent.local_addr().unwrap());
     let endpoints = ["http://127.0.0.1:1".to_owned(), silent_endpoint, etcd.endpoint()];
-    let store = EtcdStore::new(&endpoints).unwrap();
+    let store = EtcdStore::new(&endpoints, None).unwrap();
     let began = Instant::now();
     assert!(store.get("u/1").unwrap().is_some());
     assert!(began.elapsed() < 8 * SECOND);
@@ -212,12 +238,20 @@ fn unreachable_etcd_is_an_error_within_a_bound() {
 
 #[test]
 fn endpoints_and_files_that_cannot_be_used_are_refused() {
-    let refused = |endpoints: &[String]| EtcdStore::new(endpoints).err().unwrap().to_string();
-    assert!(refused(&[]).contains("http://"));
-    assert!(refused(&["https://10.0.0.1:2379".to_owned()]).contains("TLS"));
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("text");
+    let files = EtcdFiles { authority: &file, certificate: &file, key: &file };
+    let refused = |endpoints: &[&str], files| {
+        let endpoints: Vec<_> = endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect();
+        EtcdStore::new(&endpoints, files).err().unwrap().to_string()
+    };
+    let address = "https://10.0.0.1:2379";
+    assert!(refused(&[], None).contains("https://"));
+    assert!(refused(&["10.0.0.1:2379"], None).contains("https://HOST:PORT"));
+    assert!(refused(&[address], None).contains("expected the files"));
+    assert!(refused(&[address], Some(files)).contains(&file.display().to_string()), "it is not there");
     std::fs::write(&file, "not a store, but longer than a header of one".repeat(100)).unwrap();
+    assert!(refused(&[address], Some(files)).contains("in PEM"));
     for path in [file, folder.path().join("none/cluster.redb")] {
         let error = FileStore::open(&path).err().unwrap();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");

@@ -99,6 +99,13 @@ pub enum NodeRole {
     Manager,
 }
 
+/// The files of a node: those of its authority, its certificate and its key.
+pub struct NodeFiles {
+    pub authority: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 impl NodeConfig {
     /// Reads a configuration. Paths in it count from its folder.
     ///
@@ -111,8 +118,9 @@ impl NodeConfig {
         let folder = path.parent().unwrap_or(Path::new(""));
         config.certificates = folder.join(&config.certificates);
         config.policy = config.policy.map(|policy| folder.join(policy));
-        if let Some(file) = config.store.as_mut().and_then(|store| store.file.as_mut()) {
-            *file = folder.join(&*file);
+        if let Some(store) = &mut config.store {
+            let paths = [&mut store.file, &mut store.ca, &mut store.cert, &mut store.key];
+            paths.into_iter().flatten().for_each(|path| *path = folder.join(&*path));
         }
         if let Some(api) = &mut config.api {
             api.token = api.token.take().map(|token| folder.join(token));
@@ -120,13 +128,19 @@ impl NodeConfig {
         Ok(config)
     }
 
+    /// Returns the node's files.
+    pub fn own_files(&self) -> NodeFiles {
+        let own = |end: &str| self.certificates.join(format!("{}.{end}", self.name));
+        NodeFiles { authority: self.certificates.join("ca.pem"), certificate: own("pem"), key: own("key") }
+    }
+
     /// Returns the files of the control API over TCP: the node's certificate and the cluster's
     /// authority.
     pub fn api_files(&self) -> ApiFiles {
-        let own = |end: &str| self.certificates.join(format!("{}.{end}", self.name));
+        let NodeFiles { authority, certificate, key } = self.own_files();
         ApiFiles {
-            own: Some((own("pem"), own("key"))),
-            authority: Some(self.certificates.join("ca.pem")),
+            own: Some((certificate, key)),
+            authority: Some(authority),
             token: self.api.as_ref().and_then(|api| api.token.clone()),
             listen: self.api.as_ref().map(|api| ApiAddress::Tcp(api.listen.to_string())),
         }
@@ -138,9 +152,8 @@ impl NodeConfig {
     /// # Errors
     /// If one is missing or not valid, or the file cannot be opened.
     pub fn identity(&self) -> anyhow::Result<Identity> {
-        let file = |name: &str| self.certificates.join(name);
-        let own = |end: &str| file(&format!("{}.{end}", self.name));
-        let identity = Identity::read(&self.name, &own("pem"), &own("key"), &file("ca.pem"))?;
+        let NodeFiles { authority, certificate, key } = self.own_files();
+        let identity = Identity::read(&self.name, &certificate, &key, &authority)?;
         let Some(path) = std::env::var_os(KEY_LOG_VARIABLE).filter(|path| !path.is_empty()) else {
             return Ok(identity);
         };

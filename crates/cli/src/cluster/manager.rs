@@ -206,9 +206,14 @@ fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result
         text += &format!("address = {}\n", quoted(&address));
     }
     match config.store.as_ref() {
-        Some(StoreConfig { etcd: Some(endpoints), .. }) => {
+        Some(StoreConfig { etcd: Some(endpoints), ca, cert, key, .. }) => {
             let endpoints: Vec<_> = endpoints.iter().map(|endpoint| quoted(endpoint)).collect();
             text += &format!("[store]\netcd = [{}]\n", endpoints.join(", "));
+            for (name, file) in [("ca", ca), ("cert", cert), ("key", key)] {
+                if let Some(file) = file {
+                    text += &format!("{name} = {}\n", path(file)?);
+                }
+            }
         }
         Some(StoreConfig { file: Some(file), .. }) => text += &format!("[store]\nfile = {}\n", path(file)?),
         _ => bail!("expected `[store]` with `etcd` or `file`"),

@@ -8,23 +8,40 @@ use anyhow::{Context, bail};
 use cluster::remote::{NodeCommand, RemoteHandle};
 use serde::Deserialize;
 use store::membership::{MemberChange, Registration, UnitMember, watch};
-use store::{ClusterStore, EtcdStore, FileStore};
+use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore};
+
+use super::config::NodeFiles;
 
 /// The store of a cluster: one of the two.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreConfig {
-    /// Endpoints of etcd, such as `http://10.0.0.1:2379`.
+    /// Endpoints of etcd, such as `https://10.0.0.1:2379`.
     pub etcd: Option<Vec<String>>,
+    /// Authority of etcd's certificates; the cluster's by default.
+    pub ca: Option<PathBuf>,
+    /// Certificate to show to etcd; the node's by default.
+    pub cert: Option<PathBuf>,
+    /// Key of that certificate.
+    pub key: Option<PathBuf>,
     /// A file, for nodes of one machine.
     pub file: Option<PathBuf>,
 }
 
 impl StoreConfig {
-    /// Opens the store. Etcd need not be there yet.
-    pub fn open(&self) -> anyhow::Result<Arc<dyn ClusterStore>> {
+    /// Opens the store for a node with these files. Etcd need not be there yet.
+    pub fn open(&self, node: &NodeFiles) -> anyhow::Result<Arc<dyn ClusterStore>> {
         match (&self.etcd, &self.file) {
-            (Some(endpoints), None) => Ok(Arc::new(EtcdStore::new(endpoints)?)),
+            (Some(endpoints), None) => {
+                let own = match (&self.cert, &self.key) {
+                    (None, None) => (&node.certificate, &node.key),
+                    (Some(certificate), Some(key)) => (certificate, key),
+                    _ => bail!("[store]: expected `cert` and `key` together"),
+                };
+                let authority = self.ca.as_ref().unwrap_or(&node.authority);
+                let files = EtcdFiles { authority, certificate: own.0, key: own.1 };
+                Ok(Arc::new(EtcdStore::new(endpoints, Some(files))?))
+            }
             (None, Some(file)) => Ok(Arc::new(FileStore::open(file)?)),
             _ => bail!("[store]: expected either `etcd`, a list of endpoints, or `file`"),
         }

@@ -244,7 +244,7 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     place.write("stores.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n[store]\n");
     fails("run site.rvl --read in.pcap --cluster stores.toml", "either `etcd`");
     place.write("etcd.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n[store]\netcd = [\"ftp://a\"]\n");
-    fails("run site.rvl --read in.pcap --cluster etcd.toml", "http://HOST:PORT");
+    fails("run site.rvl --read in.pcap --cluster etcd.toml", "https://HOST:PORT");
     let several =
         "certificates = \"ca\"\n[units]\nunit-1 = \"127.0.0.1:1\"\n[dispatchers]\nb = \"127.0.0.1:2\"\n";
     place.write("several.toml", format!("name = \"a\"\n{several}"));

@@ -178,7 +178,7 @@ fn another_policy_reaches_all_nodes_and_nothing_is_lost() {
 #[test]
 fn operators_come_over_tls_with_a_certificate_or_a_token() {
     let place = Place::new();
-    place.stdout("cluster init certs dispatcher operator");
+    place.stdout("cluster init certs dispatcher=127.0.0.1 operator");
     place.write("token", "0123456789abcdef".repeat(4));
     std::fs::set_permissions(place.path("token"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let server = "--api-cert certs/dispatcher.pem --api-key certs/dispatcher.key";
@@ -198,7 +198,7 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
     let url = said
         .lines()
         .find_map(|line| line.unwrap().strip_prefix("rivulet: control API at ").map(str::to_owned));
-    let status = format!("status -o json --api {} --ca certs/ca.pem --server-name dispatcher", url.unwrap());
+    let status = format!("status -o json --api {} --ca certs/ca.pem", url.unwrap());
     for credentials in ["--api-token token", "--cert certs/operator.pem --key certs/operator.key"] {
         assert_eq!(demo.place.json(&format!("{status} {credentials}"))["name"], "demo");
     }
@@ -206,7 +206,9 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
     assert!(said.contains("client certificate"), "{said}");
     let counted = demo.place.json(&format!("{status} --api-token token"));
     assert_eq!(counted["clients"]["unauthorized"], 1, "{counted}");
-    let said = demo.place.refused(1, &status.replace("--server-name dispatcher", "--api-token token"));
+    let named = |name: &str| format!("{status} --api-token token --server-name {name}");
+    assert_eq!(demo.place.json(&named("dispatcher"))["name"], "demo");
+    let said = demo.place.refused(1, &named("operator"));
     assert!(said.contains("certificate"), "{said}");
     let said = demo.place.refused(1, "status --api https://127.0.0.1:1");
     assert!(said.contains("--ca FILE"), "{said}");

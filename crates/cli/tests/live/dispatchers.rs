@@ -99,6 +99,12 @@ fn connections_go_on_whose_directions_take_different_ways() {
             unit.wait_for_line("node connected");
         });
     }
+    for (name, other) in [("d1", "d2"), ("d2", "d1")] {
+        let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        let status = command.args(["status", "--api", &format!("{name}.sock")]).current_dir(network.path(""));
+        let status = String::from_utf8(status.output().unwrap().stdout).unwrap();
+        assert!(status.contains(&format!("others      {other} connected\n")), "{status}");
+    }
     // Another policy, at both.
     let _denied = network.outside.serve("python3 -m http.server 8001", 8001);
     let get = |server: &str| {

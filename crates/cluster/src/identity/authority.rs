@@ -85,8 +85,20 @@ impl Authority {
     /// # Errors
     /// If the name is none: letters, digits, hyphens and dots.
     pub fn issue(&self, name: &str) -> Result<IssuedIdentity, AuthorityError> {
-        ServerName::try_from(name).map_err(|_| AuthorityError::Name(name.to_owned()))?;
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        self.issue_for(name, &[])
+    }
+
+    /// Issues a certificate for a node that clients also reach by these names of hosts or IP
+    /// addresses.
+    ///
+    /// # Errors
+    /// If a name is none.
+    pub fn issue_for(&self, name: &str, hosts: &[&str]) -> Result<IssuedIdentity, AuthorityError> {
+        let names: Vec<String> = std::iter::once(&name).chain(hosts).map(|&name| name.to_owned()).collect();
+        if let Some(wrong) = names.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(AuthorityError::Name(wrong.clone()));
+        }
+        let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate()?;
@@ -99,7 +111,15 @@ impl Authority {
     /// # Errors
     /// If the name is none, or a file cannot be written.
     pub fn issue_to(&self, folder: &Path, name: &str) -> Result<(), AuthorityError> {
-        let issued = self.issue(name)?;
+        self.issue_for_to(folder, name, &[])
+    }
+
+    /// The same for a node that clients also reach by these names of hosts or IP addresses.
+    ///
+    /// # Errors
+    /// If a name is none, or a file cannot be written.
+    pub fn issue_for_to(&self, folder: &Path, name: &str, hosts: &[&str]) -> Result<(), AuthorityError> {
+        let issued = self.issue_for(name, hosts)?;
         let certificate = folder.join(format!("{name}.pem"));
         write_secret(&folder.join(format!("{name}.key")), &issued.key)?;
         fs::write(&certificate, &issued.certificate).map_err(wrong(&certificate))

@@ -2,10 +2,12 @@
 #![allow(dead_code)] // Each test uses a part.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use store::{ClusterStore, EtcdStore, FileStore};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore};
 use tempfile::TempDir;
 
 /// A store that can be restarted.
@@ -39,12 +41,40 @@ impl Bench for FileBench {
 pub struct EtcdBench {
     folder: TempDir,
     ports: [u16; 2],
+    has_tls: bool,
     process: Option<Child>,
+}
+
+/// Writes certificates of an authority: that of etcd at 127.0.0.1, and a node's.
+pub fn issue(folder: &Path) {
+    let params = |names: &[&str]| {
+        CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap()
+    };
+    let mut of_authority = params(&[]);
+    of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    std::fs::write(folder.join("ca.pem"), of_authority.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(of_authority, key);
+    for (name, host) in [("etcd", "127.0.0.1"), ("node", "node")] {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params(&[host]).signed_by(&key, &issuer).unwrap();
+        std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
 }
 
 impl EtcdBench {
     /// Starts etcd; none if it is not installed, which CI forbids.
     pub fn start() -> Option<EtcdBench> {
+        EtcdBench::start_with(false)
+    }
+
+    /// The same with TLS, for clients with a certificate.
+    pub fn start_with_tls() -> Option<EtcdBench> {
+        EtcdBench::start_with(true)
+    }
+
+    fn start_with(has_tls: bool) -> Option<EtcdBench> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             assert!(std::env::var_os("CI").is_none(), "etcd is not installed");
             println!("SKIPPED: etcd is not installed");
@@ -52,18 +82,33 @@ impl EtcdBench {
         }
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = free.map(|listener| listener.local_addr().unwrap().port());
-        let mut etcd = EtcdBench { folder: TempDir::new().unwrap(), ports, process: None };
+        let mut etcd = EtcdBench { folder: TempDir::new().unwrap(), ports, has_tls, process: None };
+        issue(etcd.folder.path());
         etcd.run();
         Some(etcd)
     }
 
     pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.ports[0])
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub fn run(&mut self) {
         let (client, peer) = (self.endpoint(), format!("http://127.0.0.1:{}", self.ports[1]));
-        let process = Command::new("etcd")
+        let mut command = Command::new("etcd");
+        if self.has_tls {
+            let options =
+                [("cert-file", "etcd.pem"), ("key-file", "etcd.key"), ("trusted-ca-file", "ca.pem")];
+            options.iter().for_each(|(option, file)| {
+                command.arg(format!("--{option}={}", self.file(file).display()));
+            });
+            command.arg("--client-cert-auth");
+        }
+        let process = command
             .args(["--data-dir", &self.folder.path().join("data").display().to_string()])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
@@ -87,7 +132,14 @@ impl EtcdBench {
     }
 
     pub fn store(&self) -> EtcdStore {
-        EtcdStore::new(&[self.endpoint()]).unwrap()
+        self.store_with(&self.file("ca.pem"), "node")
+    }
+
+    /// Returns a store that expects certificates of this authority, and shows a node's.
+    pub fn store_with(&self, authority: &Path, node: &str) -> EtcdStore {
+        let [certificate, key] = ["pem", "key"].map(|end| self.file(&format!("{node}.{end}")));
+        let files = EtcdFiles { authority, certificate: &certificate, key: &key };
+        EtcdStore::new(&[self.endpoint()], Some(files)).unwrap()
     }
 }
 
