@@ -10,7 +10,7 @@ use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 use values::Nanos;
 
-use super::members::StoreConfig;
+use super::members::{NodeFiles, StoreConfig};
 use crate::api::{ApiAddress, ApiFiles};
 use crate::texts;
 
@@ -97,13 +97,6 @@ pub enum NodeRole {
     Dispatcher,
     /// Keeps units as processes of its host.
     Manager,
-}
-
-/// The files of a node: those of its authority, its certificate and its key.
-pub struct NodeFiles {
-    pub authority: PathBuf,
-    pub certificate: PathBuf,
-    pub key: PathBuf,
 }
 
 impl NodeConfig {

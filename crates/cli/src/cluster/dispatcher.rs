@@ -1,66 +1,131 @@
-//! The role `dispatcher`: `rivulet up --cluster`, with ports and options from the configuration.
+//! The node of a dispatcher, for `--cluster`.
 
-use std::process::ExitCode;
+use std::net::TcpListener;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use clap::Parser;
-use clap::error::ErrorKind;
+use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
+use control::ClusterControl;
+use runtime::elastic::{UNITS_MAX, UnitsConfig};
+use runtime::{Assembly, Runner};
+use store::ClusterStore;
 
-use super::NodeArgs;
 use super::config::NodeConfig;
-use crate::up;
+use super::policies::maker;
+use super::{incarnation, members, say_key_log};
+use crate::api::ApiFiles;
+use crate::policies::NodePolicy;
 
-/// `rivulet up`, as a command of its own.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true, disable_version_flag = true)]
-struct UpCommand {
-    #[command(flatten)]
-    args: up::Args,
+/// Returns the name of a dispatcher, as its file says, and the files of its control API.
+pub fn api_of(file: &Path) -> anyhow::Result<(String, ApiFiles)> {
+    let config = NodeConfig::read(file)?;
+    let files = config.api_files();
+    Ok((config.name, files))
 }
 
-/// Runs the role.
-pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
-    let file = args.config.display();
-    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() {
-        bail!("{file}: a dispatcher has its options in `[options]`, as of `rivulet up`");
+/// Returns true if a node is one of several dispatchers, as its file says.
+fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::Result<bool> {
+    let (file, name) = (file.display(), &node.name);
+    if node.dispatchers.is_empty() {
+        return Ok(false);
     }
-    let words = words(args, config).with_context(|| file.to_string())?;
-    let command = UpCommand::try_parse_from(&words).map_err(|error| {
-        let text = error.render().to_string();
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        match error.kind() {
-            ErrorKind::UnknownArgument => anyhow::anyhow!("{file}: `[options]`: {text}"),
-            _ => anyhow::anyhow!("{file}: {text}"),
+    if !node.dispatchers.contains_key(name) {
+        bail!("{file}: expected `{name}` among `[dispatchers]`: all of them have the same list");
+    }
+    if node.dispatchers.len() > HOMES_MAX {
+        bail!("{file}: {} dispatchers are named; at most {HOMES_MAX} are allowed", node.dispatchers.len());
+    }
+    if node.listen.is_none() && node.dispatchers.len() > 1 {
+        bail!("{file}: expected `listen`, the address at which other dispatchers connect");
+    }
+    if !is_live {
+        bail!(
+            "{file}: several dispatchers share the packets of interfaces, with `rivulet up`; captures have one"
+        );
+    }
+    Ok(node.dispatchers.len() > 1)
+}
+
+/// The node of a dispatcher: its configuration, and what the process may not open any more once it
+/// has given its rights up.
+pub struct DispatcherNode {
+    file: PathBuf,
+    config: NodeConfig,
+    store: Option<Arc<dyn ClusterStore>>,
+    listening: Option<TcpListener>,
+    policy: NodePolicy,
+}
+
+impl DispatcherNode {
+    /// Reads the configuration of a dispatcher for this policy, and opens what it names.
+    pub fn open(file: &Path, policy: NodePolicy) -> anyhow::Result<DispatcherNode> {
+        let config = NodeConfig::read(file)?;
+        let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
+        if config.units.is_empty() && store.is_none() {
+            bail!(
+                "{}: expected `[units]`, with a line `NAME = \"ADDRESS:PORT\"` for each, or `[store]`",
+                file.display()
+            );
         }
-    })?;
-    up::run(&command.args)
-}
-
-/// Returns the arguments of `rivulet up`.
-fn words(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<Vec<String>> {
-    let path = |path: &std::path::Path| {
-        path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
-    };
-    let policy = config.policy.as_deref().context("expected `policy`, a file")?;
-    if config.ports.is_empty() {
-        bail!("expected `[ports]`, with a line `PORT = \"INTERFACE\"` for each port of the policy");
+        let listen = config.listen.filter(|_| config.dispatchers.len() > 1);
+        let bind = |at| TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"));
+        let listening = listen.map(bind).transpose()?;
+        Ok(DispatcherNode { file: file.to_owned(), config, store, listening, policy })
     }
-    let mut words = vec![path(policy)?, format!("--cluster={}", path(&args.config)?)];
-    words.extend(config.ports.iter().map(|(port, interface)| format!("--port={port}={interface}")));
-    for (option, value) in &config.options {
-        match value {
-            toml::Value::Boolean(true) => words.push(format!("--{option}")),
-            toml::Value::Boolean(false) => {}
-            toml::Value::String(text) => words.push(format!("--{option}={text}")),
-            toml::Value::Integer(number) => words.push(format!("--{option}={number}")),
-            toml::Value::Float(number) => words.push(format!("--{option}={number}")),
-            toml::Value::Array(values) if values.iter().all(toml::Value::is_str) => {
-                words.extend(
-                    values.iter().filter_map(toml::Value::as_str).map(|text| format!("--{option}={text}")),
-                );
+
+    /// Creates the dispatcher, and the way to its cluster.
+    pub fn run(
+        self,
+        name: &str,
+        mut assembly: Assembly,
+        config: UnitsConfig,
+    ) -> anyhow::Result<(Runner, ClusterControl)> {
+        let DispatcherNode { file, config: node, store, listening, policy } = self;
+        // Others of the store are employed as they come, and as the load needs them.
+        let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
+        let count = node.units_min.map_or(named, NonZeroU16::get);
+        // A node that comes back is another unit.
+        let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
+        let is_one_of_several = check_dispatchers(&node, &file, config.is_live)?;
+        if is_one_of_several {
+            let authority = node.certificates.join("ca.pem");
+            let authority =
+                std::fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
+            assembly.seed = cluster::shared_seed(&authority);
+        }
+        let is_divided = assembly.graph.options().affinity_groups.is_some();
+        let divides = assembly.graph.stages().iter().any(|stage| stage.shared().affinity_key.is_some());
+        if !is_divided && divides || is_one_of_several {
+            // Pools are divided as those of the units, and hashes are those of other dispatchers.
+            let is_offloaded = assembly.graph.options().offloaded;
+            assembly.graph = policy.assemble(assembly.seed).map_err(anyhow::Error::msg)?.graph;
+            if is_offloaded {
+                assembly.graph.expect_offloaded();
             }
-            _ => bail!("`[options]` {option}: expected text, a number, true, or a list of texts"),
         }
+        let digest = policy.digest;
+        let make_policy = maker(policy.policy, &assembly);
+        let identity = node.identity()?;
+        say_key_log(identity.key_log());
+        let (handle, control) = RemoteHandle::new();
+        for (name, address) in node.units {
+            handle.send(NodeCommand::Add { name, address });
+        }
+        if let Some(store) = store {
+            members::follow(store, handle.clone())?;
+        }
+        let options = RemoteOptions {
+            identity,
+            policy: digest,
+            incarnation: incarnation(),
+            control,
+            listening,
+            dispatchers: node.dispatchers.into_iter().collect(),
+        };
+        let runner = remote_runner(assembly, name, config, options)
+            .with_context(|| format!("cannot run on the units of {}", file.display()))?;
+        Ok((runner, ClusterControl { nodes: handle, make_policy }))
     }
-    Ok(words)
 }

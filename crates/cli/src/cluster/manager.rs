@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -13,9 +12,10 @@ use sd_notify::NotifyState;
 use supervisor::{ChildProcess, Notice, Pool, PoolAction, PoolConfig, PoolCounts};
 use tempfile::TempDir;
 
+use super::NodeArgs;
 use super::config::NodeConfig;
 use super::members::StoreConfig;
-use super::{NodeArgs, WORK_VARIABLE};
+use super::unit::{MANAGER_VARIABLE, WORK_VARIABLE};
 use crate::messages::say;
 use crate::policies::load_for_node;
 use crate::signals::Signals;
@@ -28,24 +28,11 @@ const START_NS: u64 = 60_000_000_000;
 const STOP_NS: u64 = 20_000_000_000;
 /// Delay before a unit that has failed is started again; see [`PoolConfig::restart_ns`].
 const RESTART_NS: u64 = 500_000_000;
-/// Variable with the number of the manager's process, for its units.
-const MANAGER_VARIABLE: &str = "RIVULET_MANAGER";
 
 /// A unit of the pool.
 struct PooledUnit {
     name: String,
     process: Option<ChildProcess>,
-}
-
-/// Has a unit end when its manager does: also if the manager is killed.
-pub fn follow_manager() {
-    let manager = std::env::var(MANAGER_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
-    if let Some(manager) = manager {
-        let ends = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
-        if ends.is_err() || parent_id() != manager {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
-        }
-    }
 }
 
 /// Runs the role.

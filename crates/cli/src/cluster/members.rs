@@ -10,7 +10,12 @@ use serde::Deserialize;
 use store::membership::{MemberChange, Registration, UnitMember, watch};
 use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore};
 
-use super::config::NodeFiles;
+/// The files of a node: those of its authority, its certificate and its key.
+pub struct NodeFiles {
+    pub authority: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
 
 /// The store of a cluster: one of the two.
 #[derive(Debug, Deserialize)]

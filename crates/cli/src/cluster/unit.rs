@@ -1,0 +1,147 @@
+//! The role `unit`: processes packets of dispatchers.
+
+use std::cell::RefCell;
+use std::os::unix::process::parent_id;
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, bail};
+use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use sd_notify::NotifyState;
+
+use super::config::NodeConfig;
+use super::policies::{PolicyThread, graphs_of};
+use super::{NodeArgs, incarnation, members, say_key_log};
+use crate::files;
+use crate::messages::say;
+use crate::policies::load_for_node;
+use crate::signals::Signals;
+use crate::sinks::{Outputs, Sinks};
+
+/// Variable with the number of the manager's process, for its units.
+pub const MANAGER_VARIABLE: &str = "RIVULET_MANAGER";
+/// Variable of `sd_notify(3)` in which a unit says for how many dispatchers it works.
+pub const WORK_VARIABLE: &str = "X_RIVULET_DISPATCHERS";
+
+/// Runs the role.
+pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
+    follow_manager();
+    if config.api.is_some() {
+        bail!("{}: a unit has no `[api]`; operators ask the dispatcher", args.config.display());
+    }
+    let listen = config.listen.with_context(|| {
+        format!("{}: expected `listen`, an address such as \"0.0.0.0:7400\"", args.config.display())
+    })?;
+    let policy = config
+        .policy
+        .as_deref()
+        .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
+    let node_policy = load_for_node(policy)?;
+    let assembly = node_policy.assemble(0).map_err(anyhow::Error::msg)?;
+    let outputs = Outputs {
+        writes: &[],
+        alerts: args.alerts.as_deref(),
+        events: &args.events,
+        flows: args.ipfix.as_ref(),
+        live: Some(0),
+    };
+    let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
+    let sinks = Rc::new(RefCell::new(sinks));
+    let names = assembly.names;
+    let report_file = args.report.as_deref().map(files::create).transpose()?;
+    let signals = Signals::of_batch().context("cannot install signal handlers")?;
+    let identity = config.identity()?;
+    let key_log = identity.key_log().map(Path::to_owned);
+    let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
+    let incarnation = incarnation();
+    let mut unit = UnitProcess::start(UnitOptions {
+        listen,
+        identity,
+        policy: node_policy.digest,
+        incarnation,
+        make: graphs_of(node_policy),
+        reader: Box::new(PolicyThread::default()),
+        effects: effects_to(Rc::clone(&sinks), names.clone()),
+    })
+    .with_context(|| format!("cannot listen at {listen}"))?;
+    let listening = unit.address();
+    let registration = match store {
+        Some(store) => {
+            let address = members::reached_at(&args.config, config.address.as_deref(), listening)?;
+            Some(members::register(store, &config.name, address, incarnation))
+        }
+        None => None,
+    };
+    say!("rivulet: {} listens at {listening}", config.name);
+    say_key_log(key_log.as_deref());
+    let order = Arc::new(UnitOrder::default());
+    let ordered = Arc::clone(&order);
+    std::thread::spawn(move || follow_signals(&signals, &ordered));
+    unit.run(&order);
+    drop(registration);
+    let report = unit.report(&policy.display().to_string(), &names);
+    let UnitProcessCounters { frames_refused, frames_unknown, packets_refused } = unit.counters();
+    if frames_refused + frames_unknown + packets_refused > 0 {
+        say!(
+            "rivulet: {frames_refused} frames of other nodes could not be read, {frames_unknown} were of kinds that \
+             are not known, and {packets_refused} packets found no buffer or could not be parsed"
+        );
+    }
+    drop(unit);
+    let mut complaints = Vec::new();
+    if let Some(sinks) = Rc::into_inner(sinks) {
+        let last_ns = report.as_ref().and_then(|report| report.last_packet_ns).unwrap_or_default();
+        complaints = sinks.into_inner().finish(last_ns)?.complaints;
+    }
+    if let (Some((name, file)), Some(report)) = (report_file, report) {
+        files::write_json(file, &report).with_context(|| format!("cannot write {name}"))?;
+    }
+    complaints.iter().for_each(|complaint| say!("rivulet: {complaint}"));
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has a unit end when its manager does: also if the manager is killed.
+fn follow_manager() {
+    let manager = std::env::var(MANAGER_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
+    if let Some(manager) = manager {
+        let ends = set_parent_process_death_signal(Some(Signal::TERM));
+        if ends.is_err() || parent_id() != manager {
+            let _ = kill_process(getpid(), Signal::TERM);
+        }
+    }
+}
+
+/// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
+fn follow_signals(signals: &Signals, order: &UnitOrder) {
+    // Nobody need listen.
+    let notify = |state: &[NotifyState<'_>]| drop(sd_notify::notify(state));
+    notify(&[NotifyState::Ready]);
+    let mut shown = None;
+    while signals.stop().is_none() {
+        let dispatchers = order.dispatchers.load(Ordering::Relaxed);
+        if shown.replace(dispatchers) != Some(dispatchers) {
+            let status = match dispatchers {
+                0 => "waits for a dispatcher".to_owned(),
+                1 => "works for a dispatcher".to_owned(),
+                count => format!("works for {count} dispatchers"),
+            };
+            let work = format!("{}={dispatchers}", WORK_VARIABLE);
+            notify(&[NotifyState::Status(&status), NotifyState::Custom(&work)]);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    notify(&[NotifyState::Stopping]);
+    order.leaves.store(true, Ordering::Relaxed);
+}
+
+/// Writes what functions of these names raise. An output that fails is named once, at the end.
+fn effects_to(sinks: Rc<RefCell<Sinks>>, names: Vec<String>) -> EffectsTaker {
+    Box::new(move |mut effects, now_ns| {
+        // Files that cannot be written are among the complaints at the end.
+        let _ = runtime::write_effects(&mut effects, &names, now_ns, &mut *sinks.borrow_mut());
+    })
+}
