@@ -9,6 +9,7 @@ mod m02_flows;
 mod moves;
 mod rounds;
 mod tuning;
+mod u04_validation;
 mod v01_loopback;
 mod v02_ports;
 mod v03_streams;
@@ -123,6 +124,7 @@ pub fn experiments() -> &'static [Experiment] {
         m02_flows::M2,
         d01_drain::D1,
         d02_distribution::D2,
+        u04_validation::U4,
     ]
 }
 

@@ -21,8 +21,9 @@ use runtime::elastic::UnitsConfig;
 use runtime::operator::{
     FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, MigrationTarget, OperatorHandle, OperatorRequest,
 };
-use runtime::{Assembly, Frame, Ingress, Output, Runner};
+use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 use rustix::time::{ClockId, clock_gettime};
+use sim::workload::Arriving;
 use tempfile::TempDir;
 
 /// Makes the functions of a node.
@@ -38,6 +39,8 @@ pub const INSIDE: u16 = 0;
 const OUTSIDE: u16 = 1;
 /// Offset of the flow's number and the seq in a frame.
 pub const MARK: usize = 14 + 20 + 8;
+/// Sleep between two looks at what has arrived, while the next packet is not there.
+const POLL: Duration = Duration::from_micros(50);
 /// Nothing takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -180,14 +183,6 @@ impl Hosts {
     ///
     /// If a node cannot start.
     pub fn start(units: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
-        let folder = TempDir::new().map_err(|error| error.to_string())?;
-        let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
-        let identity = |name: &str| {
-            authority.issue_to(folder.path(), name).map_err(|error| error.to_string())?;
-            let file = |end: &str| folder.path().join(format!("{name}.{end}"));
-            let ca = folder.path().join("ca.pem");
-            Identity::read(name, &file("pem"), &file("key"), &ca).map_err(|error| error.to_string())
-        };
         let config = UnitsConfig {
             mode: Granularity::Flow,
             units_min: units,
@@ -196,11 +191,70 @@ impl Hosts {
             is_live: true,
             ..UnitsConfig::as_published()
         };
+        let mut hosts = Hosts::on_units(config, flows, chain)?;
+        hosts.begin();
+        Ok(hosts)
+    }
+
+    /// Has packets arrive in real time, with the time stamps that they have, and returns the report
+    /// of the run.
+    ///
+    /// # Errors
+    ///
+    /// If a node cannot start.
+    pub fn replay(config: UnitsConfig, packets: &[Arriving], chain: ChainMaker) -> Result<Report, String> {
+        let flows = packets.iter().map(|packet| packet.flow + 1).max().unwrap_or_default();
+        let mut hosts = Hosts::on_units(config, flows, chain)?;
+        hosts.await_nodes(config.units_max)?;
+        hosts.began = Instant::now();
+        for packet in packets {
+            while (hosts.began.elapsed().as_nanos() as u64) < packet.time_ns {
+                hosts.poll();
+                std::thread::sleep(POLL);
+            }
+            let Arriving { time_ns, flow, len } = *packet;
+            let seen = &mut hosts.seen.flows[flow as usize];
+            seen.sent += 1;
+            let (seq, bytes) = (seen.sent, (len as usize).clamp(FRAME_LEN, FRAME_MAX));
+            write_frame(&mut hosts.frame[..bytes], INSIDE, flow, seq);
+            let data = &hosts.frame[..bytes];
+            let (timestamp_ns, wire_len) = (time_ns + 1, bytes as u32);
+            let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len, data };
+            let Ok(()) = hosts.runner.receive(frame, Ingress::Port(INSIDE), &mut hosts.seen);
+        }
+        let Ok(report) = hosts.runner.finish(&mut hosts.seen);
+        Ok(report)
+    }
+
+    /// Waits until this many nodes have connected.
+    fn await_nodes(&mut self, count: u16) -> Result<(), String> {
+        let began = Instant::now();
+        let is_there = |node: &NodeInfo| node.status != NodeStatus::Connecting;
+        while self.nodes.status().into_iter().filter(is_there).count() < usize::from(count) {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("nodes are missing: {:?}", self.nodes.status()));
+            }
+            self.poll();
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Starts a dispatcher, and nodes for as many units as there may be.
+    fn on_units(config: UnitsConfig, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+        let folder = TempDir::new().map_err(|error| error.to_string())?;
+        let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
+        let identity = |name: &str| {
+            authority.issue_to(folder.path(), name).map_err(|error| error.to_string())?;
+            let file = |end: &str| folder.path().join(format!("{name}.{end}"));
+            let ca = folder.path().join("ca.pem");
+            Identity::read(name, &file("pem"), &file("key"), &ca).map_err(|error| error.to_string())
+        };
         let start = |number| {
             let name = format!("unit-{number}");
             start_unit(&name, identity(&name)?, chain)
         };
-        let units = (0..units).map(start).collect::<Result<Vec<_>, String>>()?;
+        let units = (0..config.units_max).map(start).collect::<Result<Vec<_>, String>>()?;
         let (nodes, control) = RemoteHandle::new();
         for HostUnit { name, address, .. } in &units {
             nodes.send(NodeCommand::Add { name: name.clone(), address: address.clone() });
@@ -225,7 +279,9 @@ impl Hosts {
     /// If the chain cannot be made.
     pub fn inline(flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
         let (nodes, _) = RemoteHandle::new();
-        Ok(Hosts::over(Runner::new(chain()?, "inline"), nodes, flows, Vec::new(), None))
+        let mut hosts = Hosts::over(Runner::new(chain()?, "inline"), nodes, flows, Vec::new(), None);
+        hosts.begin();
+        Ok(hosts)
     }
 
     fn over(
@@ -242,7 +298,7 @@ impl Hosts {
             left: 0,
             timed: Vec::new(),
         };
-        let mut hosts = Hosts {
+        Hosts {
             runner,
             nodes,
             operator,
@@ -255,12 +311,15 @@ impl Hosts {
             arrived: 0,
             _units: units,
             _certificates: certificates,
-        };
-        for flow in 0..flows {
-            hosts.send(flow);
         }
-        hosts.settle();
-        hosts
+    }
+
+    /// Begins all flows.
+    fn begin(&mut self) {
+        for flow in 0..self.seen.flows.len() as u32 {
+            self.send(flow);
+        }
+        self.settle();
     }
 
     /// Sends frames of these lengths in turn, in bytes without checksum: 60 to 1,514.
