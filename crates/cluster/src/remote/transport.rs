@@ -232,6 +232,9 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.work();
         let has_finished = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
         if has_finished {
+            // Until now, they have passed on what others waited for.
+            self.units.alive().for_each(|unit| self.peers.send(unit.peer, 0, write_stopped));
+            self.peers.transmit();
             self.show_status();
             self.local.graph.part();
         }

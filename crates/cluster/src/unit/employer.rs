@@ -104,10 +104,13 @@ impl Employer {
         self.unit.as_ref().map_or(u64::MAX, Running::sleep_ns)
     }
 
-    /// Returns true once the dispatcher has ended the run, and has heard all about it.
+    /// Returns true once the dispatcher has ended the run, and has heard of it from all units:
+    /// others may wait for something that this one passes on.
     pub fn has_ended<N: Network>(&self, peers: &Peers<N>) -> bool {
         let is_heard = self.dispatcher.is_none_or(|dispatcher| peers.is_flushed(dispatcher));
-        is_heard && self.unit.as_ref().is_some_and(|unit| unit.has_finished)
+        let is_over = |unit: &Running| unit.has_finished && unit.drained_ns.is_some();
+        let is_left = self.dispatcher.is_none();
+        is_heard && self.unit.as_ref().is_some_and(|unit| is_over(unit) || is_left && unit.has_finished)
     }
 
     /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is

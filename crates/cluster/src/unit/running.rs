@@ -24,8 +24,9 @@ const BUFFERS_MORE: usize = 256;
 /// Time after which a message to another unit that is not answered is repeated: it was lost with a
 /// link. A link delivers sooner, or is found dead within two of these.
 const RETRANSMIT_NS: u64 = DEAD_AFTER.as_nanos() as u64 / 2;
-/// Limit on the time for which a unit waits at its end for flows that are on their way.
-const SETTLE_NS: u64 = 2_000_000_000;
+/// Limit on the time for which a unit waits at its end for flows that are on their way: some may
+/// have been lost with a link, and are repeated.
+const SETTLE_NS: u64 = 10_000_000_000;
 
 /// A unit at work.
 pub(super) struct Running {
@@ -107,7 +108,7 @@ pub(super) fn handle(
         }
         ArrivedFrame::Stopped => {
             unit.drained_ns.get_or_insert(unit.clock_ns);
-            unit.others.owes_figures = true;
+            unit.others.owes_figures |= !unit.has_finished;
         }
         ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
         ArrivedFrame::Input(input) => {
@@ -204,8 +205,13 @@ impl Running {
         }
     }
 
+    /// Returns the earliest deadline: at the end, none of flows.
     pub fn due_ns(&self) -> u64 {
-        self.end.next_timeout_ns().min(self.end.graph().next_timeout_ns())
+        let of_flows = match self.finishing_ns {
+            Some(_) => u64::MAX,
+            None => self.end.graph().next_timeout_ns(),
+        };
+        self.end.next_timeout_ns().min(of_flows)
     }
 
     /// Returns the time until a deadline passes.
@@ -221,8 +227,14 @@ impl Running {
                 while !self.end.end_flows() {}
                 self.has_finished = true;
                 self.others.owes_figures = true;
+                return true;
             }
-            return true;
+            // No flow expires any more, but what is lost with links is repeated.
+            let is_due = self.end.next_timeout_ns() <= now_ns;
+            if is_due {
+                self.end.handle_protocol_timeout(now_ns);
+            }
+            return is_due;
         }
         let is_due = now_ns > 0 && self.due_ns() <= now_ns;
         if is_due {
