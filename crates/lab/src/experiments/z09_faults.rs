@@ -1,6 +1,7 @@
 //! Z9: faults at each message of a move.
 
 use super::{Experiment, Measured};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::move_faults::{FaultyMove, FaultyMoveOutcome, MessageKind, MoveFault};
 use crate::runs::Lab;
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableMetric, TableRow};
@@ -109,7 +110,29 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "A link sends a lost datagram again, so no message is lost for good. `cargo test -p protocol` \
          loses messages between units for good.",
     ];
-    Measured { tables, charts: Vec::new(), notes: notes.map(str::to_owned).into() }
+    let chart = chart(&tables);
+    Measured { tables, charts: vec![chart], notes: notes.map(str::to_owned).into() }
+}
+
+/// Flows that a crash of a unit costs, by message: the most of its cases.
+fn chart(tables: &[FigureTable]) -> FigureChart {
+    let names = ["only their unit has them", "two others have replicas"];
+    let of_message = |table: &FigureTable, message: &str| {
+        let crashes = FAULTS.iter().filter(|(fault, _)| *fault != MoveFault::Dispatcher);
+        let lost = crashes.filter_map(|(_, what)| table.get(&format!("{message}: {what}"), "flows lost"));
+        lost.map(|estimate| estimate.median).fold(0.0, f64::max)
+    };
+    let series = tables.iter().zip(names).map(|(table, name)| {
+        let points =
+            (0..).zip(MESSAGES).map(|(at, (_, message))| (f64::from(at), of_message(table, message)));
+        ChartSeries::new(name, ChartMark::Bars, points)
+    });
+    FigureChart {
+        title: "flows that a crash costs, at most".to_owned(),
+        x: ChartAxis::names("message", MESSAGES.map(|(_, name)| name)),
+        y: ChartAxis::linear("flows lost"),
+        series: series.collect(),
+    }
 }
 
 fn run_row(lab: &Lab<'_>, name: &str, case: &FaultyMove) -> TableRow {
@@ -126,7 +149,7 @@ fn run_row(lab: &Lab<'_>, name: &str, case: &FaultyMove) -> TableRow {
     if !failures.is_empty() {
         values.iter_mut().for_each(Vec::clear);
     }
-    TableRow { failures, ..TableRow::of(name, RowKind::Plus, values) }
+    TableRow { failures, ..TableRow::of(name, RowKind::Faithful, values) }
 }
 
 fn figures(outcome: &FaultyMoveOutcome) -> [f64; METRICS.len()] {
