@@ -42,6 +42,7 @@ mod z02_scaling;
 mod z03_migration;
 mod z04_controllers;
 mod z07_scaling;
+mod z08_update;
 mod z09_faults;
 
 use serde::Serialize;
@@ -114,6 +115,7 @@ pub fn experiments() -> &'static [Experiment] {
         z03_migration::Z3,
         z04_controllers::Z4,
         z07_scaling::Z7,
+        z08_update::Z8,
         z09_faults::Z9,
         v01_loopback::V1,
         v02_ports::V2,

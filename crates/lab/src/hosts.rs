@@ -9,15 +9,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::policies::FixedPolicy;
+use cluster::policies::{PolicyReader, PolicyTexts, ReadPolicy};
+use cluster::policy_digest;
 use cluster::remote::{
-    NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, UNIT_IN_FLIGHT_MAX, remote_runner,
+    NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, RolloutState,
+    UNIT_IN_FLIGHT_MAX, remote_runner,
 };
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use packet::{LinkType, Packet};
 use protocol::dispatcher::{FlowStatus, Granularity};
 use protocol::message::{FlowId, UnitId};
-use runtime::elastic::UnitsConfig;
+use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::operator::{
     FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, MigrationTarget, OperatorHandle, OperatorRequest,
 };
@@ -172,8 +174,8 @@ pub struct Hosts {
     frame: [u8; FRAME_MAX],
     /// Packets that have arrived since all had left.
     arrived: u64,
-    _units: Vec<HostUnit>,
-    _certificates: Option<TempDir>,
+    units: Vec<HostUnit>,
+    certificates: Option<TempDir>,
 }
 
 impl Hosts {
@@ -183,15 +185,7 @@ impl Hosts {
     ///
     /// If a node cannot start.
     pub fn start(units: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
-        let config = UnitsConfig {
-            mode: Granularity::Flow,
-            units_min: units,
-            units_max: units,
-            capacity_bps: 1_000_000_000_000,
-            is_live: true,
-            ..UnitsConfig::as_published()
-        };
-        let mut hosts = Hosts::on_units(config, flows, chain)?;
+        let mut hosts = Hosts::on_units(of_flows(units), units, flows, chain)?;
         hosts.begin();
         Ok(hosts)
     }
@@ -204,7 +198,7 @@ impl Hosts {
     /// If a node cannot start.
     pub fn replay(config: UnitsConfig, packets: &[Arriving], chain: ChainMaker) -> Result<Report, String> {
         let flows = packets.iter().map(|packet| packet.flow + 1).max().unwrap_or_default();
-        let mut hosts = Hosts::on_units(config, flows, chain)?;
+        let mut hosts = Hosts::on_units(config, config.units_max, flows, chain)?;
         hosts.await_nodes(config.units_max)?;
         hosts.began = Instant::now();
         for packet in packets {
@@ -240,8 +234,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// Starts a dispatcher, and nodes for as many units as there may be.
-    fn on_units(config: UnitsConfig, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+    /// Starts a dispatcher and this many nodes.
+    fn on_units(config: UnitsConfig, nodes: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
         let folder = TempDir::new().map_err(|error| error.to_string())?;
         let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
         let identity = |name: &str| {
@@ -254,7 +248,7 @@ impl Hosts {
             let name = format!("unit-{number}");
             start_unit(&name, identity(&name)?, chain)
         };
-        let units = (0..config.units_max).map(start).collect::<Result<Vec<_>, String>>()?;
+        let units = (0..nodes).map(start).collect::<Result<Vec<_>, String>>()?;
         let (nodes, control) = RemoteHandle::new();
         for HostUnit { name, address, .. } in &units {
             nodes.send(NodeCommand::Add { name: name.clone(), address: address.clone() });
@@ -309,8 +303,8 @@ impl Hosts {
             frames: 0,
             frame: [0; FRAME_MAX],
             arrived: 0,
-            _units: units,
-            _certificates: certificates,
+            units,
+            certificates,
         }
     }
 
@@ -460,6 +454,46 @@ impl Hosts {
         Ok(())
     }
 
+    /// Gives all nodes another policy with the same functions, one by one, while all flows send.
+    ///
+    /// # Errors
+    ///
+    /// If one does not get it.
+    pub fn update(&mut self, chain: ChainMaker) -> Result<(), String> {
+        let texts = PolicyTexts { name: "next".to_owned(), text: "next".to_owned(), files: Vec::new() };
+        let (digest, graph) = (policy_digest([texts.text.as_str()]), chain()?.graph);
+        self.nodes.apply(NewPolicy { texts, digest, graph }).ok_or("the dispatcher has ended")?;
+        let began = Instant::now();
+        loop {
+            match self.nodes.rollout().map(|rollout| rollout.state) {
+                Some(RolloutState::Done) => return Ok(()),
+                Some(RolloutState::Failed(reason)) => return Err(reason),
+                _ if began.elapsed() > PATIENCE => {
+                    return Err(format!("the update takes too long: {:?}", self.nodes.rollout()));
+                }
+                _ => self.send_some(64),
+            }
+            let now_ns = self.began.elapsed().as_nanos() as u64 + 1;
+            let Ok(()) = self.runner.handle_timeout(now_ns, &mut self.seen);
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Stops all nodes, and starts others with another policy in their place.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot start.
+    pub fn restart(&mut self, units: u16, chain: ChainMaker) -> Result<(), String> {
+        let Ok(_) = self.runner.finish(&mut self.seen);
+        self.units.clear();
+        let Hosts { runner, nodes, operator, units, certificates, .. } =
+            Hosts::on_units(of_flows(units), units, 0, chain)?;
+        (self.runner, self.nodes, self.operator) = (runner, nodes, operator);
+        (self.units, self.certificates) = (units, certificates);
+        Ok(())
+    }
+
     /// Sends packets until there is such a node, and returns its name.
     fn await_node(&mut self, is_it: impl Fn(&NodeInfo) -> bool) -> Result<String, String> {
         let began = Instant::now();
@@ -564,6 +598,18 @@ impl Hosts {
     }
 }
 
+/// This many units, to which whole flows are assigned.
+fn of_flows(units: u16) -> UnitsConfig {
+    UnitsConfig {
+        mode: Granularity::Flow,
+        units_min: units,
+        units_max: UNITS_MAX, // A node that comes back is another unit.
+        capacity_bps: 1_000_000_000_000,
+        is_live: true,
+        ..UnitsConfig::as_published()
+    }
+}
+
 /// Returns the CPU time of the calling thread, in ns.
 pub fn thread_cpu_ns() -> f64 {
     cpu_ns(ClockId::ThreadCPUTime)
@@ -572,6 +618,24 @@ pub fn thread_cpu_ns() -> f64 {
 fn cpu_ns(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// Reads policies that have other texts and the same functions.
+struct ChainReader {
+    chain: ChainMaker,
+    texts: Option<PolicyTexts>,
+}
+
+impl PolicyReader for ChainReader {
+    fn begin(&mut self, texts: PolicyTexts) {
+        self.texts = Some(texts);
+    }
+
+    fn poll(&mut self) -> Option<Result<ReadPolicy, String>> {
+        let (texts, chain) = (self.texts.take()?, self.chain);
+        let make = Box::new(move |_| Ok(chain()?.graph));
+        Some(Ok(ReadPolicy { digest: policy_digest([texts.text.as_str()]), make }))
+    }
 }
 
 fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostUnit, String> {
@@ -585,7 +649,7 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
             policy: [0; 32],
             incarnation: 1,
             make: Box::new(move |_| Ok(chain()?.graph)),
-            reader: Box::new(FixedPolicy::new()),
+            reader: Box::new(ChainReader { chain, texts: None }),
             effects: Box::new(|_, _| {}),
         };
         if let Ok(mut unit) = UnitProcess::start(options)
@@ -629,6 +693,15 @@ pub fn write_frame(frame: &mut [u8], port: u16, flow: u32, seq: u32) {
 mod tests {
     use super::*;
     use crate::experiments::chain;
+
+    #[test]
+    fn nodes_are_updated_without_faults() {
+        let mut hosts = Hosts::start(3, 20, chain).unwrap();
+        hosts.update(chain).unwrap();
+        assert_eq!(hosts.faults().unwrap(), MoveFaults::default());
+        hosts.restart(3, chain).unwrap();
+        assert_eq!(hosts.faults().unwrap(), MoveFaults { broken: 20, ..MoveFaults::default() });
+    }
 
     #[test]
     fn flows_move_without_faults_and_faults_are_seen() {
