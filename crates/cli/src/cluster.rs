@@ -22,6 +22,7 @@ use crate::messages::say;
 use crate::output;
 
 pub use dispatcher::{DispatcherNode, api_of};
+pub use unit::MANAGER_VARIABLE;
 
 /// Run a node of a cluster
 ///
@@ -111,7 +112,7 @@ pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     for node in nodes {
         let (node, hosts) = node.split_once('=').unwrap_or((node, ""));
         let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
-        authority.issue_for_to(folder, node, &hosts)?;
+        authority.issue_with_hosts_to(folder, node, &hosts)?;
         output::print(&format!(
             "{}: certificate and key of {node}\n",
             folder.join(format!("{node}.pem")).display()

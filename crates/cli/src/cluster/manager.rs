@@ -160,7 +160,7 @@ impl PooledUnit {
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    // Nobody need listen.
+    // Without a supervisor nothing is sent.
     let _ = sd_notify::notify(state);
 }
 

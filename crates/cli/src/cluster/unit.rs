@@ -117,7 +117,7 @@ fn follow_manager() {
 
 /// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
 fn follow_signals(signals: &Signals, order: &UnitOrder) {
-    // Nobody need listen.
+    // Without a supervisor nothing is sent.
     let notify = |state: &[NotifyState<'_>]| drop(sd_notify::notify(state));
     notify(&[NotifyState::Ready]);
     let mut shown = None;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::world::{DemoNetwork, LoadCurve, START_NS};
 use super::{Args, GAP_NS, profile};
 use crate::api::ApiFiles;
-use crate::cluster::DispatcherNode;
+use crate::cluster::{DispatcherNode, MANAGER_VARIABLE};
 use crate::messages::say as say_line;
 use crate::output::{self, Format, Table, thousands};
 use crate::policies;
@@ -151,6 +151,8 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     let mut child = Command::new(program)
         .args(["node", "--config"])
         .arg(&file)
+        // It ends with this process, also if that is killed.
+        .env(MANAGER_VARIABLE, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

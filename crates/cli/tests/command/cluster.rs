@@ -68,6 +68,21 @@ fn flows_move_between_processes_and_none_is_lost() {
     assert!(nodes.iter().all(|node| node["packets"].as_u64() > Some(0)), "{nodes:?}");
 }
 
+/// Nodes of a demonstration that is killed end, too.
+#[test]
+fn demonstration_that_is_killed_leaves_no_nodes() {
+    let place = Place::new();
+    let folder = place.path("tmp");
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = place.command("demo --cluster --seconds 600 --rate 1kpps");
+    let demo = command.env("TMPDIR", &folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let demo = Node { child: demo, address: String::new() };
+    let nodes = || processes_with(&folder.display().to_string()).len();
+    await_that("three units run", || nodes() == 3);
+    drop(demo);
+    await_that("they end", || nodes() == 0);
+}
+
 #[test]
 fn capture_over_two_processes_is_that_of_one() {
     let place = Place::new();

@@ -85,7 +85,7 @@ impl Authority {
     /// # Errors
     /// If the name is none: letters, digits, hyphens and dots.
     pub fn issue(&self, name: &str) -> Result<IssuedIdentity, AuthorityError> {
-        self.issue_for(name, &[])
+        self.issue_with_hosts(name, &[])
     }
 
     /// Issues a certificate for a node that clients also reach by these names of hosts or IP
@@ -93,7 +93,7 @@ impl Authority {
     ///
     /// # Errors
     /// If a name is none.
-    pub fn issue_for(&self, name: &str, hosts: &[&str]) -> Result<IssuedIdentity, AuthorityError> {
+    pub fn issue_with_hosts(&self, name: &str, hosts: &[&str]) -> Result<IssuedIdentity, AuthorityError> {
         let names: Vec<String> = std::iter::once(&name).chain(hosts).map(|&name| name.to_owned()).collect();
         if let Some(wrong) = names.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
             return Err(AuthorityError::Name(wrong.clone()));
@@ -111,15 +111,20 @@ impl Authority {
     /// # Errors
     /// If the name is none, or a file cannot be written.
     pub fn issue_to(&self, folder: &Path, name: &str) -> Result<(), AuthorityError> {
-        self.issue_for_to(folder, name, &[])
+        self.issue_with_hosts_to(folder, name, &[])
     }
 
     /// The same for a node that clients also reach by these names of hosts or IP addresses.
     ///
     /// # Errors
     /// If a name is none, or a file cannot be written.
-    pub fn issue_for_to(&self, folder: &Path, name: &str, hosts: &[&str]) -> Result<(), AuthorityError> {
-        let issued = self.issue_for(name, hosts)?;
+    pub fn issue_with_hosts_to(
+        &self,
+        folder: &Path,
+        name: &str,
+        hosts: &[&str],
+    ) -> Result<(), AuthorityError> {
+        let issued = self.issue_with_hosts(name, hosts)?;
         let certificate = folder.join(format!("{name}.pem"));
         write_secret(&folder.join(format!("{name}.key")), &issued.key)?;
         fs::write(&certificate, &issued.certificate).map_err(wrong(&certificate))
