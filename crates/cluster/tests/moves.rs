@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod common;
+#[path = "common/texts.rs"]
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,22 +25,7 @@ use common::ask;
 use common::support::{
     Arriving, SEED, Sink, assembly_of, conversation_with, generated, play, profile, receive,
 };
-
-/// A flow that has lost its state shows it: the firewall knows no connection.
-const FIREWALL: &str = "
-    settings { flows: 2k }
-    Port<0> inside; Port<1> outside;
-    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
-    Monitor m { report: [] };
-    HTTP h;
-    pipelet { inside <-> f <-> m <-> h <-> outside; }";
-
-/// Flows move with all others of their affinity group.
-const NAT: &str = "
-    settings { flows: 2k, affinity_groups: 16 }
-    Port<0> inside; Port<1> outside;
-    NAT n { external: [203.0.113.0/30] };
-    pipelet { inside <-> n <-> outside; }";
+use texts::{FIREWALL, NAT_ALONE};
 
 const UNITS: u16 = 3;
 /// A process that has crashed starts again after this time.
@@ -77,7 +64,7 @@ impl Traffic {
         profile.protocols.fragments = 0.0; // They have no ports.
         let frames = match policy {
             // An answer in a capture may be there before its question has left.
-            NAT => generated(&profile),
+            NAT_ALONE => generated(&profile),
             _ => conversation_with(assembly_of("test.rvl", policy), &profile),
         };
         let keys: BTreeMap<_, _> =
@@ -132,7 +119,7 @@ impl Move {
             messages.extend([MessageKind::Pull, MessageKind::State]);
         }
         messages.push(MessageKind::StateAck);
-        if policy == NAT {
+        if policy == NAT_ALONE {
             messages.push(MessageKind::Arrived);
         }
         messages
@@ -247,7 +234,7 @@ fn cases(policy: &str) -> Vec<Move> {
 
 #[test]
 fn faults_of_links_at_a_message_cost_nothing() {
-    for policy in [FIREWALL, NAT] {
+    for policy in [FIREWALL, NAT_ALONE] {
         let traffic = Traffic::new(policy);
         for case in cases(policy) {
             for message in case.messages(policy) {
@@ -308,7 +295,7 @@ enum Crashes {
 
 #[test]
 fn crash_at_a_message_costs_flows_of_the_crashed_unit() {
-    for policy in [FIREWALL, NAT] {
+    for policy in [FIREWALL, NAT_ALONE] {
         let traffic = Traffic::new(policy);
         let mut survived = 0;
         for case in cases(policy) {
@@ -327,7 +314,7 @@ fn crash_at_a_message_costs_flows_of_the_crashed_unit() {
                         of_unit.remove(&traffic.flow);
                         survived += 1;
                     }
-                    let wrong = wrong_flows(&traffic, &sink, policy == NAT);
+                    let wrong = wrong_flows(&traffic, &sink, policy == NAT_ALONE);
                     // A flow that begins in a group of the unit waits for the group.
                     let counts = |key: &&String| policy == FIREWALL || began.contains(*key);
                     let others: Vec<_> = wrong.difference(&of_unit).filter(counts).collect();
@@ -339,6 +326,6 @@ fn crash_at_a_message_costs_flows_of_the_crashed_unit() {
                 }
             }
         }
-        assert!(policy == NAT || survived > 10, "{survived}");
+        assert!(policy == NAT_ALONE || survived > 10, "{survived}");
     }
 }

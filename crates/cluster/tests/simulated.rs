@@ -4,6 +4,8 @@
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
+#[path = "common/texts.rs"]
+mod texts;
 
 use cluster::policies::{GraphMaker, PolicyReader, PolicyTexts, ReadPolicy};
 use cluster::policy_digest;
@@ -20,15 +22,7 @@ use runtime::{Report, Runner};
 use support::{
     Arriving, SEED, Sink, assembly_of, by_flow, conversation_with, generated, play, profile, receive,
 };
-
-/// Functions without state that flows of several units would share.
-const POLICY: &str = "
-    settings { flows: 2k }
-    Port<0> inside; Port<1> outside;
-    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
-    Monitor m { report: [] };
-    HTTP h;
-    pipelet { inside <-> f <-> m <-> h <-> outside; }";
+use texts::{BALANCER, FIREWALL, NAT_ALONE};
 
 /// A NAT, whose ports are divided among groups of flows that move together.
 const NAT: &str = "
@@ -38,22 +32,6 @@ const NAT: &str = "
     NAT n { external: [203.0.113.0/30] };
     Monitor m { report: [] };
     pipelet { inside <-> m <-> n <-> f <-> outside; }";
-
-/// A NAT alone: whatever is answered comes back.
-const NAT_ALONE: &str = "
-    settings { flows: 2k, affinity_groups: 16 }
-    Port<0> inside; Port<1> outside;
-    NAT n { external: [203.0.113.0/30] };
-    pipelet { inside <-> n <-> outside; }";
-
-/// A load balancer: nothing but aliases leads its servers' answers to their flows.
-const BALANCER: &str = "
-    settings { flows: 2k }
-    Port<0> inside; Port<1> outside;
-    LoadBalancer l { services: [{ name: web, vip: 203.0.113.9, port: 80, servers: [
-        { name: one, address: 198.18.0.1, port: 8000 }, { name: two, address: 198.18.0.2, port: 8000 },
-    ] }] };
-    pipelet { inside <-> l <-> outside; }";
 
 const MODES: [Granularity; 3] = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow];
 
@@ -78,8 +56,8 @@ struct Expected {
 impl Expected {
     fn new(packets: u64, seed: u64) -> Expected {
         let profile = profile(Payload::Http, packets, 20_000.0, seed);
-        let frames = conversation_with(assembly_of("test.rvl", POLICY), &profile);
-        Expected::of(POLICY, frames)
+        let frames = conversation_with(assembly_of("test.rvl", FIREWALL), &profile);
+        Expected::of(FIREWALL, frames)
     }
 
     /// The same for a NAT and packets from inside: an answer in a capture may be there before its
@@ -450,11 +428,11 @@ fn crashes_and_partitions_are_accounted_for() {
 fn units_that_lose_each_other_lose_nothing() {
     const SECOND_NS: u64 = 1_000_000_000;
     let profile = profile(Payload::Http, 2_000, 300.0, SEED);
-    let expected = Expected::of(POLICY, conversation_with(assembly_of("test.rvl", POLICY), &profile));
+    let expected = Expected::of(FIREWALL, conversation_with(assembly_of("test.rvl", FIREWALL), &profile));
     for mode in [Granularity::Packet, Granularity::Flowlet] {
         let apart = NodeFault { at_ns: SECOND_NS, unit: 0, kind: NodeFaultKind::Apart(2 * SECOND_NS) };
         let faults = SimulatedFaults { nodes: vec![apart], ..SimulatedFaults::NONE };
-        let mut cluster = start(POLICY, mode, faults, (SEED, profile.start_ns));
+        let mut cluster = start(FIREWALL, mode, faults, (SEED, profile.start_ns));
         let mut sink = Sink::default();
         let mut relayed = Vec::new();
         for frame in &expected.frames {

@@ -4,6 +4,8 @@
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
+#[path = "common/texts.rs"]
+mod texts;
 
 use cluster::policies::GraphMaker;
 use cluster::simulated::{SimulatedDispatchers, SimulatedDispatchersOutcome, SimulatedFaults};
@@ -14,22 +16,7 @@ use runtime::Report;
 use runtime::elastic::{UnitsConfig, UnitsReport};
 
 use support::{Arriving, SEED, Sink, assembly_of, generated, profile, receive};
-
-/// A NAT: the group of a flow has its ports, and a home.
-const NAT: &str = "
-    settings { flows: 2k, affinity_groups: 16 }
-    Port<0> inside; Port<1> outside;
-    NAT n { external: [203.0.113.0/30] };
-    pipelet { inside <-> n <-> outside; }";
-
-/// A load balancer: nothing but claims of aliases leads its servers' answers to their flows.
-const BALANCER: &str = "
-    settings { flows: 2k }
-    Port<0> inside; Port<1> outside;
-    LoadBalancer l { services: [{ name: web, vip: 203.0.113.9, port: 80, servers: [
-        { name: one, address: 198.18.0.1, port: 8000 }, { name: two, address: 198.18.0.2, port: 8000 },
-    ] }] };
-    pipelet { inside <-> l <-> outside; }";
+use texts::{BALANCER, NAT_ALONE};
 
 const DISPATCHERS: usize = 2;
 const UNITS: usize = 3;
@@ -126,7 +113,7 @@ fn policies() -> [(&'static str, TrafficProfile); 2] {
     balancer.protocols = Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 };
     balancer.addresses.servers_v4 = AddressPrefix { address: [203, 0, 113, 9].into(), length: 32 };
     balancer.addresses.server_ports = vec![80];
-    [(NAT, nat), (BALANCER, balancer)]
+    [(NAT_ALONE, nat), (BALANCER, balancer)]
 }
 
 /// Runs each policy with random faults, and has the outcome checked, with the number of packets
