@@ -73,10 +73,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let failed = outcomes.last().and_then(|(policy, _)| failure(policy)).filter(|_| !args.dry_run);
     let policy = args.policy.display();
     match args.output {
-        Format::Json if clients.len() == 1 => output::print_json(&outcomes[0].0)?,
-        Format::Json => {
-            output::print_json(&outcomes.iter().map(|(policy, _)| policy).collect::<Vec<_>>())?;
-        }
+        Format::Json => match outcomes.as_slice() {
+            [(policy, _)] if clients.len() == 1 => output::print_json(policy)?,
+            all => output::print_json(&all.iter().map(|(policy, _)| policy).collect::<Vec<_>>())?,
+        },
         Format::Table => {
             let done = outcomes.len() - usize::from(failed.is_some());
             for ((address, _), (_, word)) in clients.iter().zip(&outcomes).take(done) {

@@ -233,7 +233,7 @@ impl Homes {
     /// Claims an alias of an own flow, which another dispatcher loses if it has claimed it before.
     pub fn claim(&mut self, alias: FlowKey) -> KeyClaim {
         self.claims += 1;
-        self.clock += 1;
+        self.clock = self.clock.saturating_add(1);
         self.own_claims.insert(alias, self.clock);
         self.claimed.remove(&alias);
         KeyClaim { number: self.claims, time: self.clock, key: alias }
@@ -371,6 +371,9 @@ mod tests {
         let again = all[0].claim(key(7));
         all[1].claimed_by(0, again.time, key(7));
         assert_eq!([0, 1].map(|at: usize| all[at].has_claimed(&key(7))), [true, false]);
+        // No time is too late.
+        all[0].claimed_by(1, u64::MAX, key(8));
+        assert_eq!(all[0].claim(key(8)).time, u64::MAX);
     }
 
     #[test]
