@@ -2,7 +2,7 @@
 
 use protocol::message::UnitId;
 use runtime::report::Report;
-use telemetry::event;
+use telemetry::{Merge, event};
 
 use super::EffectsTaker;
 use super::others::EarlyPeer;
@@ -29,6 +29,8 @@ pub(super) struct Employer {
     pub dispatcher: Option<PeerId>,
     /// The unit, once it is assigned.
     pub unit: Option<Running>,
+    /// Counts of its units before this one.
+    former: Report,
     /// Nodes that have connected, and whose units are not known yet.
     pub early: Vec<EarlyPeer>,
     renewal: Renewal,
@@ -54,6 +56,7 @@ impl Employer {
             incarnation: 0,
             dispatcher: None,
             unit: None,
+            former: Report::default(),
             early: Vec::new(),
             renewal: Renewal::None,
         }
@@ -89,10 +92,12 @@ impl Employer {
         self.unit.as_ref().map(Running::figures)
     }
 
-    /// Returns the report of the unit's graph, whose functions have these names.
+    /// Returns the report of the unit's graph, whose functions have these names. The packets and
+    /// flows of units before it count, their functions do not: they may have been others.
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
         let unit = self.unit.as_ref()?;
         let mut report = Report::of(policy, None, unit.end.graph(), names);
+        report.merge(&self.former);
         // The dispatcher counts what arrives; here, packets come from it.
         report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
         report.packets_in = report.packets_in.saturating_sub(report.packets_generated);
@@ -156,8 +161,18 @@ impl Employer {
 
     /// The links of this dispatcher have ended.
     pub fn end_renewal(&mut self) {
-        (self.dispatcher, self.unit, self.renewal) = (None, None, Renewal::None);
+        if let Some(unit) = self.unit.take() {
+            self.retire(&unit);
+        }
+        (self.dispatcher, self.renewal) = (None, Renewal::None);
         self.early.clear();
+    }
+
+    /// Keeps the counts of a unit that ends while its process goes on.
+    fn retire(&mut self, unit: &Running) {
+        unit.figures().add_to(&mut self.former);
+        self.former.packets_pending = 0;
+        self.former.flows.live = 0;
     }
 
     /// Makes the unit.
@@ -194,6 +209,7 @@ impl Employer {
             if let Some(mut unit) = self.unit.take_if(|unit| !unit.has_finished) {
                 while !unit.end.end_flows() {}
                 unit.send(None, peers, effects);
+                self.retire(&unit);
             }
             return None;
         }
