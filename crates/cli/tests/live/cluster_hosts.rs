@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use serde_json::Value;
+
 use crate::net::{Host, Network, PATIENCE, Server};
 
 /// Bytes of a download, and its rate: it goes on while a unit is restarted.
@@ -24,10 +26,12 @@ pub const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
 
 /// A unit on a host of its own.
 pub struct UnitHost {
-    name: &'static str,
+    pub name: &'static str,
     host: Host,
     process: Option<Child>,
     said: Option<Receiver<String>>,
+    /// Processes so far.
+    starts: u32,
 }
 
 impl UnitHost {
@@ -46,7 +50,7 @@ impl UnitHost {
             "name = \"{name}\"\nrole = \"unit\"\npolicy = \"policy.rvl\"\ncertificates = \"ca\"\n{address}"
         );
         std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
-        UnitHost { name, host, process: None, said: None }
+        UnitHost { name, host, process: None, said: None, starts: 0 }
     }
 
     /// Starts the unit, and waits until it listens.
@@ -55,6 +59,7 @@ impl UnitHost {
             .host
             .command(env!("CARGO_BIN_EXE_rivulet"))
             .args(["node", "--config", &format!("{}.toml", self.name)])
+            .args(["--report", &format!("{}-{}.json", self.name, self.starts)])
             .env("RIVULET_LOG", "info")
             .current_dir(network.path(""))
             .stdout(Stdio::null())
@@ -65,6 +70,7 @@ impl UnitHost {
         let lines = BufReader::new(process.stderr.take().unwrap()).lines();
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
         self.process = Some(process);
+        self.starts += 1;
         self.said = Some(said);
         self.wait_for_line(" listens at ");
     }
@@ -75,9 +81,20 @@ impl UnitHost {
 
     /// Ends the unit as an operator does.
     pub fn end(&mut self) {
-        let mut process = self.process.take().unwrap();
-        assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap().success());
-        assert!(process.wait().unwrap().success());
+        let process = self.process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+        self.wait_for_end();
+    }
+
+    /// Waits until the unit has ended by itself.
+    pub fn wait_for_end(&mut self) {
+        assert!(self.process.take().unwrap().wait().unwrap().success());
+    }
+
+    /// Returns the reports of all its processes, which have ended.
+    pub fn reports(&self, network: &Network) -> Vec<Value> {
+        let files = (0..self.starts).map(|start| network.path(&format!("{}-{start}.json", self.name)));
+        files.map(|file| serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()).collect()
     }
 }
 
@@ -150,6 +167,6 @@ pub fn serve_file(network: &Network) -> (Vec<u8>, Server) {
     std::fs::create_dir(network.path("www")).unwrap();
     std::fs::write(network.path("www/file"), &file).unwrap();
     let folder = network.path("www").display().to_string();
-    let server = network.outside.serve(&format!("python3 -m http.server -d {folder} 8000"), 8000);
+    let server = network.outside.serve(&format!("python3 -m http.server --bind :: -d {folder} 8000"), 8000);
     (file, server)
 }

@@ -1,94 +1,50 @@
 //! Two dispatchers between real hosts, on different ways of the same connections, and units on
-//! hosts of their own, which are restarted one by one, and get another policy, while an operator
-//! moves flows to and fro.
+//! hosts of their own, which are restarted or drained one by one, and get another policy, while an
+//! operator moves flows to and fro.
 
 use std::process::Stdio;
 
 use crate::asking::{Asking, SUBSCRIBERS};
-use crate::cluster_hosts::{NAT_POLICY, RATE, addresses, serve_file, start_nodes};
-use crate::net::{Io, Network, PORTS, wait_until};
+use crate::cluster_hosts::{NAT_POLICY, RATE, serve_file};
+use crate::names::{Resolving, serve_names};
+use crate::net::wait_until;
 use crate::operator::Operator;
-
-const UNITS: [&str; 4] = ["u1", "u2", "u3", "u4"];
-const DISPATCHERS: [(&str, &str); 2] = [("d1", "10.9.9.1:7401"), ("d2", "10.9.9.2:7401")];
-
-/// Packets to 10.7.0.2 go by the first dispatcher, those to 10.7.0.3 and to the balanced service by
-/// the second one; packets back go by the other one, or by the same, as their external address
-/// says.
-fn spread(network: &Network) {
-    let (inside, outside) = ("02:07:00:00:00:01", "02:07:00:00:00:02");
-    network.outside.ip("addr add 10.7.0.3/24 dev eth0");
-    for (host, mac, ways) in [
-        (&network.inside, outside, &[("10.7.0.2", "eth0"), ("10.7.0.3", "eth1"), ("10.7.0.200", "eth1")][..]),
-        (&network.outside, inside, &[("10.7.0.100", "eth1"), ("10.7.0.101", "eth0")]),
-    ] {
-        for (to, by) in ways {
-            host.ip(&format!("route add {to}/32 dev {by}"));
-            host.ip(&format!("neigh add {to} lladdr {mac} dev {by}"));
-        }
-    }
-    for (host, mac, to, by) in
-        [(&network.inside, outside, "fd07::2", "eth0"), (&network.outside, inside, "fd07::1", "eth1")]
-    {
-        host.ip(&format!("-6 route add {to}/128 dev {by}"));
-        host.ip(&format!("neigh add {to} lladdr {mac} dev {by}"));
-    }
-}
+use crate::ssh::{Typing, sshd};
+use crate::two_dispatchers::{DISPATCHERS, TwoDispatchers};
 
 // RFC 4787 REQ-1
 #[test]
 fn connections_go_on_whose_directions_take_different_ways() {
-    let Some(network) = Network::new(Io::PacketSocket) else { return };
-    let names = DISPATCHERS.map(|(name, _)| name);
-    let mut units = start_nodes(&network, NAT_POLICY, (&UNITS, false), &names);
-    let second = network.third("d2", &["10.9.9.2/24"]);
-    network.middle.ip("addr add 10.9.9.1/24 dev d2");
-    second.ip("route add default via 10.9.9.1");
-    network.connect_beside(&second);
-    let all: String = DISPATCHERS.map(|(name, at)| format!("{name} = \"{at}\"\n")).concat();
-    for (name, at) in DISPATCHERS {
-        let own = format!("name = \"{name}\"\nlisten = \"{at}\"\ncertificates = \"ca\"\n");
-        let ports = PORTS.map(|port| port.replace('=', " = \"") + "\"\n").concat();
-        let options = "output = \"json\"\ndriver = \"packet\"\nmode = \"flow\"\napi = \"d2.sock\"\n";
-        let role =
-            format!("role = \"dispatcher\"\npolicy = \"policy.rvl\"\n[ports]\n{ports}[options]\n{options}");
-        let config = format!("{own}{role}[dispatchers]\n{all}{}", addresses(&UNITS));
-        std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
-    }
-    // One by the command, the other by its configuration.
-    let first = network.up(NAT_POLICY, "--cluster d1.toml --mode flow --api d1.sock");
-    let dispatchers = [first, network.node_at(&second, "d2.toml")];
-    for (name, other) in [("d1", "d2"), ("d2", "d1")] {
-        wait_until("the dispatchers have found each other", || {
-            let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
-            command.args(["status", "--api", &format!("{name}.sock")]).current_dir(network.path(""));
-            let status = String::from_utf8(command.output().unwrap().stdout).unwrap();
-            status.contains(&format!("others      {other} connected\n"))
-        });
-    }
-    spread(&network);
-    SUBSCRIBERS.for_each(|host| network.inside.ip(&format!("addr add 10.7.0.{host}/24 dev eth0")));
-    let (file, _server) = serve_file(&network);
+    let Some((hosts, mut units)) = TwoDispatchers::start(NAT_POLICY) else { return };
+    let network = &hosts.network;
+    let (file, _server) = serve_file(network);
     let _iperf3 = network.outside.serve("iperf3 -s -B 10.7.0.3", 5201);
-    let _answering = Asking::serve(&network, &["10.7.0.2", "10.7.0.3"]);
-    for address in ["10.7.0.2:8000", "10.7.0.3:8000", "10.7.0.200"] {
+    let _answering = Asking::serve(network, &["10.7.0.2", "10.7.0.3"]);
+    let _names = serve_names(network, &["10.7.0.2", "10.7.0.3", "fd07::2"]);
+    let _sshd = sshd(network, &network.outside, 2222);
+    let servers = ["10.7.0.2:8000", "10.7.0.3:8000", "10.7.0.200", "[fd07::2]:8000"];
+    for address in servers {
         let line = format!("curl -sf -m 5 -o /dev/null -r 0-99 http://{address}/file");
         wait_until("the first downloads succeed", || network.inside.output(&line).status.success());
     }
     let spawn = |program: &str, args: &[&str]| {
         network.inside.command(program).args(args).stdout(Stdio::piped()).spawn().unwrap()
     };
-    let asking = Asking::start(&network, &["10.7.0.2", "10.7.0.3"]);
-    let stream = spawn("iperf3", &["-c", "10.7.0.3", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "12", "-J"]);
-    let pings = spawn("ping", &["-q", "-i", "0.05", "-c", "200", "-w", "60", "fd07::2"]);
-    let operators = names.map(|name| Operator::start(network.path(&format!("{name}.sock"))));
+    let asking = Asking::start(network, &["10.7.0.2", "10.7.0.3"]);
+    let resolving = Resolving::start(network, &["10.7.0.2", "10.7.0.3", "fd07::2"]);
+    let typing = ["10.7.0.2", "10.7.0.3", "fd07::2"]
+        .map(|server| Typing::start(network, (server, 2222), &format!("terminal-{server}")));
+    let stream = spawn("iperf3", &["-c", "10.7.0.3", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "24", "-J"]);
+    let pings = spawn("ping", &["-q", "-i", "0.05", "-c", "480", "-w", "60", "fd07::2"]);
+    let operators = DISPATCHERS.map(|(name, _)| Operator::start(network.path(&format!("{name}.sock"))));
     let download_while = |happens: &mut dyn FnMut()| {
         let downloads: Vec<_> = SUBSCRIBERS
             .map(|host| {
                 let to = network.path(&format!("fetched-{host}")).display().to_string();
-                let server = ["10.7.0.2:8000", "10.7.0.3:8000", "10.7.0.200"][usize::from(host % 3)];
-                let (from, url) = (format!("10.7.0.{host}"), format!("http://{server}/file"));
-                let args = ["-sSf", "--interface", &from, "--limit-rate", RATE, "-o", &to, &url];
+                let server = servers[usize::from(host) % servers.len()];
+                let from = if server.starts_with('[') { "fd07::1" } else { &format!("10.7.0.{host}") };
+                let url = format!("http://{server}/file");
+                let args = ["-sSf", "--interface", from, "--limit-rate", RATE, "-o", &to, &url];
                 (spawn("curl", &args), to)
             })
             .collect();
@@ -98,13 +54,12 @@ fn connections_go_on_whose_directions_take_different_ways() {
             assert!(std::fs::read(&to).unwrap() == file, "{to} is damaged");
         }
     };
-    for unit in &mut units {
+    for (number, unit) in units.iter_mut().enumerate() {
         download_while(&mut || {
-            unit.end();
-            unit.start(&network);
-            // Both dispatchers have it again.
-            unit.wait_for_line("node connected");
-            unit.wait_for_line("node connected");
+            if number % 2 == 1 {
+                hosts.drain(unit);
+            }
+            hosts.restart(unit);
         });
     }
     // Another policy, at both.
@@ -119,24 +74,23 @@ fn connections_go_on_whose_directions_take_different_ways() {
     let next = NAT_POLICY.replace("rules: \"allow out from any\"", rules);
     std::fs::write(network.path("next.rvl"), next).unwrap();
     download_while(&mut || {
-        let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
-        command.args(["apply", "next.rvl", "--api", "d1.sock", "--api", "d2.sock"]);
-        let applied = command.current_dir(network.path("")).output().unwrap();
+        let applied = hosts.rivulet(&["apply", "next.rvl", "--api", "d1.sock", "--api", "d2.sock"]);
         assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
         let said = String::from_utf8(applied.stdout).unwrap();
         assert_eq!(said, "d1.sock: next.rvl: runs on all nodes\nd2.sock: next.rvl: runs on all nodes\n");
     });
     assert!(!servers.iter().any(|server| get(server)), "the new rule holds on both ways");
     asking.end(300);
+    resolving.end(100);
+    typing.into_iter().for_each(|session| session.end(50));
     let pings = String::from_utf8(pings.wait_with_output().unwrap().stdout).unwrap();
     assert!(pings.contains(" 0% packet loss"), "{pings}");
     let stream: serde_json::Value =
         serde_json::from_slice(&stream.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(stream["end"]["sum"]["lost_packets"], 0, "{stream}");
     let moved: u64 = operators.map(Operator::end).iter().sum();
-    let reports = dispatchers.map(|dispatcher| dispatcher.end());
+    let reports = hosts.end(units);
     let sum = |name: &str| reports.iter().map(|report| report["units"][name].as_u64().unwrap()).sum::<u64>();
-    assert_eq!(sum("packets_passed_on"), sum("packets_taken_over"));
     for report in &reports {
         assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
         // Hosts ask for neighbours before the two have found each other.

@@ -3,45 +3,32 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::repeated::Repeated;
+
 /// An operator who moves flows to and fro by the control API, until it is stopped.
-pub struct Operator {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<u64>,
-}
+pub struct Operator(Repeated<u64>);
 
 /// Period of the operator's moves.
 const MOVES: Duration = Duration::from_millis(10);
 
 impl Operator {
     pub fn start(socket: PathBuf) -> Operator {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let mut moved = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                for flow in ask(&socket, "GET", "/v1/flows?limit=1000", None)["items"].as_array().unwrap() {
-                    let path = format!("/v1/flows/{}/move", flow["id"].as_str().unwrap());
-                    // Some have ended, or have nowhere to go while a unit is restarted.
-                    moved += u64::from(ask(&socket, "POST", &path, Some(json!({})))["id"].is_string());
-                }
-                std::thread::sleep(MOVES);
+        Operator(Repeated::start(0, MOVES, move |moved| {
+            for flow in ask(&socket, "GET", "/v1/flows?limit=1000", None)["items"].as_array().unwrap() {
+                let path = format!("/v1/flows/{}/move", flow["id"].as_str().unwrap());
+                // Some have ended, or have nowhere to go while a unit is restarted.
+                *moved += u64::from(ask(&socket, "POST", &path, Some(json!({})))["id"].is_string());
             }
-            moved
-        });
-        Operator { stop, thread }
+        }))
     }
 
     /// Stops it. Returns the number of flows that it has moved.
     pub fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap()
+        self.0.end()
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::net::{Host, Io, Network, Server, by_each_way, wait_until};
+use crate::ssh::{Session, ssh_options, sshd};
 
 by_each_way!(
     a_scanner_finds_the_ports_that_rules_leave_open,
@@ -237,65 +238,15 @@ fn nc(network: &Network, host: &Host, line: &str, name: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Options of `ssh`, `scp` and `sftp`: keys of their own, and nothing of the user who runs the
-/// test.
-pub fn ssh_options(network: &Network, port_option: &str, port: u16) -> String {
-    format!(
-        "-F /dev/null -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
-         -o UserKnownHostsFile={} -o RekeyLimit=2M {port_option} {port}",
-        network.path("client_key").display(),
-        network.path("known_hosts").display(),
-    )
-}
-
-/// Starts an SSH server on this port of a host that accepts root with a new key.
-pub fn sshd(network: &Network, host: &Host, port: u16) -> Server {
-    for key in ["client_key", "host_key"] {
-        let _ = fs::remove_file(network.path(key));
-        let mut make = network.middle.command("ssh-keygen");
-        make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(network.path(key));
-        assert!(make.status().unwrap().success());
-    }
-    let config = format!(
-        "Port {port}\nHostKey {0}/host_key\nAuthorizedKeysFile {0}/client_key.pub\nStrictModes no\nUsePAM no\n\
-         PidFile none\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintLastLog no\n\
-         Subsystem sftp internal-sftp\n",
-        network.dir.path().display()
-    );
-    fs::write(network.path("sshd_config"), config).unwrap();
-    // It requires an empty folder there, whether or not this machine has a server of its own, and
-    // the absolute path of its program.
-    let serve =
-        "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$(command -v sshd)\" -D -e -f \"$1\"";
-    let mut command = host.command("unshare");
-    command.args(["-m", "sh", "-c", serve, "sh"]).arg(network.path("sshd_config"));
-    let log = File::create(network.path("sshd.log")).unwrap();
-    let server = Server::of(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-    wait_until("sshd listens", || host.run("ss -Hltn").contains(&format!(":{port} ")));
-    server
-}
-
 fn ssh_sessions_and_file_copies_pass_the_nat(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let server = sshd(&network, &network.outside, 2222);
     // On a terminal, an answer precedes the next typed line.
-    let mut command = network.inside.command("ssh");
-    command.args(ssh_options(&network, "-p", 2222).split_whitespace()).args([
-        "-tt",
-        "root@203.0.113.2",
-        "sh",
-    ]);
-    command.stdin(Stdio::piped()).stdout(File::create(network.path("terminal")).unwrap());
-    command.stderr(File::create(network.path("ssh.log")).unwrap());
-    let mut session = command.spawn().unwrap();
-    let mut types = |line: &str, answer: &str| {
-        writeln!(session.stdin.as_mut().unwrap(), "{line}").unwrap();
-        wait_until(answer, || fs::read_to_string(network.path("terminal")).unwrap().contains(answer));
-    };
-    types("echo $((6 * 7))-is-it", "42-is-it");
+    let mut session = Session::open(&network, ("203.0.113.2", 2222), "terminal");
+    session.say("echo $((6 * 7))-is-it", "42-is-it");
     // The server sees the NAT's address.
-    types("echo from ${SSH_CONNECTION%% *}.", "from 203.0.113.1.");
+    session.say("echo from ${SSH_CONNECTION%% *}.", "from 203.0.113.1.");
 
     let mut state = 1u64;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
@@ -314,9 +265,8 @@ fn ssh_sessions_and_file_copies_pass_the_nat(io: Io) {
         assert!(fs::read(network.path(name)).unwrap() == bytes, "the copy {name} differs");
     }
 
-    types("echo still-$((1 + 1))-here", "still-2-here");
-    writeln!(session.stdin.as_mut().unwrap(), "exit 7").unwrap();
-    assert_eq!(session.wait().unwrap().code(), Some(7));
+    session.say("echo still-$((1 + 1))-here", "still-2-here");
+    session.end();
     drop(server);
     let report = rivulet.end();
     assert_eq!(report["drops"], serde_json::json!({}));

@@ -1,15 +1,14 @@
 //! A site with three zones whose web traffic goes through Squid, and E2's talk with HAProxy.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
 use crate::externals::{alone, is_installed, kill, processes};
 use crate::net::{Host, Io, Network, Rivulet, Server, wait_until};
-use crate::programs::{ssh_options, sshd};
+use crate::ssh::{Session, ssh_options, sshd};
 
 /// A name server that knows one name, over UDP and TCP, IPv4 and IPv6.
 const NAMES: &str = "import socket, struct, threading
@@ -291,7 +290,7 @@ fn squid_is_killed_and_started_again_while_other_flows_go_on() {
     let rivulet = site.up("--alerts eve.json --events flow");
     let _ssh = sshd(&site.network, world, 22);
     let _iperf3 = site.dmz.serve("iperf3 -s", 5201);
-    let mut session = Session::open(&site.network, "192.0.2.80");
+    let mut session = Session::open(&site.network, ("192.0.2.80", 22), "terminal");
     session.say("echo before-$((1 + 1))", "before-2");
     let mut load = client.command("iperf3");
     let load =
@@ -399,33 +398,5 @@ fn the_policy_of_the_talk_runs_with_haproxy() {
     assert!(of_port("443 ").iter().all(|line| line.ends_with("None")), "{lines:?}");
     for reason in ["policy", "policy-unmatched"] {
         assert!(count(&report["drops"][reason]) > 0, "{reason}: {}", report["drops"]);
-    }
-}
-
-/// An SSH session on a terminal.
-struct Session {
-    child: Child,
-    terminal: std::path::PathBuf,
-}
-
-impl Session {
-    fn open(network: &Network, target: &str) -> Session {
-        let terminal = network.path("terminal");
-        let mut command = network.inside.command("ssh");
-        command.args(ssh_options(network, "-p", 22).split_whitespace());
-        command.args(["-tt", &format!("root@{target}"), "sh"]);
-        command.stdin(Stdio::piped()).stdout(File::create(&terminal).unwrap()).stderr(Stdio::null());
-        Session { child: command.spawn().unwrap(), terminal }
-    }
-
-    /// Types a line, and waits for the answer.
-    fn say(&mut self, line: &str, answer: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
-        wait_until(answer, || fs::read_to_string(&self.terminal).unwrap().contains(answer));
-    }
-
-    fn end(mut self) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "exit 7").unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(7));
     }
 }

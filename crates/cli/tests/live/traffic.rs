@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::net::{Io, Network, Server, by_each_way, wait_until};
+use crate::names::serve_names;
+use crate::net::{Io, Network, by_each_way, wait_until};
 
 by_each_way!(
     pings_whole_and_in_fragments,
@@ -147,19 +148,7 @@ fn units_on_threads_carry_it_as_well(io: Io) {
 fn names_are_resolved() {
     let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up(WATCHED, "");
-    // Answers every query over UDP with 192.0.2.53.
-    let server = "
-import socket
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('10.7.0.2', 53))
-while True:
-    q, who = s.recvfrom(2000)
-    end = q.index(0, 12) + 5
-    s.sendto(q[:2] + bytes.fromhex('81800001000100000000') + q[12:end]
-             + bytes.fromhex('c00c00010001000000050004c0000235'), who)
-";
-    let mut command = network.outside.command("python3");
-    let _server = Server::of(command.args(["-c", server]).spawn().unwrap());
+    let _server = serve_names(&network, &["10.7.0.2"]);
     wait_until("the server answers", || {
         let told = network.inside.output("dig +short +tries=2 +timeout=1 @10.7.0.2 www.example.org");
         String::from_utf8_lossy(&told.stdout).contains("192.0.2.53")
