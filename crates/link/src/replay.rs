@@ -14,12 +14,14 @@ const WORDS: u64 = 128;
 #[derive(Debug)]
 pub(crate) struct NumberWindow {
     top: u64,
+    /// The first number of the range that ends with `top`, or a number below the window.
+    newest: u64,
     words: Box<[u64; WORDS as usize]>,
 }
 
 impl NumberWindow {
     pub(crate) fn new() -> NumberWindow {
-        NumberWindow { top: 0, words: Box::new([0; WORDS as usize]) }
+        NumberWindow { top: 0, newest: 1, words: Box::new([0; WORDS as usize]) }
     }
 
     /// Returns the greatest number received; 0 before the first.
@@ -46,22 +48,38 @@ impl NumberWindow {
             for age in 0..begun {
                 *self.word_mut(number - 64 * age) = 0;
             }
+            if number > self.top + 1 {
+                self.newest = number;
+            }
             self.top = number;
         }
         *self.word_mut(number) |= bit(number);
+        if number + 1 == self.newest {
+            self.newest = self.first_to(number);
+        }
     }
 
     /// Returns the ranges of received numbers in the window, first and last of each, newest first.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        let floor = self.top.saturating_sub(REPLAY_WINDOW - 1).max(1);
-        let mut next = self.top;
+        let floor = self.floor();
+        // Usually the only one: it is known without a search.
+        let mut range = (self.top > 0).then(|| (self.newest.max(floor), self.top));
         std::iter::from_fn(move || {
-            let last = self.find(next, floor, true)?;
-            let gap = self.find(last, floor, false);
-            let first = gap.map_or(floor, |gap| gap + 1);
-            next = first - 1;
+            let (first, last) = range?;
+            range = self.find(first - 1, floor, true).map(|last| (self.first_to(last), last));
             Some((first, last))
         })
+    }
+
+    /// Returns the least number of the window.
+    fn floor(&self) -> u64 {
+        self.top.saturating_sub(REPLAY_WINDOW - 1).max(1)
+    }
+
+    /// Returns the first number of the range that ends with `last`, as far as the window reaches.
+    fn first_to(&self, last: u64) -> u64 {
+        let floor = self.floor();
+        self.find(last, floor, false).map_or(floor, |gap| gap + 1)
     }
 
     /// Returns the greatest number from `from` down to `floor` that was received, or was not.
