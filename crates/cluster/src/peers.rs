@@ -155,12 +155,23 @@ impl<N: Network> Peers<N> {
         self.peers[peer.0].as_ref().map_or_else(String::new, |peer| peer.name.clone())
     }
 
-    /// Sends a message, which `write` appends. It waits here as long as the link has no room.
+    /// Sends a message, which `write` appends to the bytes that it gets. It waits here as long as
+    /// the link has no room.
     pub fn send(&mut self, peer: PeerId, stream: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(peer) = &mut self.peers[peer.0] else { return };
+        let (network, address) = (&mut self.network, peer.address);
+        let write = |out: &mut Vec<u8>| {
+            let start = out.len();
+            write(out);
+            network.note_message(address, &out[start..]);
+        };
+        if peer.waiting.is_empty() && peer.link.has_room() {
+            // A link that has ended is about to be removed.
+            let _ = peer.link.write_message(stream, write);
+            return;
+        }
         self.frame.clear();
         write(&mut self.frame);
-        self.network.note_message(peer.address, &self.frame);
         if !peer.waiting.is_empty() || peer.link.send_message(stream, &self.frame) == Err(SendError::Full) {
             peer.waiting.push_back((stream, self.frame.clone()));
         }

@@ -175,11 +175,17 @@ pub(crate) fn push_block(out: &mut Vec<u8>, number: u64, parts: &[u8]) {
 /// Appends a message to a block.
 #[inline]
 pub(crate) fn push_message(out: &mut Vec<u8>, stream: u16, number: u32, bytes: &[u8]) {
-    let [a, b] = ((6 + bytes.len()) as u16).to_be_bytes();
+    out.extend_from_slice(&message_head(stream, number, bytes.len()));
+    out.extend_from_slice(bytes);
+}
+
+/// Returns the bytes before a message of `len` bytes in a block.
+#[inline]
+pub(crate) fn message_head(stream: u16, number: u32, len: usize) -> [u8; MESSAGE_HEAD] {
+    let [a, b] = ((6 + len) as u16).to_be_bytes();
     let [c, d] = stream.to_be_bytes();
     let [e, f, g, h] = number.to_be_bytes();
-    out.extend_from_slice(&[MESSAGE, a, b, c, d, e, f, g, h]);
-    out.extend_from_slice(bytes);
+    [MESSAGE, a, b, c, d, e, f, g, h]
 }
 
 /// Appends to a block the part of a message from `offset` on that has `len` bytes.

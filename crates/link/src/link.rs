@@ -128,13 +128,47 @@ impl PeerLink {
             return Err(SendError::TooLarge { len: message.len(), max: self.config.message_max });
         }
         if !self.blocks.push(stream, message) {
-            self.counters.messages_full += 1;
-            self.events.is_room_awaited = true;
-            return Err(SendError::Full);
+            return Err(self.refuse_message());
         }
         self.counters.messages_sent += 1;
         self.counters.message_bytes_sent += message.len() as u64;
         Ok(())
+    }
+
+    /// Sends a message as [`send_message`](PeerLink::send_message) does, without a copy: `write`
+    /// appends it to the bytes that it gets, and must not change these.
+    ///
+    /// # Errors
+    ///
+    /// It was not accepted; nothing happened. [`SendError::Full`] if the link
+    /// [has no room](PeerLink::has_room) for the longest message; `write` was not called then.
+    #[inline]
+    pub fn write_message(&mut self, stream: u16, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), SendError> {
+        if self.dead.is_some() {
+            return Err(SendError::Dead);
+        }
+        if !self.has_room() {
+            return Err(self.refuse_message());
+        }
+        let (mut len, max) = (0, self.config.message_max);
+        let counted = |out: &mut Vec<u8>| {
+            let start = out.len();
+            write(out);
+            len = out.len() - start;
+        };
+        if !self.blocks.write(stream, max, counted) {
+            return Err(SendError::TooLarge { len, max });
+        }
+        self.counters.messages_sent += 1;
+        self.counters.message_bytes_sent += len as u64;
+        Ok(())
+    }
+
+    /// Returns whether the link accepts a message of any permitted length.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.blocks.can_write(self.config.message_max)
     }
 
     /// Sends a packet, which the network may lose, repeat or reorder. It is never divided and never
@@ -159,6 +193,14 @@ impl PeerLink {
         }
         self.packets_out.push((), packet);
         Ok(())
+    }
+
+    /// Counts a message for which there is no room.
+    #[cold]
+    fn refuse_message(&mut self) -> SendError {
+        self.counters.messages_full += 1;
+        self.events.is_room_awaited = true;
+        SendError::Full
     }
 
     /// Returns whether [`PeerLink::poll_message`] would return a message.

@@ -11,6 +11,8 @@ pub(crate) struct SliceQueue<T> {
     bytes: Vec<u8>,
     head: usize,
     entries: VecDeque<SliceEntry<T>>,
+    /// The bytes of slices that are not in the common buffer, in order.
+    owned: VecDeque<Vec<u8>>,
     taken: Vec<u8>,
 }
 
@@ -18,13 +20,18 @@ pub(crate) struct SliceQueue<T> {
 struct SliceEntry<T> {
     tag: T,
     len: usize,
-    /// The bytes, if they are not in the common buffer.
-    own: Option<Vec<u8>>,
+    is_owned: bool,
 }
 
 impl<T> SliceQueue<T> {
     pub(crate) fn new() -> SliceQueue<T> {
-        SliceQueue { bytes: Vec::new(), head: 0, entries: VecDeque::new(), taken: Vec::new() }
+        SliceQueue {
+            bytes: Vec::new(),
+            head: 0,
+            entries: VecDeque::new(),
+            owned: VecDeque::new(),
+            taken: Vec::new(),
+        }
     }
 
     #[inline]
@@ -61,20 +68,21 @@ impl<T> SliceQueue<T> {
             self.head = 0;
         }
         self.bytes.extend_from_slice(bytes);
-        self.entries.push_back(SliceEntry { tag, len: bytes.len(), own: None });
+        self.entries.push_back(SliceEntry { tag, len: bytes.len(), is_owned: false });
     }
 
     /// Appends a buffer without a copy.
     pub(crate) fn push_owned(&mut self, tag: T, bytes: Vec<u8>) {
-        self.entries.push_back(SliceEntry { tag, len: bytes.len(), own: Some(bytes) });
+        self.entries.push_back(SliceEntry { tag, len: bytes.len(), is_owned: true });
+        self.owned.push_back(bytes);
     }
 
     /// Takes the first slice. It stays valid until the next call.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(T, &[u8])> {
-        let SliceEntry { tag, len, own } = self.entries.pop_front()?;
-        if let Some(own) = own {
-            self.taken = own;
+        let SliceEntry { tag, len, is_owned } = self.entries.pop_front()?;
+        if is_owned {
+            self.taken = self.owned.pop_front()?;
             return Some((tag, &self.taken));
         }
         let start = self.head;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::datagram::DATAGRAM_OVERHEAD;
 use crate::flow_control::{PART_COST, SendCredit};
-use crate::frames::{BLOCK_HEAD, FRAGMENT_HEAD, MESSAGE_HEAD, push_fragment, push_message};
+use crate::frames::{BLOCK_HEAD, FRAGMENT_HEAD, MESSAGE_HEAD, message_head, push_fragment, push_message};
 use crate::streams::StreamTable;
 
 /// Distance from the oldest block that is not acknowledged to the newest one sent, at most.
@@ -35,6 +35,8 @@ pub(crate) struct BlockQueue {
     /// Blocks to send again, oldest loss first.
     lost: VecDeque<u64>,
     spare: Vec<Vec<u8>>,
+    /// A message that was written to a block in which it does not fit.
+    misfit: Vec<u8>,
     numbers: StreamTable<u32>,
     credit: SendCredit,
 }
@@ -80,6 +82,7 @@ impl BlockQueue {
             next: 1,
             lost: VecDeque::new(),
             spare: Vec::new(),
+            misfit: Vec::new(),
             numbers: StreamTable::new(),
             credit: SendCredit::new(),
         }
@@ -89,6 +92,54 @@ impl BlockQueue {
     #[inline]
     pub(crate) fn push(&mut self, stream: u16, message: &[u8]) -> bool {
         self.append(stream, message) || self.push_to_next(stream, message)
+    }
+
+    /// Returns whether [`BlockQueue::write`] has room for a message of this length.
+    #[inline]
+    pub(crate) fn can_write(&self, len: usize) -> bool {
+        // It may begin a block before the length is known.
+        self.live + 1 + blocks_of(len, self.capacity) <= self.live_max
+    }
+
+    /// Appends a message that `write` appends to the bytes that it gets. There must be room for
+    /// `len_max` bytes; false, without effect, if the message is longer.
+    #[inline]
+    pub(crate) fn write(&mut self, stream: u16, len_max: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if self.first + self.blocks.len() as u64 == self.next {
+            self.begin_block();
+        }
+        let Some(Block { bytes, cost, .. }) = self.blocks.back_mut() else { return false };
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; MESSAGE_HEAD]);
+        write(bytes);
+        let len = bytes.len() - start - MESSAGE_HEAD;
+        if bytes.len() > self.capacity {
+            return self.move_to_next(stream, start, len_max);
+        }
+        if let Some(head) = bytes[start..].first_chunk_mut() {
+            *head = message_head(stream, next_number(&mut self.numbers, stream), len);
+        }
+        *cost += (len as u64 + PART_COST) as u32;
+        true
+    }
+
+    /// Takes a message from the end of the last block, in which it does not fit, and appends it as
+    /// [`BlockQueue::push`] does.
+    #[inline(never)]
+    fn move_to_next(&mut self, stream: u16, start: usize, len_max: usize) -> bool {
+        let Some(Block { bytes, .. }) = self.blocks.back_mut() else { return false };
+        let mut misfit = std::mem::take(&mut self.misfit);
+        misfit.clear();
+        misfit.extend_from_slice(&bytes[start + MESSAGE_HEAD..]);
+        bytes.truncate(start);
+        bytes.shrink_to(4 * self.capacity); // Blocks keep their buffers, messages may be long.
+        let is_appended = misfit.len() <= len_max && self.push_to_next(stream, &misfit);
+        if !is_appended && start == 0 {
+            self.blocks.pop_back();
+            self.live -= 1;
+        }
+        self.misfit = misfit;
+        is_appended
     }
 
     /// Appends a message to the last block; false if it has no room.
@@ -268,5 +319,37 @@ impl BlockQueue {
     #[inline]
     fn block_mut(&mut self, number: u64) -> Option<&mut Block> {
         self.blocks.get_mut(number.checked_sub(self.first)? as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn written_messages_are_as_pushed_ones(lens in prop::collection::vec(0usize..3_000, 1..60)) {
+            let [mut written, mut pushed] = [(); 2].map(|()| BlockQueue::new(1_452, 1 << 20));
+            for (at, len) in lens.into_iter().enumerate() {
+                let (stream, message) = (at as u16 % 4, vec![at as u8; len]);
+                let is_written = written.write(stream, 2_000, |out| out.extend_from_slice(&message));
+                prop_assert_eq!(is_written, len <= 2_000);
+                prop_assert!(len > 2_000 || pushed.push(stream, &message));
+                if at % 8 == 7 {
+                    let sent = [&mut written, &mut pushed].map(|queue| {
+                        let number = queue.pending();
+                        number.map(|number| queue.note_sent(number, at as u64))
+                    });
+                    prop_assert_eq!(sent[0], sent[1]);
+                }
+            }
+            prop_assert_eq!((written.live, written.next), (pushed.live, pushed.next));
+            let blocks = |queue: &BlockQueue| -> Vec<(Vec<u8>, u32)> {
+                queue.blocks.iter().map(|block| (block.bytes.clone(), block.cost)).collect()
+            };
+            prop_assert_eq!(blocks(&written), blocks(&pushed));
+        }
     }
 }

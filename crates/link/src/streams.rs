@@ -16,7 +16,7 @@ impl<T: Copy + Default> StreamTable<T> {
 
     #[inline]
     pub(crate) fn at(&mut self, stream: u16) -> &mut T {
-        let [page, index] = stream.to_be_bytes().map(usize::from);
+        let (page, index) = (usize::from(stream) / PAGE, usize::from(stream) % PAGE);
         &mut self.pages[page].get_or_insert_with(|| Box::new([T::default(); PAGE]))[index]
     }
 }

@@ -97,6 +97,9 @@ fn messages_that_are_too_large_are_refused() {
         Err(SendError::TooLarge { len: 1_001, max: 1_000 })
     );
     assert_eq!(pair.links[0].send_message(1, &[0; 1_000]), Ok(()));
+    let mut write = |len| pair.links[0].write_message(1, |out| out.resize(out.len() + len, 0));
+    assert_eq!(write(1_001), Err(SendError::TooLarge { len: 1_001, max: 1_000 }));
+    assert_eq!(write(1_000), Ok(()));
 }
 
 #[test]

@@ -53,7 +53,12 @@ fn carry(config: &Config, seed: u64, faults: [Faults; 2], plan: &Plan) -> Pair {
         // Bursts, as a caller has them.
         for _ in 0..random.below(20) {
             let Some(&(end, stream, len)) = plan.get(next) else { break };
-            match pair.links[end].send_message(stream, &bytes(next, len)) {
+            let (link, message) = (&mut pair.links[end], bytes(next, len));
+            let sent = match link.has_room() {
+                true => link.write_message(stream, |out| out.extend_from_slice(&message)),
+                false => link.send_message(stream, &message),
+            };
+            match sent {
                 Ok(()) => next += 1,
                 Err(SendError::Full) => break,
                 Err(error) => panic!("{error}"),
