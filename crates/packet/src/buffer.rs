@@ -202,9 +202,12 @@ fn copy(from: &[u8], to: &mut [u8]) {
         && let (Some(head), Some(tail)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
     {
         // The halves overlap if the frame is shorter than both.
-        to[..HALF].copy_from_slice(head);
-        let last = to.len() - HALF;
-        to[last..].copy_from_slice(tail);
+        if let Some(to) = to.first_chunk_mut() {
+            *to = *head;
+        }
+        if let Some(to) = to.last_chunk_mut() {
+            *to = *tail;
+        }
     } else {
         to.copy_from_slice(from);
     }

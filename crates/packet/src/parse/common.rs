@@ -73,5 +73,10 @@ fn be16(h: &[u8; UDP_END], at: usize) -> u16 {
 
 #[inline(always)]
 fn bytes<const N: usize>(h: &[u8; UDP_END], at: usize) -> [u8; N] {
-    std::array::from_fn(|i| h[at + i])
+    // With `array::from_fn`, each byte would be a call.
+    let mut bytes = [0; N];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = h[at + i];
+    }
+    bytes
 }
