@@ -46,8 +46,9 @@ pub use figures::UnitFigures;
 pub use frames::{
     ArrivedFrame, ForwardCounts, KeyClaim, PriorReport, ReportContext, UnitAddress, begin_output,
     begin_relay, read_frame, write_assignment, write_claim, write_figures, write_gone, write_granted,
-    write_hello, write_input, write_leave, write_mail, write_passed, write_policy, write_policy_read,
-    write_relayed, write_released, write_renew, write_report_frame, write_stopped, write_units,
+    write_hello, write_input, write_leave, write_mail, write_packet_input, write_passed, write_policy,
+    write_policy_read, write_relayed, write_released, write_renew, write_report_frame, write_stopped,
+    write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

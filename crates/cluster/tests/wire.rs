@@ -223,6 +223,12 @@ proptest! {
         let now_ns = arrival_ns.saturating_add_signed(ahead_ns);
         let Ok(ArrivedFrame::Packet(arrived)) = read_frame(&frame, now_ns, no_hash) else { panic!("no packet") };
         prop_assert_eq!(arrived.stamp, stamp);
+        // An option of others, which may be ignored, changes nothing.
+        let mut more = frame.clone();
+        more[1] += 1;
+        more.splice(1 + headers..1 + headers, [0x12, 0x34, 1, 0]);
+        let Ok(ArrivedFrame::Packet(same)) = read_frame(&more, now_ns, no_hash) else { panic!("no packet") };
+        prop_assert_eq!(format!("{same:?}"), format!("{arrived:?}"));
         let packet = arrived.into_packet(9, &graph, &mut PacketPool::new(1)).unwrap();
         let meta = packet.meta();
         prop_assert_eq!((meta.transit.timestamp_ns, meta.transit.sequence), (arrival_ns, 9));

@@ -15,7 +15,7 @@ use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit
 use super::units::RemoteUnit;
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
 use crate::network::Network;
-use crate::wire::{write_released, write_stopped};
+use crate::wire::{write_packet_input, write_released, write_stopped};
 
 impl<N: Network> Transport for RemoteUnits<N> {
     const IS_LOCAL: bool = false;
@@ -38,19 +38,15 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         self.now_ns = now_ns;
-        let input = ToUnit::Packet(now_ns, stamp, packet);
-        let is_sent = self.send(unit, &input);
-        let ToUnit::Packet(.., packet) = input else { return };
-        if !is_sent {
+        let Some(unit) = self.units.alive_mut(unit) else {
             // The dispatcher does not know of its loss yet.
             return self.local.drop_packet(packet, DropReason::UnitLost);
-        }
+        };
+        self.peers.send(unit.peer, 0, |out| write_packet_input(out, &stamp, &packet));
         self.local.pool.give(packet);
         self.is_busy = true;
-        if let Some(unit) = self.units.alive_mut(unit) {
-            unit.sent += 1;
-            self.has_full_units |= self.config.is_live && unit.is_full();
-        }
+        unit.sent += 1;
+        self.has_full_units |= self.config.is_live && unit.is_full();
     }
 
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {

@@ -24,7 +24,8 @@ pub(super) struct PartialReport {
 
 impl PartialReport {
     /// A report that `left` packets follow.
-    pub fn new(report: Box<Return>, context: ReportContext, left: usize) -> PartialReport {
+    pub fn new(mut report: Box<Return>, context: ReportContext, left: usize) -> PartialReport {
+        report.out.reserve(left.min(UNIT_IN_FLIGHT_MAX as usize));
         PartialReport { report, context, left, returned: [0; 3] }
     }
 }
@@ -252,7 +253,7 @@ impl UnitTable {
         else {
             return true; // Lost meanwhile.
         };
-        let Some(mut partial) = unit.partial.take() else { return false };
+        let Some(partial) = &mut unit.partial else { return false };
         partial.returned[0] += 1;
         match packet {
             Some(packet) => {
@@ -262,9 +263,8 @@ impl UnitTable {
             None => partial.returned[2] += 1,
         }
         partial.left -= 1;
-        match partial.left {
-            0 => self.finish(peer, partial),
-            _ => unit.partial = Some(partial),
+        if let Some(partial) = unit.partial.take_if(|partial| partial.left == 0) {
+            self.finish(peer, partial);
         }
         true
     }

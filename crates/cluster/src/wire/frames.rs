@@ -166,10 +166,7 @@ pub fn write_input(out: &mut Vec<u8>, input: &ToUnit) {
             put!(out, now_ns);
         }
         ToUnit::Answer => out.push(kind::ANSWER),
-        ToUnit::Packet(_, stamp, packet) => {
-            out.push(kind::PACKET);
-            write_packet(out, stamp, packet);
-        }
+        ToUnit::Packet(_, stamp, packet) => write_packet_input(out, stamp, packet),
         ToUnit::Message(now_ns, message) => write_message(out, *now_ns, message),
         ToUnit::Control(stage, command) => {
             out.push(kind::CONTROL);
@@ -181,6 +178,12 @@ pub fn write_input(out: &mut Vec<u8>, input: &ToUnit) {
         ToUnit::Resume => out.push(kind::RESUME),
         ToUnit::Finish => out.push(kind::FINISH),
     }
+}
+
+/// Appends a packet for a unit.
+pub fn write_packet_input(out: &mut Vec<u8>, stamp: &Stamp, packet: &Packet) {
+    out.push(kind::PACKET);
+    write_packet(out, stamp, packet);
 }
 
 /// Appends a message of the dispatcher at a time of its clock.

@@ -18,10 +18,11 @@ use graph::Graph;
 use packet::wire::geneve;
 use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::big_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::reader::{FrameError, Reader, put};
-use super::stamps::{StampForm, put_stamp, read_stamp};
+use super::stamps::{ShortStamp, StampForm, put_stamp, read_stamp};
 
 /// The class of our options: one of those for experiments (RFC 8926, 7.3).
 pub const OPTION_CLASS: u16 = 0xfff5;
@@ -39,8 +40,65 @@ const OTHER_LINK: u8 = 0x40;
 
 const KEY_LEN: usize = size_of::<FlowKey>();
 
+/// The headers of most packets: those of Ethernet whose only option is a short stamp.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct PlainHead {
+    options_len: u8,
+    flags: u8,
+    protocol: U16,
+    ingress: U16,
+    marks: u8,
+    reserved: u8,
+    class: U16,
+    kind: u8,
+    stamp_len: u8,
+    stamp: ShortStamp,
+}
+
+impl PlainHead {
+    /// Returns the headers of a packet, if these are all that it needs.
+    #[inline]
+    fn new(stamp: &Stamp, packet: &Packet) -> Option<PlainHead> {
+        let meta = packet.meta();
+        let is_plain = meta.link == LinkType::Ethernet
+            && meta.class == PacketClass::Whole
+            && meta.wire_len as usize == packet.len();
+        let stamp = ShortStamp::new(stamp, meta.transit.timestamp_ns).filter(|_| is_plain)?;
+        Some(PlainHead {
+            options_len: PlainHead::OPTIONS_LEN,
+            flags: 0,
+            protocol: ETHERNET.into(),
+            ingress: meta.transit.ingress.into(),
+            marks: if meta.transit.side == Side::Outside { OUTSIDE } else { 0 },
+            reserved: 0,
+            class: OPTION_CLASS.into(),
+            kind: StampForm::Short as u8 | CRITICAL,
+            stamp_len: PlainHead::STAMP_LEN,
+            stamp,
+        })
+    }
+
+    /// Lengths in units of four bytes.
+    const STAMP_LEN: u8 = (size_of::<ShortStamp>() / 4) as u8;
+    const OPTIONS_LEN: u8 = PlainHead::STAMP_LEN + 1;
+
+    /// Returns whether these are the headers of a plain packet.
+    #[inline]
+    fn is_valid(&self) -> bool {
+        (self.options_len, self.flags, self.protocol.get()) == (PlainHead::OPTIONS_LEN, 0, ETHERNET)
+            && self.marks & OTHER_LINK == 0
+            && (self.class.get(), self.kind) == (OPTION_CLASS, StampForm::Short as u8 | CRITICAL)
+            && self.stamp_len == PlainHead::STAMP_LEN
+    }
+}
+
 /// Appends a packet with its stamp.
 pub fn write_packet(out: &mut Vec<u8>, stamp: &Stamp, packet: &Packet) {
+    if let Some(head) = PlainHead::new(stamp, packet) {
+        out.extend_from_slice(head.as_bytes());
+        return out.extend_from_slice(packet.data());
+    }
     let (meta, start) = (packet.meta(), out.len());
     let is_other = meta.link != LinkType::Ethernet;
     let protocol = if is_other { meta.link.number() } else { ETHERNET };
@@ -107,6 +165,14 @@ pub struct ArrivedPacket<'a> {
 /// # Errors
 /// If it is not one, or has a critical option that is not known.
 pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPacket<'a>, FrameError> {
+    let mut plain = *from;
+    if let Some(head) = plain.head::<PlainHead>().ok().filter(|head| head.is_valid()) {
+        let (stamp, timestamp_ns) = head.stamp.read(now_ns);
+        let (side, ingress, frame) = (side_of(head.marks), head.ingress.get(), plain.rest());
+        let wire_len = len_of(frame)?;
+        let link = LinkType::Ethernet;
+        return Ok(ArrivedPacket { stamp, timestamp_ns, ingress, side, link, key: None, wire_len, frame });
+    }
     let (first, flags, protocol, ingress) = (from.u8()?, from.u8()?, from.u16()?, from.u16()?);
     let (marks, _) = (from.u8()?, from.u8()?);
     if first >> 6 != 0 || flags & 0x80 != 0 {
@@ -137,10 +203,19 @@ pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPack
     }
     let (stamp, timestamp_ns) = stamp.ok_or(FrameError::Invalid("stamp"))?;
     let frame = from.rest();
-    let len = u32::try_from(frame.len()).map_err(|_| FrameError::Invalid("length"))?;
-    let side = if marks & OUTSIDE != 0 { Side::Outside } else { Side::Inside };
+    let (side, len) = (side_of(marks), len_of(frame)?);
     let wire_len = wire_len.unwrap_or(len).max(len);
     Ok(ArrivedPacket { stamp, timestamp_ns, ingress, side, link, key, wire_len, frame })
+}
+
+#[inline]
+fn side_of(marks: u8) -> Side {
+    if marks & OUTSIDE != 0 { Side::Outside } else { Side::Inside }
+}
+
+#[inline]
+fn len_of(frame: &[u8]) -> Result<u32, FrameError> {
+    u32::try_from(frame.len()).map_err(|_| FrameError::Invalid("length"))
 }
 
 fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)>, FrameError> {

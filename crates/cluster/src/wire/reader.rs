@@ -1,5 +1,7 @@
 //! Bounds-checked reading, and writing.
 
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
 /// A frame is not what its sender should have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -20,6 +22,7 @@ pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Reads these bytes.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }
@@ -28,18 +31,32 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`] if there are fewer.
+    #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], FrameError> {
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(FrameError::Truncated)?;
         self.0 = rest;
         Ok(bytes)
     }
 
+    /// Returns the next `size_of::<T>()` bytes as a `T`, which any bytes are.
+    ///
+    /// # Errors
+    /// [`FrameError::Truncated`] if there are fewer.
+    #[inline]
+    pub fn head<T: FromBytes + Immutable + KnownLayout + Unaligned>(&mut self) -> Result<&'a T, FrameError> {
+        let (head, rest) = T::ref_from_prefix(self.0).map_err(|_| FrameError::Truncated)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
     /// Returns all bytes that are left.
+    #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
     /// Returns true if all bytes were read.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,6 +65,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`] if there are fewer.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(FrameError::Truncated)?;
         self.0 = rest;
@@ -58,6 +76,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`]
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, FrameError> {
         self.array().map(|[byte]| byte)
     }
@@ -66,6 +85,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`]
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, FrameError> {
         self.array().map(u16::from_be_bytes)
     }
@@ -74,6 +94,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`]
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, FrameError> {
         self.array().map(u32::from_be_bytes)
     }
@@ -82,6 +103,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`FrameError::Truncated`]
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, FrameError> {
         self.array().map(u64::from_be_bytes)
     }

@@ -7,7 +7,8 @@ use graph::Datagram;
 use packet::{FlowKey, LinkType, Packet, Side};
 use protocol::message::UnitId;
 use runtime::transport::Return;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::messages::{put_flow, read_flag, read_flow, read_from_unit, write_from_unit};
 use super::reader::{FrameError, Reader, put};
@@ -90,13 +91,37 @@ fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
     FlowKey::read_from_bytes(from.bytes(KEY_LEN)?).map_err(|_| FrameError::Invalid("key"))
 }
 
+/// The fields before the frame of a packet that leaves.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct OutputHead {
+    timestamp_ns: U64,
+    ingress: U16,
+    egress: U16,
+    link: U16,
+    wire_len: U32,
+    outer_l3: U16,
+    l3: U16,
+    l4: U16,
+    side: u8,
+}
+
 /// Appends a packet that leaves.
 pub fn write_output(out: &mut Vec<u8>, packet: &Packet) {
     let meta = packet.meta();
     let transit = meta.transit;
-    put!(out, transit.timestamp_ns, transit.ingress, transit.egress, meta.link.number(), meta.wire_len);
-    put!(out, meta.outer_l3, meta.l3, meta.l4);
-    out.push(transit.side as u8);
+    let head = OutputHead {
+        timestamp_ns: transit.timestamp_ns.into(),
+        ingress: transit.ingress.into(),
+        egress: transit.egress.into(),
+        link: meta.link.number().into(),
+        wire_len: meta.wire_len.into(),
+        outer_l3: meta.outer_l3.into(),
+        l3: meta.l3.into(),
+        l4: meta.l4.into(),
+        side: transit.side as u8,
+    };
+    out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(packet.data());
 }
 
@@ -108,20 +133,19 @@ pub fn read_output(
     from: &mut Reader<'_>,
     buffer: impl FnOnce(&[u8]) -> Option<Packet>,
 ) -> Result<Packet, FrameError> {
-    let (timestamp_ns, ingress, egress) = (from.u64()?, from.u16()?, from.u16()?);
-    let (link, wire_len) = (LinkType::from_number(from.u16()?), from.u32()?);
-    let offsets = [from.u16()?, from.u16()?, from.u16()?];
-    let side = *SIDES.get(usize::from(from.u8()?)).ok_or(FrameError::Invalid("side"))?;
-    let frame = from.rest();
+    let head = from.head::<OutputHead>()?;
+    let side = *SIDES.get(usize::from(head.side)).ok_or(FrameError::Invalid("side"))?;
+    let (offsets, frame) = ([head.outer_l3.get(), head.l3.get(), head.l4.get()], from.rest());
     if offsets.iter().any(|&offset| usize::from(offset) > frame.len()) {
         return Err(FrameError::Invalid("offset"));
     }
     let mut packet = buffer(frame).ok_or(FrameError::Invalid("length"))?;
     let meta = packet.meta_mut();
     let transit = &mut meta.transit;
-    (transit.timestamp_ns, transit.ingress, transit.egress, transit.side) =
-        (timestamp_ns, ingress, egress, side);
-    (meta.link, meta.wire_len) = (link, wire_len.max(frame.len() as u32));
+    (transit.timestamp_ns, transit.side) = (head.timestamp_ns.get(), side);
+    (transit.ingress, transit.egress) = (head.ingress.get(), head.egress.get());
+    meta.link = LinkType::from_number(head.link.get());
+    meta.wire_len = head.wire_len.get().max(frame.len() as u32);
     [meta.outer_l3, meta.l3, meta.l4] = offsets;
     Ok(packet)
 }

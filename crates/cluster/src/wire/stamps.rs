@@ -9,7 +9,9 @@
 //! flows that have not moved, within a flowlet. Its arrival is the lowest 32 bits of the time in
 //! nanoseconds; the receiver knows the rest from its clock, which the sender sets.
 
-use protocol::message::{Handover, ReplicaTargets, Stamp, UnitId};
+use protocol::message::{FlowId, Handover, ReplicaTargets, Stamp, UnitId};
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::messages::{put_handover, read_flag, read_flow, read_handover};
 use super::reader::{FrameError, Reader, put};
@@ -27,18 +29,52 @@ impl StampForm {
     }
 }
 
+/// A stamp in its short form.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct ShortStamp {
+    index: U32,
+    generation: U16,
+    epoch: U16,
+    seq: U32,
+    arrival: U32,
+}
+
+impl ShortStamp {
+    /// Returns a stamp in its short form, if it has one.
+    #[inline]
+    pub fn new(stamp: &Stamp, arrival_ns: u64) -> Option<ShortStamp> {
+        if stamp.handover != Handover::None || stamp.targets.is_some() {
+            return None;
+        }
+        Some(ShortStamp {
+            index: stamp.flow.index.into(),
+            generation: u16::try_from(stamp.flow.generation).ok()?.into(),
+            epoch: u16::try_from(stamp.epoch).ok()?.into(),
+            seq: u32::try_from(stamp.seq).ok()?.into(),
+            arrival: (arrival_ns as u32).into(),
+        })
+    }
+
+    /// Returns the stamp, and the packet's arrival. `now_ns`: the receiver's clock, as the sender
+    /// set it.
+    #[inline]
+    pub fn read(&self, now_ns: u64) -> (Stamp, u64) {
+        let flow = FlowId { index: self.index.get(), generation: self.generation.get().into() };
+        let (seq, epoch) = (self.seq.get().into(), self.epoch.get().into());
+        let stamp = Stamp { flow, seq, epoch, handover: Handover::None, targets: None };
+        (stamp, nearest(now_ns, self.arrival.get()))
+    }
+}
+
 /// Values of the byte that counts targets.
 const NO_TARGETS: u8 = 0xff;
 const ALL_TARGETS: u8 = 0xfe;
 
 /// Appends a stamp, and returns its form.
 pub(super) fn put_stamp(out: &mut Vec<u8>, stamp: &Stamp, arrival_ns: u64) -> StampForm {
-    let is_plain = stamp.handover == Handover::None && stamp.targets.is_none();
-    let (generation, epoch) = (u16::try_from(stamp.flow.generation), u16::try_from(stamp.epoch));
-    if let (true, Ok(generation), Ok(epoch), Ok(seq)) =
-        (is_plain, generation, epoch, u32::try_from(stamp.seq))
-    {
-        put!(out, stamp.flow.index, generation, epoch, seq, arrival_ns as u32);
+    if let Some(short) = ShortStamp::new(stamp, arrival_ns) {
+        out.extend_from_slice(short.as_bytes());
         return StampForm::Short;
     }
     put!(out, stamp.flow.index, stamp.flow.generation, stamp.epoch, stamp.seq, arrival_ns);
@@ -63,11 +99,7 @@ pub(super) fn read_stamp(
     now_ns: u64,
 ) -> Result<(Stamp, u64), FrameError> {
     if form == StampForm::Short {
-        let index = from.u32()?;
-        let flow = protocol::message::FlowId { index, generation: from.u16()?.into() };
-        let (epoch, seq) = (from.u16()?.into(), from.u32()?.into());
-        let arrival_ns = nearest(now_ns, from.u32()?);
-        return Ok((Stamp { flow, seq, epoch, handover: Handover::None, targets: None }, arrival_ns));
+        return Ok(from.head::<ShortStamp>()?.read(now_ns));
     }
     let (flow, epoch, seq, arrival_ns) = (read_flow(from)?, from.u32()?, from.u64()?, from.u64()?);
     let handover = read_handover(from)?;
