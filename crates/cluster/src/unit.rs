@@ -258,7 +258,7 @@ impl<N: Network> UnitProcess<N> {
             }
             let employer = &mut self.employers[at];
             if let Some(unit) = &mut employer.unit {
-                unit.keep_buffers(employer.dispatcher, &mut self.peers, &mut self.effects);
+                unit.process_batch(employer.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {

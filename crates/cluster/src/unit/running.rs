@@ -19,6 +19,9 @@ use crate::wire::{
 /// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
 /// again, if all packets in flight are here at once.
 const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
+/// Packets that cross the graph together: few enough to be in the processor's nearest cache when
+/// they leave, many enough to share the cost of a report.
+const BATCH: usize = 64;
 /// Buffers that are allocated at once when all others have packets that wait.
 const BUFFERS_MORE: usize = 256;
 /// Time after which a message to another unit that is not answered is repeated: it was lost with a
@@ -247,16 +250,20 @@ impl Running {
         UnitFigures::of(self.end.counters(), self.end.graph())
     }
 
-    /// Has buffers for what arrives next: those of packets that are finished, or others.
-    pub fn keep_buffers<N: Network>(
+    /// Sends the packets that have arrived through the graph as soon as they are a [`BATCH`]. Has
+    /// buffers for what arrives next: those of packets that are finished, or others.
+    pub fn process_batch<N: Network>(
         &mut self,
         dispatcher: Option<PeerId>,
         peers: &mut Peers<N>,
         effects: &mut EffectsTaker,
     ) {
-        if self.pool.free() == 0 {
+        let is_empty = self.pool.free() == 0;
+        if is_empty || self.end.pending() >= BATCH {
             self.end.report();
             self.send(dispatcher, peers, effects);
+        }
+        if is_empty {
             self.pool.fill(BUFFERS_MORE);
         }
     }

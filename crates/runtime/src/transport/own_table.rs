@@ -93,6 +93,11 @@ impl OwnEngine {
         }
     }
 
+    /// Returns the number of pending packets.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Sends pending packets through the graph.
     pub fn run(&mut self) {
         if !self.pending.is_empty() {
@@ -130,7 +135,10 @@ impl OwnEngine {
                 Some(further) => {
                     at += further;
                     let outputs = &mut self.done[first + at].outputs;
-                    freed.drain(..).chain([packet]).for_each(|packet| outputs.push(packet));
+                    if !freed.is_empty() {
+                        freed.drain(..).for_each(|packet| outputs.push(packet));
+                    }
+                    outputs.push(packet);
                 }
                 None => freed.push(packet),
             }

@@ -177,6 +177,11 @@ impl UnitEnd {
         self.unit.is_settled()
     }
 
+    /// Returns the number of packets that the next report sends through the graph.
+    pub fn pending(&self) -> usize {
+        self.unit.engine().pending()
+    }
+
     /// Returns the unit's counters.
     pub fn counters(&self) -> Counters {
         *self.unit.counters()
