@@ -34,7 +34,8 @@ pub(crate) trait Backend {
         false
     }
 
-    /// Returns what becomes readable when something arrives from other machines.
+    /// Returns what becomes readable when something arrives from other machines, such as packets
+    /// that were pending there.
     fn event(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -23,8 +23,8 @@ use self::clock::Clock;
 use self::l3::PortL3;
 pub use self::port::LinkChange;
 use self::port::{LinkCheck, LivePort, frame, mac_addresses};
-use self::wait::Sleeper;
 pub use self::wait::{POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
+use self::wait::{SleepLimit, Sleeper};
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
@@ -222,7 +222,9 @@ impl Live {
 
     /// Waits for a frame if there has been no work for a while.
     fn wait(&mut self, has_worked: bool) {
-        let is_idle = !has_worked && !self.runner.has_pending();
+        // What is pending at units of other machines comes back with an event.
+        let is_pending = self.runner.has_pending();
+        let is_idle = !has_worked && (!is_pending || self.runner.event().is_some());
         if !self.sleeper.note_round(is_idle) {
             return;
         }
@@ -234,12 +236,16 @@ impl Live {
         // No doorbell reports what other workers handed over before it was parked.
         if !shard.is_some_and(Shard::has_work) {
             let ports = self.ports.iter().filter(|_| self.receives);
-            let is_polled = ports.clone().any(|port| port.interface.is_polled());
+            let limit = match ports.clone().any(|port| port.interface.is_polled()) {
+                true => SleepLimit::Polled,
+                false if is_pending => SleepLimit::Pending,
+                false => SleepLimit::Idle,
+            };
             let sockets = ports.flat_map(|port| port.interface.sockets());
             let sockets = sockets.chain(doorbell.map(|doorbell| doorbell.waker().event()));
             let sockets = sockets.chain(self.runner.event());
             let links = self.link_monitor.as_ref().map(AsFd::as_fd);
-            let woken = self.sleeper.sleep(sockets, links, is_polled);
+            let woken = self.sleeper.sleep(sockets, links, limit);
             self.polling.sleeps += 1;
             self.polling.wakeups += u64::from(woken.by_event);
             if woken.by_link {

@@ -177,7 +177,8 @@ pub trait Transport {
         None
     }
 
-    /// Returns what becomes readable when something arrives from other machines.
+    /// Returns what becomes readable when something arrives from other machines, such as packets
+    /// that were pending there.
     fn event(&self) -> Option<BorrowedFd<'_>> {
         None
     }

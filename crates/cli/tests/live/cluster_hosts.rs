@@ -81,9 +81,14 @@ impl UnitHost {
 
     /// Ends the unit as an operator does.
     pub fn end(&mut self) {
-        let process = self.process.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+        self.signal("TERM");
         self.wait_for_end();
+    }
+
+    /// Sends a signal to the unit's process.
+    pub fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
     }
 
     /// Waits until the unit has ended by itself.

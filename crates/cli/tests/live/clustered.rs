@@ -76,6 +76,28 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
 }
 
 #[test]
+fn dispatcher_sleeps_while_packets_are_at_units() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let units = start_units(&network, POLICY, false);
+    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
+    network.inside.ping("-c 3 -i 0.05 -W 2 fd07::2");
+    let signal_all = |signal| units.iter().for_each(|unit| unit.signal(signal));
+    let sleeps = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", up.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    signal_all("STOP");
+    let ping = network.inside.command("ping").args(["-c", "1", "-W", "10", "fd07::2"]).spawn().unwrap();
+    let sleeps_before = sleeps();
+    wait_until("the dispatcher has slept", || sleeps() > sleeps_before + 50);
+    signal_all("CONT");
+    // The packet has been at its unit all the time: a unit that stands still for a second is lost.
+    assert!(ping.wait_with_output().unwrap().status.success());
+    up.end();
+}
+
+#[test]
 fn another_policy_is_applied_while_connections_go_on() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let policy = NAT_POLICY.replace("rules: \"allow out from any\"", "rules: file(\"site.rules\")");

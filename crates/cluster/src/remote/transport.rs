@@ -156,7 +156,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.peers.event().filter(|_| self.homes.has_others())
+        self.peers.event().filter(|_| self.homes.has_others() || self.has_pending())
     }
 
     fn poll_change(&mut self) -> Option<UnitChange> {

@@ -12,6 +12,9 @@ pub(super) const ROUNDS_AWAKE: u32 = 64;
 /// Longest sleep, so that time passes for flows and for the caller of the rounds.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 
+/// Longest sleep while packets are at units of other machines, so that deadlines of links pass.
+const PENDING_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
 /// Shortest sleep where frames arrive without a notification (DPDK).
 ///
 /// Such a sleep lasts an eighth of the time since the last frame, within these bounds: an answer
@@ -31,6 +34,17 @@ pub(super) struct Sleeper {
     slept_before: Duration,
     /// Rounds without work in a row.
     idle_rounds: u32,
+}
+
+/// Limit on a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SleepLimit {
+    /// Descriptors report all that may arrive.
+    Idle,
+    /// The same, while packets are at units of other machines.
+    Pending,
+    /// Frames may arrive that no descriptor reports.
+    Polled,
 }
 
 /// Outcome of a sleep.
@@ -58,17 +72,20 @@ impl Sleeper {
         self.slept
     }
 
-    /// Sleeps until one of these descriptors is readable, or the time has passed. `is_polled`:
-    /// frames may arrive that no descriptor reports.
+    /// Sleeps until one of these descriptors is readable, or the time has passed.
     pub fn sleep<'a>(
         &mut self,
         sockets: impl Iterator<Item = BorrowedFd<'a>>,
         links: Option<BorrowedFd<'a>>,
-        is_polled: bool,
+        limit: SleepLimit,
     ) -> Woken {
         let descriptors = sockets.chain(links);
         let mut events: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let time = if is_polled { poll_sleep(self.slept.saturating_sub(self.slept_before)) } else { SLEEP };
+        let time = match limit {
+            SleepLimit::Idle => SLEEP,
+            SleepLimit::Pending => PENDING_SLEEP,
+            SleepLimit::Polled => poll_sleep(self.slept.saturating_sub(self.slept_before)),
+        };
         let began = Instant::now();
         // The next round finds out whether it was a frame, time, a doorbell or a signal.
         let woken_by = poll(&mut events, Some(&time));
