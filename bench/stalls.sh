@@ -1,21 +1,34 @@
 #!/usr/bin/env bash
-# The longest batch: traffic in which nearly every packet begins a flow, through functions whose tables are reached at random.
-# Promised: none above 1 ms on a machine that has nothing else to do.
+# For how long traffic stands still.
 #
 #   bench/stalls.sh [FLOWS]
+#   bench/stalls.sh moves [SECONDS]
 #
-# RIVULET names the program, else it is the release build. Columns: policy, packets, the time that a batch took of which half and
-# 99.9 % of the packets were part, and the longest, in microseconds: of the best of three rounds, with real-time priority where that is
-# allowed, as other programs and hypervisors take the processor for milliseconds.
+# The first is the longest batch: traffic in which nearly every packet begins a flow, through functions whose tables are reached at
+# random. Promised: none above 1 ms on a machine that has nothing else to do. RIVULET names the program, else it is the release build.
+# Columns: policy, packets, the time that a batch took of which half and 99.9 % of the packets were part, and the longest, in
+# microseconds: of the best of three rounds, with real-time priority where that is allowed, as other programs and hypervisors take the
+# processor for milliseconds.
+#
+# The second is a cluster of two dispatchers and four units in network namespaces of this machine, with clients of a NAT, a firewall,
+# an IDS and a load balancer: streams of UDP and TCP, connects, dig and ssh. In turn nothing happens, all flows are moved to and fro,
+# and a unit is drained and restarted, until each unit was. It prints each client's delays: one way, for streams; else to the answer.
+# SECONDS, 60 by default, are those of each of the first two. It takes root and the programs of the live tests.
 set -euo pipefail
 
-readonly FLOWS=${1:-300000}
 HERE=$(cd "$(dirname "$0")/.." && pwd)
-readonly HERE RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
+readonly HERE
+
+if [[ ${1:-} == moves ]]; then
+    RIVULET_STALLS_SECONDS=${2:-60} exec cargo test --release --manifest-path "$HERE/Cargo.toml" -p cli --test live -- \
+        --ignored --nocapture stalls_while
+fi
+
+readonly FLOWS=${1:-300000} RIVULET=${RIVULET:-$HERE/target/dist/rivulet}
+readonly ROUNDS=3
 WORK=$(mktemp -d)
 trap 'rm -r "$WORK"' EXIT
 
-readonly ROUNDS=3
 prefer=()
 chrt -f 50 true 2>/dev/null && prefer=(chrt -f 50)
 

@@ -33,6 +33,7 @@ mod repeated;
 mod routed;
 mod sites;
 mod ssh;
+mod stalls;
 mod tagged;
 mod tap;
 mod tracked;
