@@ -13,7 +13,7 @@
 # The second is a cluster of two dispatchers and four units in network namespaces of this machine, with clients of a NAT, a firewall,
 # an IDS and a load balancer: streams of UDP and TCP, connects, dig and ssh. In turn nothing happens, all flows are moved to and fro,
 # and a unit is drained and restarted, until each unit was. It prints each client's delays: one way, for streams; else to the answer.
-# SECONDS, 60 by default, are those of each of the first two. It takes root and the programs of the live tests.
+# SECONDS (60) is the time of each of the first two. It takes root and the programs of the live tests.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "$0")/.." && pwd)

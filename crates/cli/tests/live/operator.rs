@@ -15,7 +15,7 @@ use crate::repeated::Repeated;
 pub struct Operator(Repeated<Moving>);
 
 /// Flows that an operator moves, and the moves so far.
-struct Moving {
+pub struct Moving {
     flows: Vec<String>,
     moved: u64,
 }
@@ -33,19 +33,11 @@ impl Operator {
         }))
     }
 
-    /// Starts one who moves a flow of each subscriber of a NAT, whose others move with it, and all
-    /// flows over IPv6. It looks for others when one of them has ended.
-    pub fn of_subscribers(socket: PathBuf) -> Operator {
-        let start = Moving { flows: Vec::new(), moved: 0 };
-        Operator(Repeated::start(start, MOVES, move |moving| {
-            if moving.flows.is_empty() {
-                let mut subscribers = HashSet::new();
-                let mut flows = list(&socket);
-                flows.retain(|flow| subscriber(flow).is_none_or(|subscriber| subscribers.insert(subscriber)));
-                moving.flows = flows.iter().map(id).collect();
-            }
+    /// Starts one who moves these flows. It chooses others when one of them has ended.
+    pub fn who_moves(flows: Moving, socket: PathBuf) -> Operator {
+        Operator(Repeated::start(flows, MOVES, move |moving| {
             if !moving.move_all(&socket) {
-                moving.flows.clear();
+                moving.flows = Moving::of_subscribers(&socket).flows;
             }
         }))
     }
@@ -57,6 +49,15 @@ impl Operator {
 }
 
 impl Moving {
+    /// Chooses a flow of each subscriber of a NAT, whose others move with it, and all flows over
+    /// IPv6.
+    pub fn of_subscribers(socket: &Path) -> Moving {
+        let mut subscribers = HashSet::new();
+        let mut flows = list(socket);
+        flows.retain(|flow| subscriber(flow).is_none_or(|subscriber| subscribers.insert(subscriber)));
+        Moving { flows: flows.iter().map(id).collect(), moved: 0 }
+    }
+
     /// Moves each flow. Returns false if one has ended.
     fn move_all(&mut self, socket: &Path) -> bool {
         let mut are_there = true;
@@ -79,8 +80,11 @@ fn id(flow: &Value) -> String {
     flow["id"].as_str().unwrap().to_owned()
 }
 
+/// The number of owners that each flow has had so far, by its identity.
+pub type Owners = HashMap<String, u64>;
+
 /// Returns the number of owners that each live flow has had so far.
-pub fn owners(socket: &Path) -> HashMap<String, u64> {
+pub fn owners(socket: &Path) -> Owners {
     list(socket).iter().map(|flow| (id(flow), flow["epoch"].as_u64().unwrap())).collect()
 }
 

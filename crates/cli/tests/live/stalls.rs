@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::cluster_hosts::NAT_POLICY;
 use crate::names::serve_names;
 use crate::net::{Host, Network, wait_until};
-use crate::operator::{Operator, owners};
+use crate::operator::{Moving, Operator, Owners, owners};
 use crate::ssh::{ssh_options, sshd};
 use crate::two_dispatchers::{DISPATCHERS, TwoDispatchers};
 
@@ -165,17 +165,32 @@ fn stalls_while_flows_move_and_units_are_restarted() {
     let (mut phases, mut moves) = (Vec::new(), Vec::new());
     for unit in &mut units {
         for event in EVENTS {
+            let sockets = DISPATCHERS.map(|(name, _)| network.path(&format!("{name}.sock")));
+            let moved = sockets.each_ref().map(|socket| Moving::of_subscribers(socket));
+            let owners_before = sockets.each_ref().map(|socket| owners(socket));
             std::thread::sleep(SETTLES);
             let since_ns = now_ns();
             match event {
                 Event::Nothing => std::thread::sleep(of_round),
-                Event::Moves => moves.extend(move_flows(network, of_round)),
+                Event::Moves => {
+                    let operators: Vec<_> = moved
+                        .into_iter()
+                        .zip(&sockets)
+                        .map(|(flows, socket)| Operator::who_moves(flows, socket.clone()))
+                        .collect();
+                    std::thread::sleep(of_round);
+                    operators.into_iter().for_each(|operator| assert!(operator.end() > 0));
+                }
                 Event::Restarts => {
                     hosts.drain(unit);
                     hosts.restart(unit);
                 }
             }
             phases.push(Phase { event, since_ns, until_ns: now_ns() });
+            if event == Event::Moves {
+                let owners_after = sockets.each_ref().map(|socket| owners(socket));
+                moves.extend(owners_before.iter().zip(&owners_after).flat_map(new_owners));
+            }
         }
     }
     std::thread::sleep(SETTLES);
@@ -212,20 +227,9 @@ fn prefer(host: &Host) {
     }
 }
 
-/// Has operators move all flows for a time. Returns the moves of each flow that was there all the
-/// time.
-fn move_flows(network: &Network, time: Duration) -> Vec<u64> {
-    let sockets = DISPATCHERS.map(|(name, _)| network.path(&format!("{name}.sock")));
-    let owners_before = sockets.each_ref().map(|socket| owners(socket));
-    let operators = sockets.clone().map(Operator::of_subscribers);
-    std::thread::sleep(time);
-    let _: u64 = operators.map(Operator::end).iter().sum();
-    let owners_after = sockets.each_ref().map(|socket| owners(socket));
-    let pairs = owners_before.iter().zip(&owners_after);
-    let moves = pairs.flat_map(|(before, after)| {
-        before.iter().filter_map(|(flow, owners)| Some(after.get(flow)? - owners)).collect::<Vec<_>>()
-    });
-    moves.collect()
+/// Returns the number of new owners of each flow that was there before and is there after.
+fn new_owners((before, after): (&Owners, &Owners)) -> Vec<u64> {
+    before.iter().filter_map(|(flow, owners)| Some(after.get(flow)? - owners)).collect()
 }
 
 /// The delays of a client during an event, sorted.
