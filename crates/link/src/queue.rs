@@ -5,6 +5,10 @@ use std::collections::VecDeque;
 /// Bytes at the front that are given back only together with the rest.
 const SLACK: usize = 65_536;
 
+/// Buffers of owned slices that are kept for later ones, and bytes of each, at most.
+const SPARE_MAX: usize = 16;
+const SPARE_LEN_MAX: usize = 65_536;
+
 /// A first-in first-out queue of slices, each with a tag. It allocates only to grow.
 #[derive(Debug)]
 pub(crate) struct SliceQueue<T> {
@@ -14,6 +18,7 @@ pub(crate) struct SliceQueue<T> {
     /// The bytes of slices that are not in the common buffer, in order.
     owned: VecDeque<Vec<u8>>,
     taken: Vec<u8>,
+    spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -31,6 +36,7 @@ impl<T> SliceQueue<T> {
             entries: VecDeque::new(),
             owned: VecDeque::new(),
             taken: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -71,6 +77,11 @@ impl<T> SliceQueue<T> {
         self.entries.push_back(SliceEntry { tag, len: bytes.len(), is_owned: false });
     }
 
+    /// Returns an empty buffer, for [`SliceQueue::push_owned`].
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
     /// Appends a buffer without a copy.
     pub(crate) fn push_owned(&mut self, tag: T, bytes: Vec<u8>) {
         self.entries.push_back(SliceEntry { tag, len: bytes.len(), is_owned: true });
@@ -82,7 +93,11 @@ impl<T> SliceQueue<T> {
     pub(crate) fn pop(&mut self) -> Option<(T, &[u8])> {
         let SliceEntry { tag, len, is_owned } = self.entries.pop_front()?;
         if is_owned {
-            self.taken = self.owned.pop_front()?;
+            let mut former = std::mem::replace(&mut self.taken, self.owned.pop_front()?);
+            if self.spare.len() < SPARE_MAX && former.capacity() <= SPARE_LEN_MAX {
+                former.clear();
+                self.spare.push(former);
+            }
             return Some((tag, &self.taken));
         }
         let start = self.head;

@@ -120,7 +120,9 @@ impl Inbox {
             if self.partial_bytes > self.window + self.message_max as u64 {
                 return Err(Malformed);
             }
-            self.partial.insert(key, Partial { bytes: vec![0; total], missing: total });
+            let mut bytes = self.ready.take_buffer();
+            bytes.resize(total, 0);
+            self.partial.insert(key, Partial { bytes, missing: total });
         }
         let partial = self.partial.get_mut(&key).ok_or(Malformed)?;
         if partial.bytes.len() != total || partial.missing < bytes.len() {
