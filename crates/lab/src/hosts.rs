@@ -598,8 +598,8 @@ impl Hosts {
     }
 }
 
-/// This many units, to which whole flows are assigned.
-fn of_flows(units: u16) -> UnitsConfig {
+/// Returns the configuration of this many units, to which whole flows are assigned.
+pub fn of_flows(units: u16) -> UnitsConfig {
     UnitsConfig {
         mode: Granularity::Flow,
         units_min: units,

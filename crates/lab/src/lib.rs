@@ -35,6 +35,7 @@ mod statistics;
 mod store;
 pub mod stored;
 mod table;
+mod thread_accounts;
 pub mod two_cores;
 mod verdict;
 

@@ -9,6 +9,7 @@ use crate::hosts::{Hosts, write_frame};
 use crate::link_parts::{LinkParts, PartTimes};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::thread_accounts::ThreadAccount;
 use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
 /// Claims about the CPU time of packets at a dispatcher and at a unit.
@@ -59,7 +60,6 @@ struct Sizes {
     inline: &'static str,
     dispatcher: &'static str,
     unit: &'static str,
-    parts: &'static str,
 }
 
 const SMALL: Sizes = Sizes {
@@ -67,7 +67,6 @@ const SMALL: Sizes = Sizes {
     inline: "60 bytes, on one thread",
     dispatcher: "60 bytes, dispatcher",
     unit: "60 bytes, unit",
-    parts: "60 bytes",
 };
 
 const MIX: Sizes = Sizes {
@@ -75,7 +74,6 @@ const MIX: Sizes = Sizes {
     inline: "mix, on one thread",
     dispatcher: "mix, dispatcher",
     unit: "mix, unit",
-    parts: "mix",
 };
 
 const METRICS: [TableMetric; 7] = [
@@ -88,15 +86,21 @@ const METRICS: [TableMetric; 7] = [
     TableMetric { name: "broken", unit: FigureUnit::Count },
 ];
 
-const PARTS: [TableMetric; 8] = [
+const PARTS: [TableMetric; 9] = [
     TableMetric { name: "classify", unit: FigureUnit::Ns },
-    TableMetric { name: "seal", unit: FigureUnit::Ns },
-    TableMetric { name: "send", unit: FigureUnit::Ns },
+    TableMetric { name: "number", unit: FigureUnit::Ns },
     TableMetric { name: "receive", unit: FigureUnit::Ns },
     TableMetric { name: "open", unit: FigureUnit::Ns },
+    TableMetric { name: "read", unit: FigureUnit::Ns },
     TableMetric { name: "process", unit: FigureUnit::Ns },
-    TableMetric { name: "rest of the dispatcher", unit: FigureUnit::Ns },
-    TableMetric { name: "rest of the unit", unit: FigureUnit::Ns },
+    TableMetric { name: "seal", unit: FigureUnit::Ns },
+    TableMetric { name: "send", unit: FigureUnit::Ns },
+    TableMetric { name: "rest", unit: FigureUnit::Ns },
+];
+
+const ACCOUNTS: [TableMetric; 2] = [
+    TableMetric { name: "in the kernel", unit: FigureUnit::Ns },
+    TableMetric { name: "waits per 1,000 packets", unit: FigureUnit::Ratio },
 ];
 
 const FLOWS: u32 = 1_024;
@@ -114,14 +118,16 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         RunLength::Quick => (21, 32_768),
         RunLength::Full => (101, 32_768),
     };
-    let (mut whole, mut parts) = (Rounds::default(), Rounds::default());
+    let mut tables = D2Rounds::default();
     for sizes in [SMALL, MIX] {
-        if let Err(why) = measure_sizes(&sizes, &mut whole, &mut parts, rounds, packets) {
-            whole.fail(sizes.dispatcher, RowKind::Faithful, why);
+        if let Err(why) = measure_sizes(&sizes, &mut tables, rounds, packets) {
+            tables.whole.fail(sizes.dispatcher, RowKind::Faithful, why);
         }
     }
+    let D2Rounds { whole, parts, accounts } = tables;
     let whole = whole.table("CPU time of a packet", &METRICS);
     let parts = parts.table("its parts, each timed on its own", &PARTS);
+    let accounts = accounts.table("of which, by the kernel's accounts", &ACCOUNTS);
     let columns = PARTS.map(|part| part.name);
     let chart = FigureChart {
         title: parts.title.clone(),
@@ -134,33 +140,43 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
          included: frames are made and counted in memory, and the time of that, measured in turn, is \
          subtracted. 1,024 packets are on their way at once.",
         "One thread: the same policy, a monitor, a firewall and an HTTP parser, without links.",
-        "Seal: written with a stamp, put into datagrams, encrypted. Send and receive: the kernel's, 64 \
-         datagrams a call; on loopback, the sender's call does the work of both network stacks. Open: \
-         decrypted, put in order, acknowledged. Process: one thread's time without classification.",
-        "A dispatcher classifies, seals, sends, receives and opens; a unit does all of that, and \
-         processes. Only packets on the way to a unit are timed; those on the way back have no stamp. \
-         The rest is numbering, copying, reports, timers, calls of the kernel that find nothing, and \
-         threads that wake up. Bursts of parts are in the caches: the rest has what that saves.",
+        "Parts: bursts of 1,024 packets go there and back between two sockets of one thread. Classify: \
+         into a buffer, parsed, hashed. Number: the flow found, numbered, stamped. Receive and send: the \
+         kernel's; on loopback, the sender's call does the work of both network stacks. Open: decrypted, \
+         put in order, acknowledged. Read: taken from the link and put into a buffer; at the unit also \
+         parsed. Process: one thread's time without classification. Seal: written as a message, put into \
+         datagrams, encrypted.",
+        "The rest: passing packets and reports on, metering, timers, calls of the kernel that find \
+         nothing, and waking up.",
+        "The kernel counts its time in ticks of 10 ms: one figure for all rounds. A wait: a thread gives \
+         up its processor until something arrives.",
         FAULTS,
     ];
-    Measured { tables: vec![whole, parts], charts: vec![chart], notes: notes.map(str::to_owned).into() }
+    Measured {
+        tables: vec![whole, parts, accounts],
+        charts: vec![chart],
+        notes: notes.map(str::to_owned).into(),
+    }
+}
+
+/// The tables in the making.
+#[derive(Default)]
+struct D2Rounds {
+    whole: Rounds,
+    parts: Rounds,
+    accounts: Rounds,
 }
 
 /// Runs one thread, hosts and parts in turn, round by round.
-fn measure_sizes(
-    sizes: &Sizes,
-    whole: &mut Rounds,
-    parts: &mut Rounds,
-    rounds: u32,
-    packets: u32,
-) -> Result<(), String> {
+fn measure_sizes(sizes: &Sizes, tables: &mut D2Rounds, rounds: u32, packets: u32) -> Result<(), String> {
     let (mut inline, mut hosts) = (Hosts::inline(FLOWS, chain)?, Hosts::start(1, FLOWS, chain)?);
-    let mut links = LinkParts::open()?;
+    let mut links = LinkParts::open(chain)?;
     for hosts in [&mut inline, &mut hosts] {
         hosts.set_lengths(sizes.lengths);
         hosts.send_some(packets); // Caches and links warm up.
         hosts.settle();
     }
+    let (mut of_dispatcher, mut of_units) = (ThreadAccount::default(), ThreadAccount::default());
     for _ in 0..rounds {
         let send = |hosts: &mut Hosts| {
             hosts.send_some(packets);
@@ -171,7 +187,12 @@ fn measure_sizes(
             hosts.make_some(packets);
             Ok(())
         })?;
-        let (alone, spread) = (inline.timed(send)?, hosts.timed(send)?);
+        let alone = inline.timed(send)?;
+        let before = accounts()?;
+        let spread = hosts.timed(send)?;
+        let after = accounts()?;
+        of_dispatcher = of_dispatcher.and(after[0].since(before[0]));
+        of_units = of_units.and(after[1].since(before[1]));
         let per_packet = |ns: f64| ns / f64::from(packets);
         let one = per_packet(alone.dispatcher_ns - made.dispatcher_ns);
         let dispatcher = per_packet(spread.dispatcher_ns - made.dispatcher_ns);
@@ -179,23 +200,41 @@ fn measure_sizes(
         let [lost, reordered, duplicated, broken] = fault_values(hosts.faults()?);
         let none = f64::NAN;
         let alone = [one, 1e9 / one, 1.0, none, none, none, none];
+        let whole = &mut tables.whole;
         whole.add(sizes.inline, RowKind::Bound, &alone);
         let row = [dispatcher, 1e9 / dispatcher, dispatcher / one, lost, reordered, duplicated, broken];
         whole.add(sizes.dispatcher, RowKind::Faithful, &row);
         whole.add(sizes.unit, RowKind::Faithful, &[unit, 1e9 / unit, unit / one, none, none, none, none]);
 
         let mut sent = 0;
-        let of_links = links.run(packets as usize / 1_024, |frame| {
+        let ends = links.run((packets as usize / 4_096).max(1), |frame| {
             frame.resize(sizes.lengths[sent as usize % sizes.lengths.len()], 0);
             write_frame(frame, 0, sent % FLOWS, sent);
             sent += 1;
         })?;
-        let PartTimes { classify, seal, send, receive, open } = of_links;
-        let way = classify + seal + send + receive + open;
-        let process = one - classify;
-        let rest = (dispatcher - way, unit - way - process);
-        let values = [classify, seal, send, receive, open, process, rest.0, rest.1];
-        parts.add(sizes.parts, RowKind::Faithful, &values);
+        let rows = [(sizes.dispatcher, dispatcher, none), (sizes.unit, unit, one - ends[0].classify)];
+        for ((row, all, process), times) in rows.into_iter().zip(ends) {
+            let PartTimes { classify, number, seal, send, receive, open, read } = times;
+            let values = [classify, number, receive, open, read, process, seal, send];
+            let known: f64 = values.iter().filter(|value| !value.is_nan()).sum();
+            let [classify, number] = [classify, number].map(|at| if row == sizes.unit { none } else { at });
+            let values = [classify, number, receive, open, read, process, seal, send, all - known];
+            tables.parts.add(row, RowKind::Faithful, &values);
+        }
+    }
+    for (row, account) in [(sizes.dispatcher, of_dispatcher), (sizes.unit, of_units)] {
+        let sent = f64::from(rounds) * f64::from(packets);
+        let values = [account.kernel_ns / sent, account.waits * 1e3 / sent];
+        tables.accounts.add(row, RowKind::Faithful, &values);
     }
     Ok(())
+}
+
+/// Returns the accounts of the dispatcher's thread, which is this one, and of all others.
+fn accounts() -> Result<[ThreadAccount; 2], String> {
+    let read = || -> std::io::Result<[ThreadAccount; 2]> {
+        let own = ThreadAccount::of_this_thread()?;
+        Ok([own, ThreadAccount::of_all_threads()?.since(own)])
+    };
+    read().map_err(|error| error.to_string())
 }
