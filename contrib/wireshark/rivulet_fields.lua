@@ -9,10 +9,11 @@ local KINDS = {
     [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
     [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released",
 }
-local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain" }
-local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived" }
+local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain", "Replicate" }
+local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived", "Replicated" }
 local OF_PEER = {
     [0] = "Pull", "State", "StateAck", "Replicate", "Delta", "NeedFull", "End", "Refuse",
+    "Changes",
 }
 local REASONS = { [0] = "unreadable", "incompatible", "conflict", "no room" }
 local ROLES = { [0] = "dispatcher", "unit" }
@@ -46,6 +47,11 @@ field("previous", "uint16", "Previous owner")
 field("holder", "uint16", "Holder")
 field("reason", "uint8", "Reason", base.DEC, REASONS)
 field("again", "uint8", "Repeated")
+field("to", "uint16", "Next owner")
+field("has", "uint8", "Has a replica")
+field("has_epoch", "uint32", "Epoch of the replica")
+field("has_seq", "uint64", "Seq of the replica")
+field("is_reported", "uint8", "Reported")
 field("watermark", "uint64", "Watermark")
 field("ahead", "uint64", "Seqs ahead of the watermark", base.HEX)
 field("record", "bytes", "Flow record")

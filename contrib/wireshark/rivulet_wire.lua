@@ -159,6 +159,10 @@ local function hand_over(tvb, range, is_ethernet, link, pinfo, tree)
     pinfo.src_port, pinfo.dst_port = source_port, destination_port
 end
 
+function Reader:is_empty()
+    return self.at >= self.len
+end
+
 function Reader:rest()
     local range = self.tvb(self.at, self.len - self.at)
     self.at = self.len
@@ -221,6 +225,10 @@ local OF_DISPATCHER_FIELDS = {
         r:add("last", 8)
     end,
     function() end,
+    [4] = function(r)
+        r:add("epoch", 4)
+        r:add("to", 2)
+    end,
 }
 
 function Reader:of_dispatcher()
@@ -253,20 +261,31 @@ function Reader:of_unit()
     return name .. " flow " .. flow
 end
 
+local function changes(r)
+    r:add("watermark", 8)
+    r:add("ahead", 8)
+    r:sized("delta")
+end
+
 local OF_PEER_FIELDS = {
     [0] = function(r)
         r:add("owner", 2)
         r:add("last", 8)
         r:add("again", 1)
+        if not r:is_empty() and r:add("has", 1) == 1 then
+            r:add("has_epoch", 4)
+            r:add("has_seq", 8)
+        end
     end,
     Reader.record,
     function() end,
-    Reader.record,
     function(r)
-        r:add("watermark", 8)
-        r:add("ahead", 8)
-        r:sized("delta")
+        r:record()
+        if not r:is_empty() then
+            r:add("is_reported", 1)
+        end
     end,
+    changes,
     function(r)
         r:add("seq", 8)
     end,
@@ -275,6 +294,7 @@ local OF_PEER_FIELDS = {
         r:add("reason", 1)
         r:record()
     end,
+    changes,
 }
 
 function Reader:of_peer()
@@ -329,7 +349,7 @@ function Reader:report()
             return "unit " .. before
         end)
     end
-    for _ = 1, self.at < self.len and self:count("Units with forwarded packets") or 0 do
+    for _ = 1, not self:is_empty() and self:count("Units with forwarded packets") or 0 do
         self:within("Forwarded packets", function()
             local other = self:add("unit", 2)
             self:add("forwarded", 8)

@@ -152,6 +152,7 @@ fn limits_equal_those_of_the_code() {
         runtime::transport::RING,
         runtime::transport::THREADS_MAX,
         nf::AFFINITY_GROUPS_MAX,
+        runtime::elastic::COPY_PATIENCE_NS,
         runtime::elastic::GROUP_WAITING_MAX,
         runtime::elastic::INTERVALS_MAX,
         runtime::elastic::FLOWS_MAX,

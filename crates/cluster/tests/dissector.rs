@@ -100,6 +100,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     let messages = [
         FromDispatcher::Release { flow: FLOW, epoch: 2, owner: UnitId(5), last: 42, start: from },
         adopt,
+        FromDispatcher::Replicate { flow: FLOW, epoch: 2, to: UnitId(4) },
         FromDispatcher::End { flow: FLOW },
         FromDispatcher::Drain,
     ];
@@ -149,6 +150,7 @@ fn of_unit() -> Vec<Vec<u8>> {
             FromUnit::Drained,
             FromUnit::Lost { flow: FLOW, epoch: 2 },
             FromUnit::Arrived { flow: FLOW, epoch: 2 },
+            FromUnit::Replicated { flow: FLOW, epoch: 2 },
             FromUnit::Refuse { flow: FLOW, epoch: 2, reason: RefuseReason::NoRoom, holder: UnitId(4) },
         ],
         out: vec![udp(20)],
@@ -163,10 +165,24 @@ fn of_unit() -> Vec<Vec<u8>> {
     };
     let (flow, epoch) = (FLOW, 2);
     let messages = [
-        FromPeer::Pull { flow, epoch, owner: UnitId(3), last: 42, again: true },
+        FromPeer::Pull { flow, epoch, owner: UnitId(3), last: 42, again: true, has: None },
+        FromPeer::Pull {
+            flow,
+            epoch,
+            owner: UnitId(3),
+            last: 42,
+            again: false,
+            has: Some(Version { epoch: 6, seq: 40 }),
+        },
         FromPeer::State { flow, epoch, record: record() },
+        FromPeer::Changes {
+            flow,
+            epoch,
+            watermark: record().watermark,
+            delta: StateDelta::from_bytes(b"changes".to_vec()),
+        },
         FromPeer::StateAck { flow, epoch },
-        FromPeer::Replicate { flow, epoch, record: record() },
+        FromPeer::Replicate { flow, epoch, record: record(), is_reported: true },
         FromPeer::Delta {
             flow,
             epoch,

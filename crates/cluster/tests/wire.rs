@@ -44,6 +44,11 @@ fn from_dispatchers() -> impl Strategy<Value = FromDispatcher> {
         ),
         (flows(), any::<u32>(), units(), any::<u64>())
             .prop_map(|(flow, epoch, previous, last)| FromDispatcher::Adopt { flow, epoch, previous, last }),
+        (flows(), any::<u32>(), units()).prop_map(|(flow, epoch, to)| FromDispatcher::Replicate {
+            flow,
+            epoch,
+            to
+        }),
         flows().prop_map(|flow| FromDispatcher::End { flow }),
         Just(FromDispatcher::Drain),
     ]
@@ -65,24 +70,30 @@ fn reasons() -> impl Strategy<Value = RefuseReason> {
 }
 
 fn from_units() -> impl Strategy<Value = FromUnit> {
-    (flows(), any::<u32>(), any::<u64>(), units(), reasons(), 0..5).prop_map(
+    (flows(), any::<u32>(), any::<u64>(), units(), reasons(), 0..6).prop_map(
         |(flow, epoch, seq, holder, reason, kind)| match kind {
             0 => FromUnit::Expire { flow, epoch, seq },
             1 => FromUnit::Arrived { flow, epoch },
             2 => FromUnit::Drained,
             3 => FromUnit::Lost { flow, epoch },
+            4 => FromUnit::Replicated { flow, epoch },
             _ => FromUnit::Refuse { flow, epoch, reason, holder },
         },
     )
 }
 
 fn from_peers() -> impl Strategy<Value = FromPeer> {
-    (flows(), any::<u32>(), units(), any::<u64>(), any::<bool>(), records(), reasons(), 0..8).prop_map(
+    (flows(), any::<u32>(), units(), any::<u64>(), any::<bool>(), records(), reasons(), 0..10).prop_map(
         |(flow, epoch, owner, last, again, record, reason, kind)| match kind {
-            0 => FromPeer::Pull { flow, epoch, owner, last, again },
+            0 => FromPeer::Pull { flow, epoch, owner, last, again, has: None },
+            8 => FromPeer::Pull { flow, epoch, owner, last, again, has: Some(Version { epoch, seq: last }) },
+            9 => {
+                let FlowRecord { watermark, bytes } = record;
+                FromPeer::Changes { flow, epoch, watermark, delta: StateDelta::from_bytes(bytes) }
+            }
             1 => FromPeer::State { flow, epoch, record },
             2 => FromPeer::StateAck { flow, epoch },
-            3 => FromPeer::Replicate { flow, epoch, record },
+            3 => FromPeer::Replicate { flow, epoch, record, is_reported: again },
             4 => {
                 let FlowRecord { watermark, bytes } = record;
                 FromPeer::Delta { flow, epoch, watermark, delta: StateDelta::from_bytes(bytes) }
@@ -185,10 +196,16 @@ proptest! {
         let len = frame.len();
         frame.extend_from_slice(&more);
         match read_frame(&frame, 0, no_hash) {
-            Ok(ArrivedFrame::Peer(of, found, after)) => prop_assert_eq!((of, found, after), (from, message, through)),
+            Ok(ArrivedFrame::Peer(of, found, after)) => prop_assert_eq!((of, found, after), (from, message.clone(), through)),
             _ => prop_assert!(false),
         }
-        for cut in 0..len {
+        // Version 1 had no more.
+        let of_version_1 = match message {
+            FromPeer::Pull { has, .. } => len - if has.is_some() { 13 } else { 1 },
+            FromPeer::Replicate { .. } => len - 1,
+            _ => len,
+        };
+        for cut in (0..len).filter(|&cut| cut != of_version_1) {
             prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(FrameError::Truncated)));
         }
     }
@@ -349,7 +366,10 @@ fn frames_of_version_1_stay_readable() {
     }
     match read_frame(&bytes(pull), 0, no_hash) {
         Ok(ArrivedFrame::Peer(UnitId(3), message, 9)) => {
-            assert_eq!(message, FromPeer::Pull { flow, epoch: 2, owner: UnitId(3), last: 42, again: true });
+            assert_eq!(
+                message,
+                FromPeer::Pull { flow, epoch: 2, owner: UnitId(3), last: 42, again: true, has: None }
+            );
         }
         _ => panic!("no pull"),
     }

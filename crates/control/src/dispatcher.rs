@@ -11,8 +11,8 @@ use cluster::remote::{
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
 use runtime::operator::{
-    FLOWS_LISTED_MAX, FlowList, MigrationTarget, OperatorError, OperatorHandle, OperatorRequest, Reply,
-    RunStatus, UnitInfo,
+    CopiedFlows, FLOWS_LISTED_MAX, FlowList, MigrationTarget, OperatorError, OperatorHandle, OperatorRequest,
+    Reply, RunStatus, UnitInfo,
 };
 use runtime::report::LinksReport;
 use tokio::sync::oneshot;
@@ -58,6 +58,11 @@ impl DispatcherClient {
 
     pub async fn flow(&self, flow: FlowId) -> Result<Option<FlowStatus>, Problem> {
         self.ask(|reply| OperatorRequest::Flow(flow, reply)).await
+    }
+
+    /// Copies the states of flows to where they are about to migrate.
+    pub async fn copy(&self, targets: Vec<MigrationTarget>) -> Result<CopiedFlows, Problem> {
+        self.ask(|reply| OperatorRequest::Copy(targets, reply)).await
     }
 
     pub async fn migrate(

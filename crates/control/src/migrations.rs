@@ -1,5 +1,6 @@
 //! Migrations: flows that move batch by batch, and back again (A16).
 
+mod batch_size;
 mod course;
 
 use std::collections::VecDeque;
@@ -195,6 +196,8 @@ impl Migration {
             refused: 0,
             failed: 0,
             reverted: 0,
+            copies_late: 0,
+            batch_size: 0,
             is_truncated: false,
             reason: None,
         };

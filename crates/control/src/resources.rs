@@ -260,6 +260,13 @@ pub struct MigrationResource {
     pub failed: u64,
     /// Flows that were moved back.
     pub reverted: u64,
+    /// Copies of states that had not come when their flows moved: they were lost, too large for the
+    /// unit, or links are slow.
+    #[serde(default)]
+    pub copies_late: u64,
+    /// Flows that are copied and moved at a time now: as many as links and units bear.
+    #[serde(default)]
+    pub batch_size: u64,
     /// True if more flows are selected than one migration may move.
     pub is_truncated: bool,
     /// The reason of the latest flow that could not be moved.

@@ -22,6 +22,8 @@
 mod assign;
 mod config;
 mod counters;
+mod evacuate;
+mod evacuation;
 mod flow;
 mod flowlet;
 mod flows;
@@ -51,10 +53,11 @@ pub use config::{
     WhenFlowsFull,
 };
 pub use counters::Counters;
+pub use evacuate::{FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use flows::{AliasChange, AliasConflict, FlowGuess};
 pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
 pub use operate::{FlowStatus, MigrateError, MigratedFlow, UnitRefused};
-pub use scale::{DRAIN_BELOW, FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
+pub use scale::DRAIN_BELOW;
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 

@@ -16,6 +16,7 @@
 //!                         +------------- aliases, ends, messages <---- transport <-------+
 //! ```
 
+mod copying;
 pub(crate) mod error;
 mod operate;
 mod passing;
@@ -36,6 +37,8 @@ use protocol::dispatcher::{
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
 
+pub use copying::COPY_PATIENCE_NS;
+use copying::Copying;
 pub use error::ElasticError;
 use subflows::ConnectionTokens;
 pub use subflows::{TOKENS_MAX, TOKENS_SCANNED_MAX};
@@ -87,6 +90,7 @@ pub struct Elastic<T> {
     /// moved.
     again: Vec<Packet>,
     waiting: GroupWaiting,
+    copying: Copying,
     effects: Vec<Effects>,
     /// `None` unless sub-flows of Multipath TCP must be where their connections are.
     tokens: Option<ConnectionTokens>,
@@ -170,6 +174,7 @@ impl<T: Transport> Elastic<T> {
             outputs: Vec::new(),
             again: Vec::new(),
             waiting: GroupWaiting::default(),
+            copying: Copying::default(),
             effects: Vec::new(),
             tokens: None,
             flows_peak: 0,
@@ -454,9 +459,10 @@ impl<T: Transport> Elastic<T> {
             self.dispatcher.handle_timeout(now_ns, &mut self.outputs);
         }
         self.execute_outputs();
+        self.copying.handle_timeout(now_ns);
         let interval_end_ns = began_ns.saturating_add(self.intervals.ends_ns());
-        self.due_ns =
-            interval_end_ns.min(self.transport.next_timeout_ns()).min(self.dispatcher.next_timeout_ns());
+        let due_ns = interval_end_ns.min(self.copying.next_timeout_ns());
+        self.due_ns = due_ns.min(self.transport.next_timeout_ns()).min(self.dispatcher.next_timeout_ns());
     }
 
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
@@ -523,6 +529,7 @@ impl<T: Transport> Elastic<T> {
                     DispatcherOutput::GroupSettled(group) => {
                         self.waiting.take(group, &mut self.again);
                     }
+                    DispatcherOutput::Replicated(flow) => self.copying.replicated(self.now_ns, flow),
                     DispatcherOutput::Stop(unit) => {
                         self.intervals.set_ready(since_ns, unit, false);
                         self.intervals.set_on(since_ns, unit, false);

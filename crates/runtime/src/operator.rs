@@ -19,7 +19,7 @@ pub const REQUESTS_PER_BATCH: usize = 2;
 pub const FLOWS_LISTED_MAX: u32 = 1024;
 
 /// Limit on the flows that a request migrates.
-pub const FLOWS_MIGRATED_MAX: usize = 256;
+pub const FLOWS_MIGRATED_MAX: usize = 1024;
 
 /// Takes the answer to a request, on the packets' thread: it must not block.
 pub type Reply<T> = Box<dyn FnOnce(Result<T, OperatorError>) + Send>;
@@ -34,6 +34,10 @@ pub enum OperatorRequest {
     Flows(Range<u32>, Reply<FlowList>),
     /// Asks for one flow; `None` if it has ended.
     Flow(FlowId, Reply<Option<FlowStatus>>),
+    /// Copies the states of flows, up to [`FLOWS_MIGRATED_MAX`], to the units to which they are
+    /// about to migrate, while packets go on (pre-copy). Answered once the replicas are there, or
+    /// after [`COPY_PATIENCE_NS`](crate::elastic::COPY_PATIENCE_NS).
+    Copy(Vec<MigrationTarget>, Reply<CopiedFlows>),
     /// Migrates flows, up to [`FLOWS_MIGRATED_MAX`]; later ones are ignored.
     Migrate(Vec<MigrationTarget>, Reply<Vec<Result<MigratedFlow, MigrateError>>>),
     /// Asks which of these flows have a state that this unit has refused.
@@ -53,6 +57,17 @@ pub struct MigrationTarget {
     pub from: Option<UnitId>,
     /// Its new owner; without one, the dispatcher chooses.
     pub to: Option<UnitId>,
+}
+
+/// Flows whose states have been copied to the units to which they are about to migrate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopiedFlows {
+    /// The unit of each flow of the request.
+    pub to: Vec<Result<UnitId, MigrateError>>,
+    /// Replicas that have not come in time, with those of flows of the same affinity groups.
+    pub late: usize,
+    /// The time that it took, in ns.
+    pub took_ns: u64,
 }
 
 /// The state of a run.
@@ -173,6 +188,7 @@ impl OperatorRequest {
             OperatorRequest::Units(reply) => reply(Err(error)),
             OperatorRequest::Flows(_, reply) => reply(Err(error)),
             OperatorRequest::Flow(_, reply) => reply(Err(error)),
+            OperatorRequest::Copy(_, reply) => reply(Err(error)),
             OperatorRequest::Migrate(_, reply) => reply(Err(error)),
             OperatorRequest::Refusals(_, reply) => reply(Err(error)),
             OperatorRequest::Drain(_, reply) | OperatorRequest::Resume(_, reply) => reply(Err(error)),

@@ -138,7 +138,8 @@ impl UnitsConfig {
         // A burst would fill a unit's queue long before it shows in the load of 100 ms.
         let follows = matches!(scaling, ScalingRule::Demand { .. });
         let alarm_buckets = if follows { ALARM_BUCKETS } else { 0 };
-        protocol::dispatcher::Config { affinity_groups, scaling, alarm_buckets, ..config }
+        let pre_copy = self.is_live; // A capture does not wait for replicas.
+        protocol::dispatcher::Config { affinity_groups, scaling, alarm_buckets, pre_copy, ..config }
     }
 
     /// Returns a unit's configuration. The graph decides when flows end.

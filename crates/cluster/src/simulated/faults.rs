@@ -89,6 +89,8 @@ pub enum MessageKind {
     State,
     /// The owner's, to the previous one.
     StateAck,
+    /// The dispatcher's, to the owner: it asks for a replica.
+    Copy,
     /// A replica.
     Replicate,
     /// A replica that says what has changed.

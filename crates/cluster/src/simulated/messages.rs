@@ -16,11 +16,12 @@ pub(super) fn carries(frame: &[u8], kind: MessageKind) -> bool {
         ArrivedFrame::Input(ToUnit::Message(_, message)) => match message {
             FromDispatcher::Release { .. } => kind == MessageKind::Release,
             FromDispatcher::Adopt { .. } => kind == MessageKind::Adopt,
+            FromDispatcher::Replicate { .. } => kind == MessageKind::Copy,
             FromDispatcher::End { .. } | FromDispatcher::Drain => false,
         },
         ArrivedFrame::Peer(_, message, _) => match message {
             FromPeer::Pull { .. } => kind == MessageKind::Pull,
-            FromPeer::State { .. } => kind == MessageKind::State,
+            FromPeer::State { .. } | FromPeer::Changes { .. } => kind == MessageKind::State,
             FromPeer::StateAck { .. } => kind == MessageKind::StateAck,
             FromPeer::Replicate { .. } => kind == MessageKind::Replicate,
             FromPeer::Delta { .. } => kind == MessageKind::Delta,

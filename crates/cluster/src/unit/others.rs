@@ -217,9 +217,7 @@ impl Others {
 
     /// A unit has sent something about a flow, after it had reported this many packets.
     pub fn answered(&mut self, from: UnitId, message: &FromPeer, through: u64) {
-        let brings_state = matches!(message, FromPeer::State { .. } | FromPeer::Replicate { .. })
-            || matches!(message, FromPeer::Delta { .. } | FromPeer::Refuse { .. });
-        if brings_state {
+        if message.state_bytes().is_some() {
             match self.priors.iter_mut().find(|(unit, _)| *unit == from) {
                 Some((_, of_last)) => *of_last = through.max(*of_last),
                 None => self.priors.push((from, through)),

@@ -39,6 +39,7 @@ mod dispatcher {
     pub const ADOPT: u8 = 1;
     pub const END: u8 = 2;
     pub const DRAIN: u8 = 3;
+    pub const REPLICATE: u8 = 4;
 }
 
 /// Appends a message of a dispatcher.
@@ -54,6 +55,11 @@ pub(super) fn write_from_dispatcher(out: &mut Vec<u8>, message: &FromDispatcher)
             out.push(dispatcher::ADOPT);
             put_flow(out, *flow);
             put!(out, epoch, previous.0, last);
+        }
+        FromDispatcher::Replicate { flow, epoch, to } => {
+            out.push(dispatcher::REPLICATE);
+            put_flow(out, *flow);
+            put!(out, epoch, to.0);
         }
         FromDispatcher::End { flow } => {
             out.push(dispatcher::END);
@@ -79,6 +85,9 @@ pub(super) fn read_from_dispatcher(from: &mut Reader<'_>) -> Result<FromDispatch
             previous: UnitId(from.u16()?),
             last: from.u64()?,
         },
+        dispatcher::REPLICATE => {
+            FromDispatcher::Replicate { flow: read_flow(from)?, epoch: from.u32()?, to: UnitId(from.u16()?) }
+        }
         dispatcher::END => FromDispatcher::End { flow: read_flow(from)? },
         dispatcher::DRAIN => FromDispatcher::Drain,
         kind => return Err(FrameError::UnknownKind(kind)),
@@ -92,6 +101,7 @@ mod unit {
     pub const LOST: u8 = 2;
     pub const REFUSE: u8 = 3;
     pub const ARRIVED: u8 = 4;
+    pub const REPLICATED: u8 = 5;
 }
 
 /// Appends a message of a unit to its dispatcher.
@@ -104,6 +114,11 @@ pub(super) fn write_from_unit(out: &mut Vec<u8>, message: &FromUnit) {
         }
         FromUnit::Arrived { flow, epoch } => {
             out.push(unit::ARRIVED);
+            put_flow(out, *flow);
+            put!(out, epoch);
+        }
+        FromUnit::Replicated { flow, epoch } => {
+            out.push(unit::REPLICATED);
             put_flow(out, *flow);
             put!(out, epoch);
         }
@@ -126,6 +141,7 @@ pub(super) fn read_from_unit(from: &mut Reader<'_>) -> Result<FromUnit, FrameErr
     Ok(match from.u8()? {
         unit::EXPIRE => FromUnit::Expire { flow: read_flow(from)?, epoch: from.u32()?, seq: from.u64()? },
         unit::ARRIVED => FromUnit::Arrived { flow: read_flow(from)?, epoch: from.u32()? },
+        unit::REPLICATED => FromUnit::Replicated { flow: read_flow(from)?, epoch: from.u32()? },
         unit::DRAINED => FromUnit::Drained,
         unit::LOST => FromUnit::Lost { flow: read_flow(from)?, epoch: from.u32()? },
         unit::REFUSE => {
@@ -146,6 +162,7 @@ mod peer {
     pub const NEED_FULL: u8 = 5;
     pub const END: u8 = 6;
     pub const REFUSE: u8 = 7;
+    pub const CHANGES: u8 = 8;
 }
 
 /// Appends a message of a unit to another one.
@@ -156,19 +173,30 @@ pub(super) fn write_from_peer(out: &mut Vec<u8>, message: &FromPeer) {
         put!(out, epoch);
     };
     match message {
-        FromPeer::Pull { epoch, owner, last, again, .. } => {
+        FromPeer::Pull { epoch, owner, last, again, has, .. } => {
             head(peer::PULL, *epoch);
             put!(out, owner.0, last);
             out.push(u8::from(*again));
+            // Version 1 of the format had no more.
+            out.push(u8::from(has.is_some()));
+            if let Some(has) = has {
+                put!(out, has.epoch, has.seq);
+            }
         }
         FromPeer::State { epoch, record, .. } => {
             head(peer::STATE, *epoch);
             put_record(out, record);
         }
+        FromPeer::Changes { epoch, watermark, delta, .. } => {
+            head(peer::CHANGES, *epoch);
+            put!(out, watermark.contiguous, watermark.ahead);
+            put_sized(out, delta.bytes());
+        }
         FromPeer::StateAck { epoch, .. } => head(peer::STATE_ACK, *epoch),
-        FromPeer::Replicate { epoch, record, .. } => {
+        FromPeer::Replicate { epoch, record, is_reported, .. } => {
             head(peer::REPLICATE, *epoch);
             put_record(out, record);
+            out.push(u8::from(*is_reported));
         }
         FromPeer::Delta { epoch, watermark, delta, .. } => {
             head(peer::DELTA, *epoch);
@@ -198,10 +226,25 @@ pub(super) fn read_from_peer(from: &mut Reader<'_>) -> Result<FromPeer, FrameErr
             owner: UnitId(from.u16()?),
             last: from.u64()?,
             again: read_flag(from)?,
+            has: match !from.is_empty() && read_flag(from)? {
+                true => Some(Version { epoch: from.u32()?, seq: from.u64()? }),
+                false => None,
+            },
         },
         peer::STATE => FromPeer::State { flow, epoch, record: read_record(from)? },
+        peer::CHANGES => FromPeer::Changes {
+            flow,
+            epoch,
+            watermark: read_watermark(from)?,
+            delta: StateDelta::from_bytes(from.sized()?.to_vec()),
+        },
         peer::STATE_ACK => FromPeer::StateAck { flow, epoch },
-        peer::REPLICATE => FromPeer::Replicate { flow, epoch, record: read_record(from)? },
+        peer::REPLICATE => FromPeer::Replicate {
+            flow,
+            epoch,
+            record: read_record(from)?,
+            is_reported: !from.is_empty() && read_flag(from)?,
+        },
         peer::DELTA => FromPeer::Delta {
             flow,
             epoch,

@@ -7,6 +7,7 @@ use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
 use runtime::operator::{FLOWS_MIGRATED_MAX, MigrationTarget};
 
+use super::batch_size::BatchSize;
 use super::{MIGRATION_FLOWS_MAX, Migration};
 use crate::dispatcher::DispatcherClient;
 use crate::filter::FlowFilter;
@@ -42,6 +43,7 @@ pub(super) struct MovedFlow {
 pub(super) struct Course {
     dispatcher: DispatcherClient,
     migration: Arc<Migration>,
+    batch_size: BatchSize,
 }
 
 impl Selection {
@@ -54,11 +56,11 @@ impl Selection {
 
 impl Course {
     pub fn new(dispatcher: DispatcherClient, migration: Arc<Migration>) -> Course {
-        Course { dispatcher, migration }
+        Course { dispatcher, migration, batch_size: BatchSize::default() }
     }
 
     /// Moves the selected flows.
-    pub async fn run(self, selection: Selection) {
+    pub async fn run(mut self, selection: Selection) {
         let mut done = self.move_all(&selection).await;
         if done.is_ok() {
             done = self.count_refusals().await;
@@ -76,19 +78,19 @@ impl Course {
     }
 
     /// Moves the flows back that are still where they were moved to.
-    pub async fn revert(self) {
+    pub async fn revert(mut self) {
         // The last one first, as they came.
         let moved: Vec<MovedFlow> = self.migration.moved().iter().rev().copied().collect();
-        for batch in moved.chunks(FLOWS_MIGRATED_MAX) {
-            if self.migration.is_cancelled() {
-                break;
-            }
+        let mut left = &moved[..];
+        while !left.is_empty() && !self.migration.is_cancelled() {
+            let (batch, rest) = left.split_at(left.len().min(self.batch_size.get()));
+            left = rest;
             let target = |moved: &MovedFlow| MigrationTarget {
                 flow: moved.flow,
                 from: Some(moved.to),
                 to: Some(moved.from),
             };
-            let results = self.dispatcher.migrate(batch.iter().map(target).collect()).await;
+            let results = self.copy_and_move(batch.iter().map(target).collect()).await;
             let mut progress = self.migration.progress();
             match results {
                 Ok(results) => {
@@ -113,14 +115,14 @@ impl Course {
         self.migration.progress().state = MigrationState::Reverted;
     }
 
-    async fn move_all(&self, selection: &Selection) -> Result<(), Problem> {
+    async fn move_all(&mut self, selection: &Selection) -> Result<(), Problem> {
         match &selection.named {
             Some(named) => self.move_named(named, selection).await,
             None => self.move_found(selection).await,
         }
     }
 
-    async fn move_named(&self, named: &[FlowId], selection: &Selection) -> Result<(), Problem> {
+    async fn move_named(&mut self, named: &[FlowId], selection: &Selection) -> Result<(), Problem> {
         let mut batch = Vec::new();
         for &flow in named {
             match self.dispatcher.flow(flow).await? {
@@ -142,7 +144,7 @@ impl Course {
     }
 
     /// Looks through the flow table, and moves what it finds.
-    async fn move_found(&self, selection: &Selection) -> Result<(), Problem> {
+    async fn move_found(&mut self, selection: &Selection) -> Result<(), Problem> {
         let (mut from, mut batch) = (Some(0), Vec::new());
         while let Some(index) = from {
             let list = self.dispatcher.flows(index).await?;
@@ -161,7 +163,11 @@ impl Course {
 
     /// Moves a batch that is full, or has all flows that are left to move. Returns false if there
     /// is nothing more to do.
-    async fn move_full(&self, batch: &mut Vec<FlowStatus>, selection: &Selection) -> Result<bool, Problem> {
+    async fn move_full(
+        &mut self,
+        batch: &mut Vec<FlowStatus>,
+        selection: &Selection,
+    ) -> Result<bool, Problem> {
         if self.migration.is_cancelled() {
             return Ok(false);
         }
@@ -169,7 +175,7 @@ impl Course {
         if left == 0 {
             return Ok(false);
         }
-        if batch.len() >= FLOWS_MIGRATED_MAX.min(left) {
+        if batch.len() >= self.batch_size.get().min(left) {
             self.move_batch(batch, selection).await?;
         }
         Ok(self.left(selection) > 0)
@@ -185,7 +191,11 @@ impl Course {
     }
 
     /// Moves a batch. Flows whose affinity group is moving are tried again.
-    async fn move_batch(&self, batch: &mut Vec<FlowStatus>, selection: &Selection) -> Result<(), Problem> {
+    async fn move_batch(
+        &mut self,
+        batch: &mut Vec<FlowStatus>,
+        selection: &Selection,
+    ) -> Result<(), Problem> {
         batch.truncate(self.left(selection));
         for attempt in (0..GROUP_ATTEMPTS).rev() {
             if batch.is_empty() {
@@ -196,7 +206,11 @@ impl Course {
                 from: Some(flow.owner),
                 to: selection.to,
             };
-            let results = self.dispatcher.migrate(batch.iter().map(target).collect()).await?;
+            let targets = batch.iter().map(target).collect();
+            let results = match attempt + 1 == GROUP_ATTEMPTS {
+                true => self.copy_and_move(targets).await?,
+                false => self.dispatcher.migrate(targets).await?,
+            };
             let moving = self.count(batch, &results, attempt > 0);
             *batch = moving;
             if !batch.is_empty() {
@@ -204,6 +218,25 @@ impl Course {
             }
         }
         Ok(())
+    }
+
+    /// Moves flows after their states have been copied, and adapts the size of the next batch.
+    async fn copy_and_move(
+        &mut self,
+        mut targets: Vec<MigrationTarget>,
+    ) -> Result<Vec<Result<MigratedFlow, MigrateError>>, Problem> {
+        let copied = self.dispatcher.copy(targets.clone()).await?;
+        self.batch_size.adapt(&copied);
+        {
+            let mut progress = self.migration.progress();
+            progress.copies_late += copied.late as u64;
+            progress.batch_size = self.batch_size.get() as u64;
+        }
+        for (target, to) in targets.iter_mut().zip(copied.to) {
+            // Of one that cannot move, the dispatcher says so once more.
+            target.to = to.ok().or(target.to);
+        }
+        self.dispatcher.migrate(targets).await
     }
 
     /// Counts the results of a batch. Returns the flows to try again, if that `is_wanted`.

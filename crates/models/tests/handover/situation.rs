@@ -124,7 +124,9 @@ impl Situation {
         for output in outputs {
             match output {
                 DispatcherOutput::Start(unit) => self.input(model, Input::Started(unit)),
-                DispatcherOutput::Stop(_) | DispatcherOutput::GroupSettled(_) => {}
+                DispatcherOutput::Stop(_)
+                | DispatcherOutput::GroupSettled(_)
+                | DispatcherOutput::Replicated(_) => {}
                 DispatcherOutput::Send {
                     message: FromDispatcher::Release { .. } | FromDispatcher::Adopt { .. },
                     ..

@@ -100,6 +100,9 @@ pub struct Config {
     /// Number of affinity groups; `None` if all flows may be anywhere. Flows of a group have one
     /// owner, whatever the mode.
     pub affinity_groups: Option<u16>,
+    /// The state of a flow is copied to its next owner before it moves from a draining unit, while
+    /// packets go on (pre-copy). Worth it if states take long to travel.
+    pub pre_copy: bool,
 }
 
 impl Default for Config {
@@ -132,6 +135,7 @@ impl Default for Config {
             forget_after_ns: None,
             seed: 0,
             affinity_groups: None,
+            pre_copy: false,
         }
     }
 }

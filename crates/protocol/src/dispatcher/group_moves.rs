@@ -32,9 +32,8 @@ impl Dispatcher {
         }
         groups.set_owner(group, to);
         self.counters.groups_moved += 1;
-        for index in 0..self.flows.used() {
-            let is_of_it = self.groups.as_ref().is_some_and(|groups| groups.of_flow(index) == Some(group));
-            if is_of_it && self.flows.get(index).owner() != to {
+        for index in groups.flows(group).collect::<Vec<u32>>() {
+            if self.flows.get(index).owner() != to {
                 self.move_member(index, to, outputs);
             }
         }
@@ -48,18 +47,6 @@ impl Dispatcher {
         if let Some(groups) = &mut self.groups {
             groups.await_flow(index);
         }
-    }
-
-    /// Moves the group of a draining unit's flow, if there is a unit that takes it. Returns false
-    /// if the flow is in no group.
-    pub(crate) fn move_group_of(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) -> bool {
-        let Some(groups) = &self.groups else { return false };
-        let Some(group) = groups.of_flow(index) else { return false };
-        // If all active units refused it, it stays.
-        if let Some(to) = groups.fewest(group, self.units.active()) {
-            self.move_group(group, to, outputs);
-        }
-        true
     }
 
     /// After a unit has come, moves groups from the unit with most to the one with fewest, until
@@ -87,9 +74,6 @@ impl Dispatcher {
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Result<Epoch, MigrateError> {
         if let Some(groups) = &mut self.groups {
-            if groups.is_moving(group) {
-                return Err(MigrateError::GroupMoving);
-            }
             groups.forget_refuser(group, to);
         }
         self.move_group(group, to, outputs);

@@ -22,6 +22,8 @@ pub(crate) struct Groups {
     groups: Vec<Group>,
     /// By index of the flow.
     of_flows: Vec<Membership>,
+    /// The number of groups that each unit owns.
+    of_units: Vec<usize>,
     /// Groups that are moving.
     moving: usize,
     /// A unit has come, and lacks its part of the groups.
@@ -33,6 +35,8 @@ struct Group {
     /// The owner of its flows; `None` without flows.
     owner: Option<UnitId>,
     flows: u32,
+    /// The flow that came last.
+    last: Option<u32>,
     /// Flows whose state has not arrived at the owner.
     awaited: u32,
     /// A unit that refused a flow's state, so that the group has to go back.
@@ -46,6 +50,9 @@ struct Group {
 struct Membership {
     group: Option<AffinityGroup>,
     is_awaited: bool,
+    /// The flows of the group that came before and after this one.
+    before: Option<u32>,
+    after: Option<u32>,
 }
 
 /// The consequence of the arrival or the end of a flow.
@@ -64,6 +71,7 @@ impl Groups {
         Groups {
             groups: vec![Group::default(); usize::from(count)],
             of_flows: Vec::new(),
+            of_units: Vec::new(),
             moving: 0,
             levels: false,
         }
@@ -81,9 +89,27 @@ impl Groups {
 
     /// Makes another unit the owner of a group's flows.
     pub fn set_owner(&mut self, group: AffinityGroup, owner: UnitId) {
-        if let Some(group) = self.groups.get_mut(group.index()) {
-            group.owner = Some(owner);
+        let Some(group) = self.groups.get_mut(group.index()) else { return };
+        let before = group.owner.replace(owner);
+        self.count_owner(before, Some(owner));
+    }
+
+    /// Counts a group that has another owner.
+    fn count_owner(&mut self, before: Option<UnitId>, owner: Option<UnitId>) {
+        if let Some(before) = before {
+            self.of_units[before.index()] -= 1; // It was counted.
         }
+        if let Some(owner) = owner {
+            let len = self.of_units.len().max(owner.index() + 1);
+            self.of_units.resize(len, 0);
+            self.of_units[owner.index()] += 1;
+        }
+    }
+
+    /// Returns the flows of a group, the last one first.
+    pub fn flows(&self, group: AffinityGroup) -> impl Iterator<Item = u32> + '_ {
+        let last = self.groups.get(group.index()).and_then(|group| group.last);
+        std::iter::successors(last, |&index| self.of_flows[index as usize].before)
     }
 
     /// Returns the group of the flow with this index.
@@ -94,13 +120,17 @@ impl Groups {
     /// Adds a flow that begins at this owner of its group.
     pub fn add(&mut self, index: u32, group: AffinityGroup, owner: UnitId) {
         let Some(of_group) = self.groups.get_mut(group.index()) else { return };
-        of_group.owner = Some(owner);
         of_group.flows += 1;
-        let index = index as usize;
-        if self.of_flows.len() <= index {
-            self.of_flows.resize(index + 1, Membership::default());
+        let before = of_group.last.replace(index);
+        let at = index as usize;
+        if self.of_flows.len() <= at {
+            self.of_flows.resize(at + 1, Membership::default());
         }
-        self.of_flows[index] = Membership { group: Some(group), is_awaited: false };
+        if let Some(before) = before {
+            self.of_flows[before as usize].after = Some(index);
+        }
+        self.of_flows[at] = Membership { group: Some(group), is_awaited: false, before, after: None };
+        self.set_owner(group, owner);
     }
 
     /// Removes a flow that ends.
@@ -109,12 +139,21 @@ impl Groups {
         let Some(group) = self.of_flows.get_mut(index as usize).and_then(|of| of.group.take()) else {
             return AfterArrival::Nothing;
         };
+        let Membership { before, after: behind, .. } = self.of_flows[index as usize];
+        if let Some(before) = before {
+            self.of_flows[before as usize].after = behind;
+        }
         let of_group = &mut self.groups[group.index()]; // It is there: see `add`.
+        match behind {
+            Some(behind) => self.of_flows[behind as usize].before = before,
+            None => of_group.last = before,
+        }
         of_group.flows -= 1;
         if of_group.flows > 0 {
             return after;
         }
-        *of_group = Group::default();
+        let owner = std::mem::take(of_group).owner;
+        self.count_owner(owner, None);
         match after {
             AfterArrival::GoesBack(..) => AfterArrival::Settled(group),
             _ => after,
@@ -162,7 +201,7 @@ impl Groups {
 
     /// Returns the number of groups with flows that a unit owns.
     fn count_of(&self, unit: UnitId) -> usize {
-        self.groups.iter().filter(|group| group.owner == Some(unit)).count()
+        self.of_units.get(unit.index()).copied().unwrap_or(0)
     }
 
     /// Returns the unit with the fewest groups that has refused none of this one.

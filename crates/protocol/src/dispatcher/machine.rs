@@ -9,6 +9,7 @@ use packet::FlowKey;
 use crate::dispatcher::assign::Assigner;
 use crate::dispatcher::config::{Config, DispatcherError, Granularity, ScalingRule};
 use crate::dispatcher::counters::Counters;
+use crate::dispatcher::evacuation::Evacuation;
 use crate::dispatcher::flowlet::Demand;
 use crate::dispatcher::flows::{AliasChange, AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::groups::Groups;
@@ -39,8 +40,7 @@ pub struct Dispatcher {
     /// The latest time given: time does not go back.
     now_ns: u64,
     pub(crate) next_timeout_ns: u64,
-    /// Position of the search for flows of draining units.
-    pub(crate) hand: u32,
+    pub(crate) evacuation: Evacuation,
     pub(crate) sweep: SweepPosition,
     /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     pub(crate) push_above: u64,
@@ -123,6 +123,8 @@ pub enum DispatcherOutput {
     Stop(UnitId),
     /// Dispatch packets that wait for this affinity group again: its flows are at one unit.
     GroupSettled(AffinityGroup),
+    /// The replica of this flow has come that was [asked for](Dispatcher::replicate).
+    Replicated(FlowId),
 }
 
 impl Dispatcher {
@@ -157,7 +159,7 @@ impl Dispatcher {
             bytes_refused: 0,
             now_ns: 0,
             next_timeout_ns: 0,
-            hand: 0,
+            evacuation: Evacuation::default(),
             sweep: SweepPosition::default(),
             push_above: config.push_above(),
             midst_end: match config.mode {

@@ -122,6 +122,55 @@ impl Dispatcher {
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Result<MigratedFlow, MigrateError> {
         self.at(now_ns);
+        let (from, to) = self.check_move(flow, to)?;
+        self.flows.forget_refuser(flow.index, to);
+        if let Some(group) = self.groups.as_ref().and_then(|groups| groups.of_flow(flow.index)) {
+            let epoch = self.migrate_group(group, flow, to, outputs)?;
+            return Ok(MigratedFlow { from, to, epoch });
+        }
+        let epoch = self.hand_over_at_rest(flow.index, to, outputs).ok_or(MigrateError::Exhausted)?;
+        self.counters.flows_migrated += 1;
+        Ok(MigratedFlow { from, to, epoch })
+    }
+
+    /// Asks for a replica of a flow, or of all flows of its affinity group, at the unit to which
+    /// the flow is about to [migrate](Dispatcher::migrate), while packets go on (pre-copy). Returns
+    /// the unit, and adds the flows to those of which [`DispatcherOutput::Replicated`] will say
+    /// that the replica has come, unless a message is lost or the flow ends.
+    ///
+    /// # Errors
+    ///
+    /// If the flow cannot migrate.
+    pub fn replicate(
+        &mut self,
+        now_ns: u64,
+        flow: FlowId,
+        to: Option<UnitId>,
+        outputs: &mut Vec<DispatcherOutput>,
+        asked: &mut impl Extend<FlowId>,
+    ) -> Result<UnitId, MigrateError> {
+        self.at(now_ns);
+        let (_, to) = self.check_move(flow, to)?;
+        self.ask_for_replicas(flow.index, to, outputs, asked);
+        Ok(to)
+    }
+
+    /// Returns true if states are copied to their next owners before flows move.
+    pub fn copies_before_moves(&self) -> bool {
+        self.config.pre_copy
+    }
+
+    /// Returns the unit to which a flow would [migrate](Dispatcher::migrate).
+    ///
+    /// # Errors
+    ///
+    /// If the flow cannot migrate.
+    pub fn next_owner(&self, flow: FlowId, to: Option<UnitId>) -> Result<UnitId, MigrateError> {
+        self.check_move(flow, to).map(|(_, to)| to)
+    }
+
+    /// Returns the owner of a flow that is about to migrate, and the next one.
+    fn check_move(&self, flow: FlowId, to: Option<UnitId>) -> Result<(UnitId, UnitId), MigrateError> {
         if let mode @ (Granularity::Packet | Granularity::Rss { .. }) = self.config.mode {
             return Err(MigrateError::Mode(mode));
         }
@@ -136,14 +185,11 @@ impl Dispatcher {
         if !self.units.is_active(to) {
             return Err(MigrateError::NotActive(to));
         }
-        self.flows.forget_refuser(flow.index, to);
-        if let Some(group) = self.groups.as_ref().and_then(|groups| groups.of_flow(flow.index)) {
-            let epoch = self.migrate_group(group, flow, to, outputs)?;
-            return Ok(MigratedFlow { from, to, epoch });
+        let group = self.groups.as_ref().and_then(|groups| Some((groups, groups.of_flow(flow.index)?)));
+        if group.is_some_and(|(groups, group)| groups.is_moving(group)) {
+            return Err(MigrateError::GroupMoving);
         }
-        let epoch = self.hand_over_at_rest(flow.index, to, outputs).ok_or(MigrateError::Exhausted)?;
-        self.counters.flows_migrated += 1;
-        Ok(MigratedFlow { from, to, epoch })
+        Ok((from, to))
     }
 
     /// Drains a unit: it gets no new packets, hands its flows over, and stops.

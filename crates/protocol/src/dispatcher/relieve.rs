@@ -2,10 +2,10 @@
 
 use crate::message::UnitId;
 
+use crate::dispatcher::evacuate::FLOWS_SCANNED_PER_BUCKET;
 use crate::dispatcher::load::rate_bps;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::relief::Shift;
-use crate::dispatcher::scale::FLOWS_SCANNED_PER_BUCKET;
 use crate::dispatcher::units::UnitState;
 
 impl Dispatcher {
@@ -120,7 +120,7 @@ impl Dispatcher {
 
     /// Moves a flow, with its affinity group, to a unit that has not refused it. Returns the number
     /// of flows that move.
-    fn relocate(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) -> u64 {
+    pub(crate) fn relocate(&mut self, index: u32, to: UnitId, outputs: &mut Vec<DispatcherOutput>) -> u64 {
         if self.flows.flowlet(index).refusers.contains(to) {
             return 0;
         }

@@ -191,7 +191,12 @@ impl Dispatcher {
         let flow = self.flows.get(found.index);
         if !self.units.is_active(flow.owner()) {
             // A group moves at once, when the next timers are handled.
-            return (!self.is_grouped(found.index)).then_some(FlowletCut::Drain);
+            if self.is_grouped(found.index) {
+                return None;
+            }
+            if !self.leaves_with_copy(flow.owner()) {
+                return Some(FlowletCut::Drain);
+            }
         }
         let by_mode = match self.config.mode {
             Granularity::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),

@@ -1,10 +1,10 @@
-//! The number of units: starts them ahead, drains idle ones, and moves their flows (S42, S43).
+//! The number of units: starts them ahead, drains idle ones, and stops empty ones (S42, S43).
 
 use telemetry::event;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, UnitId};
 
-use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainCondition, ScalingRule, UnitChoice};
+use crate::dispatcher::config::{DISPLACED_AFTER_NS, DrainCondition, ScalingRule};
 use crate::dispatcher::flow::Flow;
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::relief::Relief;
@@ -14,20 +14,14 @@ use crate::dispatcher::units::UnitState;
 /// that starts a unit: [on average, or of one of them](crate::dispatcher::DrainCondition).
 pub const DRAIN_BELOW: f32 = 0.8;
 
-/// Indexes searched per bucket of the load meter for flows of draining units.
-pub const FLOWS_SCANNED_PER_BUCKET: u32 = 65_536;
-
-/// Limit on the flows of draining units moved per bucket of the load meter. The last affinity group
-/// moves as a whole, even beyond it.
-pub const MOVES_PER_BUCKET: u32 = 4096;
-
 impl Dispatcher {
     /// Handles the timers that have expired: moves the load meter's window, starts a unit ahead,
     /// drains idle ones, moves their flows, balances buckets of flows, and ends silent flows. Does
     /// nothing before [`next_timeout_ns`](Dispatcher::next_timeout_ns).
     ///
-    /// Adds at most two outputs for each of [`MOVES_PER_BUCKET`] flows, three for each unit, and
-    /// for each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one per
+    /// Adds at most two outputs for each of
+    /// [`MOVES_PER_BUCKET`](crate::dispatcher::MOVES_PER_BUCKET) flows, three for each unit, and for
+    /// each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one per
     /// unit that has its state or a replica.
     pub fn handle_timeout(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.at(now_ns);
@@ -49,7 +43,7 @@ impl Dispatcher {
                 self.drain_idle(now_ns, outputs);
             }
         }
-        self.move_flows(outputs);
+        self.evacuate(now_ns, outputs);
         self.level_groups(outputs);
         self.ask_again(now_ns, outputs);
         self.forget(now_ns, outputs);
@@ -79,6 +73,7 @@ impl Dispatcher {
         match message {
             FromUnit::Expire { flow, epoch, seq } => self.expire(now_ns, from, (flow, epoch, seq), outputs),
             FromUnit::Arrived { flow, epoch } => self.arrived(from, (flow, epoch), outputs),
+            FromUnit::Replicated { flow, .. } => self.replicated(flow, outputs),
             FromUnit::Drained => self.drained(from, outputs),
             FromUnit::Lost { flow, epoch } => self.lost(from, (flow, epoch), outputs),
             FromUnit::Refuse { flow, epoch, holder, .. } => {
@@ -244,69 +239,6 @@ impl Dispatcher {
         outputs.push(DispatcherOutput::Send { to: unit, message: FromDispatcher::Drain });
     }
 
-    /// Moves flows of draining units without waiting for packets: up to [`MOVES_PER_BUCKET`] of the
-    /// next [`FLOWS_SCANNED_PER_BUCKET`] indexes.
-    fn move_flows(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        let (mut scans_left, mut moves_left) =
-            (FLOWS_SCANNED_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
-        loop {
-            let Some(unit) = self.draining().find(|&unit| self.units.flows(unit) > 0) else { return };
-            while self.units.flows(unit) > 0 {
-                if scans_left == 0 || moves_left == 0 {
-                    return;
-                }
-                let from = if self.hand < self.flows.used() { self.hand } else { 0 };
-                let until = self.flows.used().min(from + scans_left);
-                let found = self.flows.first_of(unit, from..until);
-                self.hand = found.map_or(until, |index| index + 1);
-                scans_left -= self.hand - from;
-                if let Some(index) = found {
-                    let before = self.counters.flows_moved;
-                    if !self.move_group_of(index, outputs) {
-                        self.move_flow(index, outputs);
-                    }
-                    let moved = (self.counters.flows_moved - before).max(1);
-                    moves_left = moves_left.saturating_sub(u32::try_from(moved).unwrap_or(u32::MAX));
-                }
-            }
-        }
-    }
-
-    /// Moves a flow: to the lowest unit with room, or to a near one that has the state; to the next
-    /// one in turn if flows are spread over all.
-    fn move_flow(&mut self, index: u32, outputs: &mut Vec<DispatcherOutput>) {
-        let refusers = self.flows.flowlet(index).refusers;
-        let to = match &self.rss {
-            Some(rss) => rss.owner(self.flows.hash(index)),
-            None => {
-                let hidden_bps = self.meter.hide(&refusers);
-                let another = match self.config.choice {
-                    UnitChoice::MostUtilised | UnitChoice::LowestId => self.lowest_with_room(index),
-                    UnitChoice::LeastLoaded | UnitChoice::RoundRobin => self.next_in_turn(),
-                };
-                self.meter.show(&refusers, hidden_bps);
-                // If all active units refused it, the flow stays until its next packet or its end.
-                let Some(unit) = another else { return };
-                unit
-            }
-        };
-        if self.hand_over_at_rest(index, to, outputs).is_some() {
-            self.counters.flows_moved += 1;
-        }
-    }
-
-    /// Returns the lowest unit with room for a flow, or a near one that has the state.
-    fn lowest_with_room(&self, index: u32) -> Option<UnitId> {
-        let chosen = self.assigner.choose_like(
-            UnitChoice::LowestId,
-            self.meter.loads(),
-            self.flows.get(index).estimate_bps,
-            self.flows.flowlet(index).targets.units(),
-            self.units.active().len(),
-        );
-        chosen.map(|chosen| chosen.unit)
-    }
-
     /// Asks draining units without flows again: their report may have been lost.
     fn ask_again(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
         if self.units.draining() == 0 {
@@ -326,7 +258,7 @@ impl Dispatcher {
         }
     }
 
-    fn draining(&self) -> impl Iterator<Item = UnitId> + '_ {
+    pub(crate) fn draining(&self) -> impl Iterator<Item = UnitId> + '_ {
         let all = if self.units.draining() > 0 { Some(self.units.all()) } else { None };
         all.into_iter().flatten().filter(|&unit| self.units.state(unit) == UnitState::Draining)
     }

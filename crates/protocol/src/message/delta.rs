@@ -1,6 +1,6 @@
 //! The difference between two versions of a state.
 
-use crate::message::Epoch;
+use crate::message::{Epoch, Watermark};
 
 /// A version of a flow's state. All replicas of one version have the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +14,12 @@ pub struct Version {
 impl Version {
     /// The state of a flow that has not begun: no bytes, or zeros. Every unit has it.
     pub const BEGINNING: Version = Version { epoch: 0, seq: 0 };
+
+    /// Returns the version of the state that an epoch begins with: the last one of the epoch
+    /// before.
+    pub(crate) fn beginning(epoch: Epoch, watermark: Watermark) -> Version {
+        Version { epoch: epoch.saturating_sub(1), seq: watermark.contiguous }
+    }
 }
 
 /// The difference between a state and an older version of it.

@@ -66,6 +66,16 @@ pub enum FromDispatcher {
         /// The seq of the last packet of the previous owner's epoch.
         last: u64,
     },
+    /// Asks the flow's owner for a replica at a unit to which the flow is about to move: packets go
+    /// on while most of the state is on its way (pre-copy).
+    Replicate {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's epoch.
+        epoch: Epoch,
+        /// The next owner.
+        to: UnitId,
+    },
     /// Ends the flow at its owner once the state is there. Elsewhere, replicas become worthless.
     End {
         /// The flow.
@@ -94,6 +104,14 @@ pub enum FromUnit {
         /// The flow.
         flow: FlowId,
         /// The sender's epoch.
+        epoch: Epoch,
+    },
+    /// Reports that a replica has come that the dispatcher [asked for](FromDispatcher::Replicate),
+    /// whether it is kept or not.
+    Replicated {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch of the owner that sent it.
         epoch: Epoch,
     },
     /// Reports that a draining unit has no flows left.
@@ -135,6 +153,8 @@ pub enum FromPeer {
         /// Marks a retransmission: it queues after packets, and counts as a
         /// [`FromDispatcher::Release`].
         again: bool,
+        /// The version of the owner's replica, if it has one: changes to it are enough.
+        has: Option<Version>,
     },
     /// Hands the state to the new owner. Packets up to the seq of the pull that it does not cover
     /// are lost.
@@ -145,6 +165,18 @@ pub enum FromPeer {
         epoch: Epoch,
         /// The state.
         record: FlowRecord,
+    },
+    /// Hands the state to the new owner as the difference to the replica that its pull named. An
+    /// owner that does not have that replica any more pulls again.
+    Changes {
+        /// The flow.
+        flow: FlowId,
+        /// The receiver's epoch.
+        epoch: Epoch,
+        /// The packets that the state covers.
+        watermark: Watermark,
+        /// The difference to the replica.
+        delta: StateDelta,
     },
     /// Acknowledges the state: the previous owner may forget the flow.
     StateAck {
@@ -161,6 +193,8 @@ pub enum FromPeer {
         epoch: Epoch,
         /// The state.
         record: FlowRecord,
+        /// The dispatcher asked for it: the receiver reports [`FromUnit::Replicated`].
+        is_reported: bool,
     },
     /// Updates a replica that the receiver is believed to have.
     Delta {
@@ -217,7 +251,7 @@ impl FromDispatcher {
             FromDispatcher::Release { .. } | FromDispatcher::End { .. } | FromDispatcher::Drain => {
                 Lane::Ordered
             }
-            FromDispatcher::Adopt { .. } => Lane::Free,
+            FromDispatcher::Adopt { .. } | FromDispatcher::Replicate { .. } => Lane::Free,
         }
     }
 
@@ -226,6 +260,7 @@ impl FromDispatcher {
         match self {
             FromDispatcher::Release { flow, .. }
             | FromDispatcher::Adopt { flow, .. }
+            | FromDispatcher::Replicate { flow, .. }
             | FromDispatcher::End { flow } => Some(*flow),
             FromDispatcher::Drain => None,
         }
@@ -246,6 +281,7 @@ impl FromPeer {
         match self {
             FromPeer::Pull { flow, .. }
             | FromPeer::State { flow, .. }
+            | FromPeer::Changes { flow, .. }
             | FromPeer::StateAck { flow, .. }
             | FromPeer::Replicate { flow, .. }
             | FromPeer::Delta { flow, .. }
@@ -255,13 +291,20 @@ impl FromPeer {
         }
     }
 
+    /// Returns true if the message hands a flow's state to its next owner.
+    pub fn hands_over(&self) -> bool {
+        matches!(self, FromPeer::State { .. } | FromPeer::Changes { .. })
+    }
+
     /// Returns the answer that a transport gives in the place of a unit that has crashed, and its
     /// receiver: there is no state, and a state that was sent to it need not be kept. `None`: no
     /// answer is awaited.
     pub fn answer_for_lost_unit(&self, from: UnitId) -> Option<(UnitId, FromPeer)> {
         match *self {
             FromPeer::Pull { flow, epoch, owner, .. } => Some((owner, FromPeer::End { flow, epoch })),
-            FromPeer::State { flow, epoch, .. } => Some((from, FromPeer::StateAck { flow, epoch })),
+            FromPeer::State { flow, epoch, .. } | FromPeer::Changes { flow, epoch, .. } => {
+                Some((from, FromPeer::StateAck { flow, epoch }))
+            }
             _ => None,
         }
     }
@@ -272,6 +315,7 @@ impl FromPeer {
         match *self {
             FromPeer::Pull { epoch, .. }
             | FromPeer::State { epoch, .. }
+            | FromPeer::Changes { epoch, .. }
             | FromPeer::StateAck { epoch, .. }
             | FromPeer::End { epoch, .. }
             | FromPeer::Refuse { epoch, .. } => Some(epoch),
@@ -285,7 +329,7 @@ impl FromPeer {
             FromPeer::State { record, .. }
             | FromPeer::Replicate { record, .. }
             | FromPeer::Refuse { record, .. } => Some(record.bytes.len()),
-            FromPeer::Delta { delta, .. } => Some(delta.len()),
+            FromPeer::Delta { delta, .. } | FromPeer::Changes { delta, .. } => Some(delta.len()),
             _ => None,
         }
     }

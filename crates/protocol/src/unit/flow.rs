@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::message::{
-    Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, ReplicaTargets, Stamp, UnitId, Watermark,
+    Epoch, FlowId, FlowRecord, FromPeer, RefuseReason, ReplicaTargets, Stamp, UnitId, Version, Watermark,
 };
 
 use crate::unit::{
@@ -332,14 +332,14 @@ impl Flow {
         &mut self,
         (epoch, owner): (Epoch, UnitId),
         last: u64,
-        again: bool,
+        (again, has): (bool, Option<Version>),
         cx: &mut Context<'_, E>,
     ) -> Result<(), Unacceptable> {
         let now_ns = cx.now_ns;
         let has_groups = cx.config.has_groups;
         let is_own = owner == cx.id(); // It comes back from a unit that refused, and not again.
         let next = self.succession(epoch, owner, last, cx)?;
-        next.asked = true;
+        (next.asked, next.has) = (true, has);
         // A group's packets arrive before the dispatcher's own release.
         if again && !has_groups || is_own {
             next.released_ns.get_or_insert(now_ns);

@@ -242,7 +242,7 @@ impl FlowEntry {
             }
             FromDispatcher::Release { epoch, owner, last, start, .. } => match self.holder_before(epoch) {
                 Some(holder) => {
-                    let pull = FromPeer::Pull { flow: id, epoch, owner, last, again: true };
+                    let pull = FromPeer::Pull { flow: id, epoch, owner, last, again: true, has: None };
                     cx.out.to_units.push((holder, pull));
                     Ok(())
                 }
@@ -259,6 +259,14 @@ impl FlowEntry {
             FromDispatcher::Adopt { epoch, previous, last, .. } => {
                 self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
             }
+            FromDispatcher::Replicate { epoch, to, .. } => {
+                let is_owner = |flow: &&mut Box<Flow>| flow.owned().is_some_and(|(own, _)| own == epoch);
+                match self.flow.as_mut().filter(is_owner) {
+                    Some(flow) if flow.may_be_copied() && to != cx.id() => flow.copy_to(to, cx),
+                    _ => cx.counters.messages_stale += 1,
+                }
+                Ok(())
+            }
             FromDispatcher::Drain => Err(Unacceptable), // It concerns the unit.
         };
         if outcome.is_err() {
@@ -274,6 +282,18 @@ impl FlowEntry {
         message: FromPeer,
         cx: &mut Context<'_, E>,
     ) {
+        let message = match message {
+            FromPeer::Changes { epoch, watermark, delta, .. } if !self.is_past(epoch) => {
+                match self.whole(id.index, epoch, (watermark, &delta), cx) {
+                    Some(record) => FromPeer::State { flow: id, epoch, record },
+                    None => {
+                        cx.counters.deltas_without_base += 1;
+                        return self.flow.iter_mut().for_each(|flow| flow.pull_whole(epoch, cx));
+                    }
+                }
+            }
+            message => message,
+        };
         let outcome = match message {
             FromPeer::End { epoch, .. } => {
                 self.lose(id, epoch, cx);
@@ -285,7 +305,10 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::Replicate { epoch, record, .. } => {
+            FromPeer::Replicate { epoch, record, is_reported, .. } => {
+                if is_reported {
+                    cx.out.to_dispatcher.push(FromUnit::Replicated { flow: id, epoch });
+                }
                 cx.counters.replica_bytes_received += record.bytes.len() as u64;
                 let version = Version { epoch, seq: record.watermark.contiguous };
                 match self.wants(version, cx) {
@@ -315,7 +338,11 @@ impl FlowEntry {
                 self.refuse(id, epoch, record, from, cx);
                 Ok(())
             }
-            FromPeer::State { epoch, .. } if self.is_past(epoch) => {
+            FromPeer::Changes { epoch, .. } if self.refused(epoch).is_some() => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromPeer::State { epoch, .. } | FromPeer::Changes { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
                 cx.out.to_units.push((from, FromPeer::StateAck { flow: id, epoch }));
                 Ok(())
@@ -331,7 +358,7 @@ impl FlowEntry {
                 }
                 Ok(())
             }
-            FromPeer::State { .. } => Err(Unacceptable),
+            FromPeer::State { .. } | FromPeer::Changes { .. } => Err(Unacceptable),
             FromPeer::Pull { epoch, .. } | FromPeer::StateAck { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
                 Ok(())
@@ -350,8 +377,8 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::Pull { epoch, owner, last, again, .. } => {
-                self.flow(id, cx).pull((epoch, owner), last, again, cx)
+            FromPeer::Pull { epoch, owner, last, again, has, .. } => {
+                self.flow(id, cx).pull((epoch, owner), last, (again, has), cx)
             }
             FromPeer::Refuse { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
@@ -438,6 +465,21 @@ impl FlowEntry {
                 event::replica_dropped(&id);
             }
         }
+    }
+
+    /// Returns the state that an epoch begins with, made from changes to the replica here. `None`
+    /// if they are changes to another one.
+    fn whole<E: Engine>(
+        &self,
+        index: u32,
+        epoch: Epoch,
+        (watermark, delta): (Watermark, &StateDelta),
+        cx: &Context<'_, E>,
+    ) -> Option<FlowRecord> {
+        let (here, old, _) = cx.replicas.copy(index, cx.copy)?;
+        let base = delta.base(Version::beginning(epoch, watermark)).ok()?;
+        let bytes = if base == here { delta.apply(&old.bytes).ok()? } else { return None };
+        Some(FlowRecord { watermark, bytes })
     }
 
     /// Applies a delta to its base, which makes a replica. Without the base, requests the whole

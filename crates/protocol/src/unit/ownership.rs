@@ -1,6 +1,6 @@
 //! An epoch of a flow that a unit owns.
 
-use crate::message::{Epoch, Handover, UnitId};
+use crate::message::{Epoch, Handover, UnitId, Version};
 
 /// An epoch of a flow that this unit owns.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -32,6 +32,8 @@ pub(crate) struct Successor {
     pub released_ns: Option<u64>,
     /// It has asked for the state and has no answer yet.
     pub asked: bool,
+    /// The version of the replica that it has, as it said.
+    pub has: Option<Version>,
     /// Time of the last answer, and the number of earlier ones.
     pub answered: Option<(u64, u32)>,
 }
@@ -56,7 +58,7 @@ impl Ownership {
 impl Successor {
     /// Creates one of which only the owner and the last seq are known.
     pub fn new(owner: UnitId, last: u64) -> Successor {
-        Successor { owner, last, released_ns: None, asked: false, answered: None }
+        Successor { owner, last, released_ns: None, asked: false, has: None, answered: None }
     }
 }
 

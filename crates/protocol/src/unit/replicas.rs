@@ -94,22 +94,17 @@ impl Replicas {
         }
     }
 
-    /// Takes out the replica that covers exactly the packets up to this seq. One that covers less
-    /// is removed, too, unless deltas to it may still come.
+    /// Takes out the replica that covers exactly the packets up to this seq (S60). One that covers
+    /// less stays: changes to it may come.
     pub fn take_exact(
         &mut self,
         index: u32,
         handle: &mut Handle,
         last: u64,
-        deltas: bool,
     ) -> Option<(Version, FlowRecord)> {
         let Replica { version, record, .. } = self.get(index, *handle)?;
-        let (version, is_exact) = (*version, is_exact(record, last));
-        if !is_exact && (deltas || version.seq > last) {
-            return None;
-        }
-        let record = self.remove(index, handle)?;
-        is_exact.then_some((version, record))
+        let version = is_exact(record, last).then_some(*version)?;
+        Some((version, self.remove(index, handle)?))
     }
 
     /// Takes out the replica of a flow's state, and clears the handle: after an eviction, the place
@@ -246,14 +241,13 @@ mod tests {
         );
         assert_eq!(keep(&mut replicas, (5, &mut at[5]), 1, record(1, max), max), Kept::No, "too large");
         assert!(
-            replicas.take_exact(1, &mut at[1], 4, false).is_none(),
+            replicas.take_exact(1, &mut at[1], 4).is_none(),
             "newer than what is wanted: it may be of use later"
         );
-        assert!(replicas.take_exact(1, &mut at[1], 6, true).is_none(), "stale, but something may rest on it");
-        assert!(replicas.take_exact(1, &mut at[1], 6, false).is_none(), "stale (S60)");
-        assert!(replicas.remove(1, &mut at[1]).is_none(), "and gone");
+        assert!(replicas.take_exact(1, &mut at[1], 6).is_none(), "stale (S60)");
+        assert_eq!(replicas.remove(1, &mut at[1]), Some(record(5, 10)), "but changes to it may come");
         let version = Version { epoch: 1, seq: 1 };
-        assert_eq!(replicas.take_exact(4, &mut at[4], 1, false), Some((version, record(1, 11))));
+        assert_eq!(replicas.take_exact(4, &mut at[4], 1), Some((version, record(1, 11))));
         assert_eq!(replicas.bytes(), 0);
     }
 }

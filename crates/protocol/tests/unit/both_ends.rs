@@ -21,6 +21,7 @@ struct Course {
     faults: LinkFaults,
     reorder_timeout_ns: u64,
     deltas: bool,
+    pre_copy: bool,
     expire_after_ns: Option<u64>,
     /// Units that refuse arriving states, as bits.
     refusing: u16,
@@ -49,12 +50,12 @@ prop_compose! {
         targets in prop_oneof![Just(TargetChoice::Weighted), Just(TargetChoice::All), Just(TargetChoice::None)],
         (units_min, more_units) in (1u16..3, 1u16..3),
         (flows, steps) in (1u32..4, 1usize..250),
-        (twice, deltas, is_operated) in (0u64..200, any::<bool>(), any::<bool>()),
+        (twice, [deltas, is_operated, pre_copy]) in (0u64..200, any::<[bool; 3]>()),
         seed in any::<[u8; 32]>(),
     ) -> Course {
         Course {
             mode, targets, units: (units_min, units_min + more_units), flows, steps, faults: LinkFaults { twice, ..NO_FAULTS },
-            reorder_timeout_ns: FOREVER_NS, deltas, expire_after_ns: None, refusing: 0, is_operated, crash_at: None, seed,
+            reorder_timeout_ns: FOREVER_NS, deltas, pre_copy, expire_after_ns: None, refusing: 0, is_operated, crash_at: None, seed,
         }
     }
 }
@@ -106,6 +107,7 @@ impl Course {
             buckets: 10,
             idle_ns: 20_000,
             flows_max: 10,
+            pre_copy: self.pre_copy,
             forget_after_ns: self.expire_after_ns.map(|_| DISPLACED_AFTER_NS),
             ..dispatcher::Config::default()
         };

@@ -16,6 +16,8 @@ const FLOW: FlowId = FlowId { index: 0, generation: 1 };
 enum Step {
     /// This many packets go to this unit.
     Packets(u16, u64),
+    /// The owner sends a replica to this unit.
+    Ahead(u16),
     /// This unit becomes the owner without a packet.
     Adopt(u16),
     /// The flow ends.
@@ -23,7 +25,7 @@ enum Step {
     /// The flow ends, and its index has another, of which this many packets go to this unit.
     Next(u16, u64),
 }
-use Step::{Adopt, End, Next, Packets};
+use Step::{Adopt, Ahead, End, Next, Packets};
 
 /// Faults, and how many of each may happen.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -57,6 +59,7 @@ fn explore_with(units: u16, steps: &[Step], copies: ReplicaTargets, deltas: bool
                 flow.release_to(UnitId(owner), &mut world);
                 (0..packets).for_each(|_| flow.packet(copies, &mut world));
             }
+            Ahead(to) => flow.copy_to(UnitId(to), &mut world),
             Adopt(owner) => {
                 flow.release_to(UnitId(owner), &mut world);
                 flow.adopt(&mut world);
@@ -167,6 +170,22 @@ fn a_flow_comes_back() {
     report("back", explore(2, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
     report("back, with copies", explore(2, &steps, ReplicaTargets::ALL, NONE));
+}
+
+#[test]
+fn states_are_copied_before_they_move() {
+    let steps = [Packets(0, 2), Ahead(1), Packets(0, 1), Packets(1, 1)];
+    report("copied", explore(2, &steps, ReplicaTargets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
+    report(
+        "copied, lost messages",
+        explore(2, &steps, ReplicaTargets::NONE, Faults { mute: 1, early: 1, ..NONE }),
+    );
+    let steps = [Packets(0, 2), Ahead(1), Packets(0, 1), Adopt(1), Ahead(0), Packets(0, 1)];
+    report("copied, back", explore(2, &steps, ReplicaTargets::NONE, Faults { twice: 1, ..NONE }));
+    let steps = [Packets(0, 2), Ahead(1), Packets(2, 1), Packets(1, 1)];
+    report("copied, on", explore(3, &steps, ReplicaTargets::NONE, Faults { twice: 1, ..NONE }));
+    let steps = [Packets(0, 2), Ahead(1), Packets(0, 1), Packets(1, 1), End];
+    report("copied, ends", explore(2, &steps, ReplicaTargets::ALL, NONE));
 }
 
 #[test]

@@ -17,6 +17,7 @@ struct Nature {
     faults: LinkFaults,
     /// Per 1,000 times that the dispatcher does something for a flow.
     new_owner: u64,
+    copy: u64,
     end: u64,
     /// Limit on the time between two steps, in ns.
     pace_ns: u64,
@@ -52,7 +53,7 @@ prop_compose! {
     fn network()(
         (units, flows, steps) in (2u16..=4, 1u32..=3, 1usize..250),
         (dispatcher_fifo, peers_fifo, deltas) in any::<(bool, bool, bool)>(),
-        (twice, new_owner) in (0u64..200, prop_oneof![0u64..50, 0u64..500]),
+        (twice, new_owner, copy) in (0u64..200, prop_oneof![0u64..50, 0u64..500], prop_oneof![Just(0), 0u64..500]),
         (replicate_after_ns, at_once) in (prop_oneof![Just(10), Just(500)], prop_oneof![Just(0), 0u64..1_000]),
         pace_ns in 0u64..300,
         replica_bytes_max in prop_oneof![Just(0), Just(400), Just(1 << 20)],
@@ -61,7 +62,7 @@ prop_compose! {
         let (end, reorder_timeout_ns, pending_per_flow_max) = (0, None, 1 << 10);
         let faults = LinkFaults { dispatcher_fifo, peers_fifo, loss: 0, mute: 0, twice, queue: 0 };
         Nature {
-            units, flows, steps, faults, new_owner, end, pace_ns, reorder_timeout_ns,
+            units, flows, steps, faults, new_owner, copy, end, pace_ns, reorder_timeout_ns,
             pending_per_flow_max, replica_bytes_max, replicate_after_ns, at_once, deltas, refusing: 0, seed,
         }
     }
@@ -144,6 +145,9 @@ impl Play {
         let (units, link, world) = (self.nature.units, &mut self.link, &mut self.world);
         let at = link.below(self.flows.len() as u64) as usize;
         let flow = &mut self.flows[at];
+        if link.happens(self.nature.copy) {
+            flow.copy_to(unit(link, units), world);
+        }
         if link.happens(self.nature.new_owner) {
             flow.release_to(unit(link, units), world);
             if link.below(4) == 0 {

@@ -1,8 +1,10 @@
 //! An operator's requests at the dispatcher.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use protocol::dispatcher::{Dispatcher, MigrateError, MigratedFlow, UnitState, UnitStatus};
+use protocol::message::{FlowId, UnitId};
 
 use super::Elastic;
 use crate::operator::{
@@ -24,6 +26,13 @@ impl<T: Transport> Elastic<T> {
             OperatorRequest::Refusals(flows, reply) => {
                 let flows = flows.into_iter().take(FLOWS_MIGRATED_MAX);
                 reply(Ok(flows.map(|(flow, unit)| self.dispatcher.has_refused(flow, unit)).collect()));
+            }
+            OperatorRequest::Copy(targets, reply) => {
+                let mut awaited = BTreeSet::new();
+                let targets = targets.into_iter().take(FLOWS_MIGRATED_MAX);
+                let to = targets.map(|target| self.copy(target, &mut awaited)).collect();
+                self.copying.add(self.now_ns, to, awaited, reply);
+                self.due_ns = self.due_ns.min(self.copying.next_timeout_ns());
             }
             OperatorRequest::Migrate(targets, reply) => {
                 let targets = targets.into_iter().take(FLOWS_MIGRATED_MAX);
@@ -48,14 +57,31 @@ impl<T: Transport> Elastic<T> {
     }
 
     fn migrate(&mut self, target: MigrationTarget) -> Result<MigratedFlow, MigrateError> {
-        let MigrationTarget { flow, from, to } = target;
-        let owner = self.dispatcher.flow_status(flow).map(|status| status.owner);
-        if let (Some(from), Some(owner)) = (from, owner)
-            && from != owner
-        {
-            return Err(MigrateError::Elsewhere(owner));
+        self.check_owner(&target)?;
+        self.dispatcher.migrate(self.now_ns, target.flow, target.to, &mut self.outputs)
+    }
+
+    /// Copies a flow's state to the unit to which it is about to migrate, if states take long to
+    /// travel. Returns the unit.
+    fn copy(
+        &mut self,
+        target: MigrationTarget,
+        awaited: &mut BTreeSet<FlowId>,
+    ) -> Result<UnitId, MigrateError> {
+        self.check_owner(&target)?;
+        let MigrationTarget { flow, to, .. } = target;
+        match self.dispatcher.copies_before_moves() {
+            true => self.dispatcher.replicate(self.now_ns, flow, to, &mut self.outputs, awaited),
+            false => self.dispatcher.next_owner(flow, to),
         }
-        self.dispatcher.migrate(self.now_ns, flow, to, &mut self.outputs)
+    }
+
+    fn check_owner(&self, target: &MigrationTarget) -> Result<(), MigrateError> {
+        let owner = self.dispatcher.flow_status(target.flow).map(|status| status.owner);
+        match (target.from, owner) {
+            (Some(from), Some(owner)) if from != owner => Err(MigrateError::Elsewhere(owner)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the dispatcher's state.

@@ -256,10 +256,12 @@ impl UnitEnd {
             Mail::Message(from, message) => {
                 // The answer to a pull: the state, or that there is none.
                 let asked_ns = match &message {
-                    FromPeer::State { flow, .. } | FromPeer::End { flow, .. } => self.pulled.remove(flow),
+                    FromPeer::State { flow, .. }
+                    | FromPeer::Changes { flow, .. }
+                    | FromPeer::End { flow, .. } => self.pulled.remove(flow),
                     _ => None,
                 };
-                let is_state = matches!(message, FromPeer::State { .. });
+                let is_state = message.hands_over();
                 let is_handed = is_state || matches!(message, FromPeer::Refuse { .. });
                 let engine = unit.engine_mut();
                 engine.is_handed = is_handed && engine.is_reliable;
@@ -385,7 +387,9 @@ impl UnitEnd {
         if !self.outbox.to_units.is_empty() || !self.outbox.forwarded.is_empty() {
             for (_, message) in &self.outbox.to_units {
                 match message {
-                    FromPeer::State { flow, .. } => self.unit.engine_mut().sent(*flow),
+                    FromPeer::State { flow, .. } | FromPeer::Changes { flow, .. } => {
+                        self.unit.engine_mut().sent(*flow)
+                    }
                     FromPeer::Pull { flow, owner, .. } if *owner == self.id => {
                         self.pulled.insert(*flow, (self.clock_ns)());
                     }

@@ -84,7 +84,8 @@ impl World {
                     }
                 }
                 DispatcherOutput::Stop(unit) => self.switch_off(unit),
-                DispatcherOutput::GroupSettled(_) => {} // There are no groups here.
+                // There are no groups here, and no operator.
+                DispatcherOutput::GroupSettled(_) | DispatcherOutput::Replicated(_) => {}
             }
         }
         self.orders = orders;

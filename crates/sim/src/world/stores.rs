@@ -123,7 +123,7 @@ impl World {
     /// Writes a state as soon as its former owner is done.
     pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
         if self.store.is_some() {
-            let message = FromPeer::Pull { flow, epoch, owner, last, again: false };
+            let message = FromPeer::Pull { flow, epoch, owner, last, again: false, has: None };
             let message = UnitMessage::FromPeer(owner, message);
             self.servers[unit.index()].unit.handle_message(self.now_ns, message, &mut self.outbox);
         }

@@ -2,7 +2,7 @@
 
 use telemetry::event;
 
-use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, UnitId};
+use crate::message::{Epoch, FlowRecord, FromPeer, FromUnit, StateDelta, UnitId, Version};
 
 use super::{Context, Flow, PendingPull};
 use crate::unit::{Engine, ownership::StateSource, timers::NEVER_NS};
@@ -56,11 +56,32 @@ impl Flow {
         let Some(ownership) = self.ownerships.front_mut() else { return };
         let Some(next) = &mut ownership.next else { return };
         let times = next.answered.map_or(0, |(_, times)| times.saturating_add(1));
+        // Only once: a replica that is gone, or a lost message, must not cost another attempt.
+        let base = next.has.take().filter(|_| times == 0);
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
+        let (flow, owner) = (self.id, next.owner);
+        let message = match base.and_then(|base| self.changes_since(base, epoch, &record, cx)) {
+            Some(delta) => FromPeer::Changes { flow, epoch, watermark: record.watermark, delta },
+            None => FromPeer::State { flow, epoch, record },
+        };
         cx.counters.states_sent += 1;
-        event::handover_answered(&self.id, epoch.into(), &next.owner);
-        cx.counters.state_bytes_sent += record.bytes.len() as u64;
-        cx.out.to_units.push((next.owner, FromPeer::State { flow: self.id, epoch, record }));
+        event::handover_answered(&flow, epoch.into(), &owner);
+        cx.counters.state_bytes_sent += message.state_bytes().unwrap_or(0) as u64;
+        cx.out.to_units.push((owner, message));
+    }
+
+    /// Returns the difference between the state that an epoch begins with and a replica, if that is
+    /// known here, and the difference is smaller.
+    fn changes_since<E: Engine>(
+        &self,
+        base: Version,
+        epoch: Epoch,
+        record: &FlowRecord,
+        cx: &Context<'_, E>,
+    ) -> Option<StateDelta> {
+        let (version, old, _) = cx.replicas.copy(self.id.index, cx.copy)?;
+        let begins = Version::beginning(epoch, record.watermark);
+        if version == base { StateDelta::of((base, &old.bytes), (begins, &record.bytes)) } else { None }
     }
 
     /// Proposes the flow's end to the dispatcher (design.md 3.9).
@@ -101,17 +122,32 @@ impl Flow {
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
         self.asked = Some(PendingPull { epoch, at_ns: cx.now_ns, times });
         cx.counters.pulls_retransmitted += 1;
-        cx.out.to_units.push((previous, self.pull_of(epoch, cx.id(), last, true)));
+        cx.out.to_units.push((previous, self.pull_of(epoch, last, true, cx)));
     }
 
-    /// Returns the request of an epoch's owner for the state.
-    pub(super) fn pull_of(&self, epoch: Epoch, owner: UnitId, last: u64, again: bool) -> FromPeer {
-        FromPeer::Pull { flow: self.id, epoch, owner, last, again }
+    /// Pulls once more, at once, if the state of this epoch is awaited: it came as changes to a
+    /// replica that is not here.
+    pub fn pull_whole<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
+        if self.awaited(cx).is_some_and(|(awaited, ..)| awaited == epoch) {
+            self.pull_again(cx);
+        }
+    }
+
+    /// Returns this unit's request for the state that an epoch begins with.
+    pub(super) fn pull_of<E: Engine>(
+        &self,
+        epoch: Epoch,
+        last: u64,
+        again: bool,
+        cx: &Context<'_, E>,
+    ) -> FromPeer {
+        let has = cx.replicas.copy(self.id.index, cx.copy).map(|(version, ..)| version);
+        FromPeer::Pull { flow: self.id, epoch, owner: cx.id(), last, again, has }
     }
 
     /// Returns true if the flow has not ended, as far as known here: otherwise replicas are
     /// worthless.
-    pub(super) fn may_be_copied(&self) -> bool {
+    pub fn may_be_copied(&self) -> bool {
         !self.is_over() && self.gave_way_ns.is_none()
     }
 }

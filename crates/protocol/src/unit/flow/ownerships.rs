@@ -76,7 +76,7 @@ impl Flow {
                 self.succession(epoch, me, last, cx)?.released_ns.get_or_insert(now_ns);
             }
             StateSource::From { previous, last } => {
-                let copy = cx.replicas.take_exact(self.id.index, &mut cx.copy, last, cx.config.deltas);
+                let copy = cx.replicas.take_exact(self.id.index, &mut cx.copy, last);
                 if let Some((version, record)) = copy {
                     if self.restore(&record.bytes, cx).is_ok() {
                         cx.counters.seamless += 1;
@@ -102,7 +102,7 @@ impl Flow {
     pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
         cx.counters.pulls_sent += 1;
         event::handover_asked(&self.id, epoch.into(), &previous);
-        cx.out.to_units.push((previous, self.pull_of(epoch, cx.id(), last, false)));
+        cx.out.to_units.push((previous, self.pull_of(epoch, last, false, cx)));
     }
 
     /// Notes the owner of an epoch, which may be this unit again; this unit owned the previous one.
@@ -137,7 +137,10 @@ impl Flow {
         self.seen_ns = cx.now_ns;
         self.copied = mark.contiguous;
         self.proposed_ns = None;
-        cx.replicas.forget_elsewhere(self.id.index, cx.copy);
+        match cx.config.deltas {
+            true => cx.replicas.forget_elsewhere(self.id.index, cx.copy),
+            false => _ = cx.replicas.remove(self.id.index, &mut cx.copy),
+        }
         self.drop_before(epoch, cx);
         self.report_arrival(epoch, cx);
     }

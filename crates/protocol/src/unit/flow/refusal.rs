@@ -11,7 +11,7 @@
 
 use telemetry::event;
 
-use crate::message::{Epoch, FlowRecord, RefuseReason, UnitId};
+use crate::message::{Epoch, FlowRecord, FromPeer, RefuseReason, UnitId};
 
 use super::{Context, Flow, Tombstone, Unacceptable};
 use crate::unit::{
@@ -49,7 +49,9 @@ impl Flow {
             && let Some(epoch) = epoch.checked_add(1)
         {
             let is_released = next.released_ns.is_some();
-            cx.out.to_units.push((holder, self.pull_of(epoch, next.owner, next.last, is_released)));
+            let (flow, owner, last, has) = (self.id, next.owner, next.last, next.has);
+            let pull = FromPeer::Pull { flow, epoch, owner, last, again: is_released, has };
+            cx.out.to_units.push((holder, pull));
         }
         tombstone
     }

@@ -19,14 +19,25 @@ impl Flow {
             return self.copy_changes(epoch, record, cx);
         }
         if self.targets.is_all() {
-            return cx.send_to_all(FromPeer::Replicate { flow, epoch, record });
+            return cx.send_to_all(FromPeer::Replicate { flow, epoch, record, is_reported: false });
         }
         let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
         let Some(last) = units.next_back() else { return };
         for unit in units {
-            cx.send_copy(unit, FromPeer::Replicate { flow, epoch, record: record.clone() });
+            let record = record.clone();
+            cx.send_copy(unit, FromPeer::Replicate { flow, epoch, record, is_reported: false });
         }
-        cx.send_copy(last, FromPeer::Replicate { flow, epoch, record });
+        cx.send_copy(last, FromPeer::Replicate { flow, epoch, record, is_reported: false });
+    }
+
+    /// Sends a replica to the unit that is about to be the owner, and keeps the version: the state
+    /// itself can then be sent as changes to it.
+    pub fn copy_to<E: Engine>(&mut self, to: UnitId, cx: &mut Context<'_, E>) {
+        let Some(state) = self.state else { return };
+        let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
+        let version = Version { epoch, seq: record.watermark.contiguous };
+        self.keep(version, record.clone(), ReplicaTargets::of_distinct([to].into_iter()), cx);
+        cx.send_copy(to, FromPeer::Replicate { flow, epoch, record, is_reported: true });
     }
 
     /// Sends deltas against the version that a target has, or against the empty state, whichever is
@@ -47,7 +58,7 @@ impl Flow {
                 Some(delta) => {
                     FromPeer::Delta { flow, epoch, watermark: record.watermark, delta: delta.clone() }
                 }
-                None => FromPeer::Replicate { flow, epoch, record: record.clone() },
+                None => FromPeer::Replicate { flow, epoch, record: record.clone(), is_reported: false },
             }
         };
         if self.targets.is_all() {
@@ -98,7 +109,8 @@ impl Flow {
             return;
         };
         let record = record.clone();
-        cx.send_copy(unit, FromPeer::Replicate { flow: self.id, epoch: version.epoch, record });
+        let (flow, epoch) = (self.id, version.epoch);
+        cx.send_copy(unit, FromPeer::Replicate { flow, epoch, record, is_reported: false });
     }
 
     /// Uses an arriving replica if it is the awaited state (S53); returns it otherwise.

@@ -312,7 +312,7 @@ impl Witness {
                     self.states[unit.index()] = UnitState::Off;
                 }
                 DispatcherOutput::Send { to, message } => self.message(to, message),
-                DispatcherOutput::GroupSettled(_) => {}
+                DispatcherOutput::GroupSettled(_) | DispatcherOutput::Replicated(_) => {}
             }
         }
         let active = self.states.iter().filter(|&&state| state == UnitState::Active).count();
@@ -337,6 +337,11 @@ impl Witness {
                 let seen = &self.flows[&flow];
                 assert_eq!((to, epoch), (seen.owner, seen.epoch));
                 assert_eq!(seen.handover, Handover::From { previous, last });
+            }
+            FromDispatcher::Replicate { flow, epoch, to: next } => {
+                let seen = &self.flows[&flow];
+                assert_eq!((to, epoch), (seen.owner, seen.epoch));
+                assert!(next != to && self.states[next.index()] == UnitState::Active);
             }
             FromDispatcher::End { flow } => {
                 if let Some(seen) = self.flows.remove(&flow) {

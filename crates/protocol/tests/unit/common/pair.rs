@@ -108,14 +108,16 @@ impl Pair {
         let units = self.world.units.len() as u64;
         let unit = UnitId(self.link.below(units) as u16);
         let now_ns = self.world.now_ns;
-        match self.link.below(6) {
+        match self.link.below(8) {
             0 => drop(self.dispatcher.drain_unit(now_ns, unit, &mut self.outputs)),
             1 => drop(self.dispatcher.resume_unit(now_ns, unit)),
             way => {
                 let nth = self.link.below(self.flows.len().max(1) as u64) as usize;
                 let Some(&flow) = self.flows.keys().nth(nth) else { return };
                 let to = (way > 2).then_some(unit);
-                if let Ok(moved) = self.dispatcher.migrate(now_ns, flow, to, &mut self.outputs) {
+                if way > 5 {
+                    _ = self.dispatcher.replicate(now_ns, flow, to, &mut self.outputs, &mut Vec::new());
+                } else if let Ok(moved) = self.dispatcher.migrate(now_ns, flow, to, &mut self.outputs) {
                     self.migrated += 1;
                     assert_ne!(moved.from, moved.to);
                 }
@@ -196,7 +198,7 @@ impl Pair {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
-                DispatcherOutput::Stop(_) => {}
+                DispatcherOutput::Stop(_) | DispatcherOutput::Replicated(_) => {}
                 DispatcherOutput::GroupSettled(group) => {
                     let freed: Vec<_> = self.waiting.extract_if(.., |(of, ..)| *of == group).collect();
                     self.again.extend(freed);

@@ -83,6 +83,12 @@ impl Flow {
         }
     }
 
+    /// Asks the owner for a replica at another unit.
+    pub fn copy_to(&self, to: UnitId, world: &mut World) {
+        let copy = FromDispatcher::Replicate { flow: self.id, epoch: self.epoch, to };
+        world.post(None, self.owner, dispatched(copy));
+    }
+
     /// Makes the unit the owner without a packet.
     pub fn adopt(&mut self, world: &mut World) {
         if let Handover::From { previous, last } = self.handover {
@@ -309,19 +315,23 @@ fn print(item: &Item) -> u64 {
             FromDispatcher::Adopt { flow, epoch, previous, last } => {
                 (2, flow, epoch, previous, last).hash(&mut hasher)
             }
+            FromDispatcher::Replicate { flow, epoch, to } => (13, flow, epoch, to).hash(&mut hasher),
             FromDispatcher::End { flow } => (8, flow).hash(&mut hasher),
             FromDispatcher::Drain => 9.hash(&mut hasher),
         },
         Item::Message(UnitMessage::FromPeer(_, message)) => match message {
-            FromPeer::Pull { flow, epoch, owner, last, again } => {
-                (3, flow, epoch, owner, last, again).hash(&mut hasher)
+            FromPeer::Pull { flow, epoch, owner, last, again, has } => {
+                (3, flow, epoch, owner, last, again, has).hash(&mut hasher)
             }
             FromPeer::State { flow, epoch, record } => {
                 (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
+            FromPeer::Changes { flow, epoch, watermark, delta } => {
+                (14, flow, epoch, watermark, delta).hash(&mut hasher)
+            }
             FromPeer::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
-            FromPeer::Replicate { flow, epoch, record } => {
-                (6, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
+            FromPeer::Replicate { flow, epoch, record, is_reported } => {
+                (6, flow, epoch, record.watermark, &record.bytes, is_reported).hash(&mut hasher)
             }
             FromPeer::Delta { flow, epoch, watermark, delta } => {
                 (11, flow, epoch, watermark, delta).hash(&mut hasher)

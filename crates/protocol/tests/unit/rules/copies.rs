@@ -23,13 +23,18 @@ fn a_stale_copy_is_not_used() {
     let mut b = Bench::new(config());
     b.peer(X, replica(1, &[1], 1));
     b.packet(2, from(X, 2), 3);
-    assert_eq!(b.sent(), [(X, pull(2, ME, 2))]);
+    assert_eq!(b.sent(), [(X, pull_since((1, 1), 2, ME, 2, false))]);
     assert_eq!((b.state(), b.unit.pending()), (&[][..], 1));
     // S59: a state that has the packet but misses an earlier one would be no better.
     let watermark = Watermark { contiguous: 0, ahead: 1 };
     b.peer(
         X,
-        FromPeer::Replicate { flow: FLOW, epoch: 1, record: FlowRecord { watermark, bytes: bytes(&[2]) } },
+        FromPeer::Replicate {
+            flow: FLOW,
+            epoch: 1,
+            record: FlowRecord { watermark, bytes: bytes(&[2]) },
+            is_reported: false,
+        },
     );
     assert_eq!(b.unit.pending(), 1);
 }
@@ -57,7 +62,10 @@ fn a_lost_acknowledgement_of_a_copy_is_asked_for() {
     assert_eq!(b.sent(), [(X, pull(3, ME, 3))]);
     b.peer(X, taken(2));
     b.wait(1_000);
-    assert_eq!(b.sent(), [(X, FromPeer::Pull { flow: FLOW, epoch: 3, owner: ME, last: 3, again: true })]);
+    assert_eq!(
+        b.sent(),
+        [(X, FromPeer::Pull { flow: FLOW, epoch: 3, owner: ME, last: 3, again: true, has: None })]
+    );
 }
 
 #[test]
@@ -200,7 +208,7 @@ fn what_has_changed_is_waited_for_and_used() {
     let mut b = Bench::new(with_deltas());
     b.peer(X, replica_up_to(1, 3));
     b.packet(2, from(X, 4), 5);
-    assert_eq!(b.sent(), [(X, pull(2, ME, 4))]);
+    assert_eq!(b.sent(), [(X, pull_since((1, 3), 2, ME, 4, false))]);
     b.peer(X, changes(1, Some((1, 3)), 4));
     assert_eq!((b.state(), b.unit.counters().overtaken_by_replica), (&[1, 2, 3, 4, 5][..], 1));
 }
@@ -268,7 +276,7 @@ fn of_a_flow_whose_index_another_has_no_copies_are_kept_or_sent() {
         b.first([1]);
         b.wait(SILENCE_NS);
         assert_eq!((b.sent().len(), b.unit.replica_bytes() > 0), (1, deltas));
-        b.peer(Y, FromPeer::Pull { flow: NEXT, epoch: 2, owner: Y, last: 9, again: false });
+        b.peer(Y, FromPeer::Pull { flow: NEXT, epoch: 2, owner: Y, last: 9, again: false, has: None });
         b.first([2]);
         b.wait(10 * SILENCE_NS);
         assert_eq!(b.sent(), []);

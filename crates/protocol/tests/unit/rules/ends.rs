@@ -117,7 +117,7 @@ fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
     // the index's next flow. All of that overtakes the dispatcher's messages here.
     let mut b = Bench::new(config());
     b.first([1, 2]);
-    b.peer(Y, FromPeer::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1) });
+    b.peer(Y, FromPeer::Replicate { flow: NEXT, epoch: 1, record: record(&[1], 1), is_reported: false });
     assert!(b.unit.engine().forgotten.is_empty());
     b.dispatcher(release(2, X, 2));
     b.wait(OFFER_AFTER_TIMEOUTS * ORDER_NS);

@@ -13,6 +13,7 @@ mod copies;
 mod ends;
 mod moves;
 mod packets;
+mod pre_copy;
 mod refusals;
 
 const FLOW: FlowId = FlowId { index: 3, generation: 1 };
@@ -48,7 +49,26 @@ fn state(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
 }
 
 fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
-    FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous) }
+    FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous), is_reported: false }
+}
+
+/// A replica that the dispatcher asked for.
+fn asked_replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
+    FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous), is_reported: true }
+}
+
+/// The state that an epoch begins with, as changes to a replica: states of all seqs from 1 on.
+fn state_since((base_epoch, base): (Epoch, u64), epoch: Epoch, seq: u64) -> FromPeer {
+    let of = |seq: u64| bytes(&(1..=seq).collect::<Vec<_>>());
+    let (base, version) = (Version { epoch: base_epoch, seq: base }, Version { epoch: epoch - 1, seq });
+    let delta = StateDelta::of((base, &of(base.seq)), (version, &of(seq))).unwrap();
+    FromPeer::Changes { flow: FLOW, epoch, watermark: Watermark::up_to(seq), delta }
+}
+
+/// A pull of an owner that has a replica.
+fn pull_since(has: (Epoch, u64), epoch: Epoch, owner: UnitId, last: u64, again: bool) -> FromPeer {
+    let has = Some(Version { epoch: has.0, seq: has.1 });
+    FromPeer::Pull { flow: FLOW, epoch, owner, last, again, has }
 }
 
 /// A delta from a base: states of all seqs from 1 on. `None` for the state of a flow that has not
@@ -81,11 +101,11 @@ fn release_from(start: Handover, epoch: Epoch, owner: UnitId, last: u64) -> From
 }
 
 fn pull(epoch: Epoch, owner: UnitId, last: u64) -> FromPeer {
-    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: false }
+    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: false, has: None }
 }
 
 fn pull_again(epoch: Epoch, owner: UnitId, last: u64) -> FromPeer {
-    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: true }
+    FromPeer::Pull { flow: FLOW, epoch, owner, last, again: true, has: None }
 }
 
 fn refuse(epoch: Epoch, reason: RefuseReason, record: FlowRecord) -> FromPeer {
@@ -138,6 +158,10 @@ impl Bench {
 
     fn sent(&mut self) -> Vec<(UnitId, FromPeer)> {
         std::mem::take(&mut self.out.to_units)
+    }
+
+    fn said(&mut self) -> Vec<FromUnit> {
+        std::mem::take(&mut self.out.to_dispatcher)
     }
 
     fn dropped(&mut self) -> Vec<(DropCause, u64)> {

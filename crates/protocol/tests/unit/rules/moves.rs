@@ -245,7 +245,7 @@ fn who_asks_again_has_the_flow() {
 fn a_state_that_cannot_be_read_is_not_taken() {
     let mut b = Bench::new(config());
     let broken = FlowRecord { watermark: Watermark::up_to(2), bytes: vec![1] };
-    b.peer(X, FromPeer::Replicate { flow: FLOW, epoch: 1, record: broken.clone() });
+    b.peer(X, FromPeer::Replicate { flow: FLOW, epoch: 1, record: broken.clone(), is_reported: false });
     b.packet(2, from(X, 2), 3);
     assert_eq!((b.sent(), b.unit.counters().replicas_refused), (vec![(X, pull(2, ME, 2))], 1));
     b.peer(X, FromPeer::State { flow: FLOW, epoch: 2, record: broken.clone() });
