@@ -428,8 +428,9 @@ impl<N: Network> RemoteUnits<N> {
         self.units.lose(peer, unit.is_some() && !is_over);
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
-            self.tell_units();
         }
+        // Others may wait for something of it, even if it was drained before.
+        self.tell_units();
         // It may come back.
         if let Some(address) = address.filter(|_| !self.is_finishing) {
             self.peers.network().connect("", &name, &address);
