@@ -439,6 +439,18 @@ impl Hosts {
         Ok(())
     }
 
+    /// Copies a flow's state to the unit to which it is about to migrate, and waits until it is
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// If it does not come.
+    pub fn copy(&mut self, flow: FlowId, to: UnitId) -> Result<(), String> {
+        let targets = vec![MigrationTarget { flow, from: None, to: Some(to) }];
+        let copied = self.ask(|reply| OperatorRequest::Copy(targets, reply))?;
+        if copied.late == 0 { Ok(()) } else { Err("a copy of a state did not come".to_owned()) }
+    }
+
     /// Drains the node that has all flows, while all flows send, until its unit has stopped.
     ///
     /// # Errors

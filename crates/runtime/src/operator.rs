@@ -19,7 +19,7 @@ pub const REQUESTS_PER_BATCH: usize = 2;
 pub const FLOWS_LISTED_MAX: u32 = 1024;
 
 /// Limit on the flows that a request migrates.
-pub const FLOWS_MIGRATED_MAX: usize = 1024;
+pub const FLOWS_MIGRATED_MAX: usize = 256;
 
 /// Takes the answer to a request, on the packets' thread: it must not block.
 pub type Reply<T> = Box<dyn FnOnce(Result<T, OperatorError>) + Send>;
