@@ -54,7 +54,7 @@ impl NumberWindow {
             self.top = number;
         }
         *self.word_mut(number) |= bit(number);
-        if number + 1 == self.newest {
+        if number.checked_add(1) == Some(self.newest) {
             self.newest = self.first_to(number);
         }
     }
@@ -120,6 +120,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_greatest_number_is_noted_as_others_are() {
+        let mut window = NumberWindow::new();
+        for number in [u64::MAX, u64::MAX - 2, u64::MAX - 1] {
+            assert!(window.is_new(number));
+            window.note(number);
+            assert!(!window.is_new(number));
+        }
+        assert!(window.ranges().eq([(u64::MAX - 2, u64::MAX)]));
+    }
 
     /// Numbers that advance by small steps, jump, and fall behind.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
