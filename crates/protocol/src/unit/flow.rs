@@ -45,13 +45,15 @@ pub(crate) struct Flow {
     /// be processed without a look at the other fields, as nearly always.
     is_quiescent: bool,
     id: FlowId,
-    /// The seq that the last replica covers.
+    /// The seq that the targets' last replicas cover.
     copied: u64,
     /// Targets of the next replica, as the last packet has them (S54).
     targets: ReplicaTargets,
     /// In the order of epochs. Few flows ever have more than one at a time.
     ownerships: VecDeque<Ownership>,
     pending: PendingQueue,
+    /// The seq that the last replica covers, of all that were sent in this epoch.
+    copied_anywhere: u64,
     /// Time of the last proposal to end the flow.
     proposed_ns: Option<u64>,
     /// The last pull of the first ownership's state.
@@ -156,6 +158,7 @@ impl Flow {
             silence_ns: config.silence_ns(&ReplicaTargets::NONE),
             seen_ns: 0,
             copied: 0,
+            copied_anywhere: 0,
             proposed_ns: None,
             asked: None,
             over_since_ns,
@@ -474,7 +477,8 @@ impl Hash for Flow {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.id, &self.ownerships, self.state, self.pending.len()).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
-        (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
+        (self.seen_ns, self.copied, self.copied_anywhere).hash(state);
+        (self.proposed_ns, self.asked, self.over_since_ns).hash(state);
         (self.gave_way_ns, self.ended, self.acknowledged).hash(state);
     }
 }

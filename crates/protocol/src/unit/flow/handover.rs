@@ -60,7 +60,7 @@ impl Flow {
         let base = next.has.take().filter(|_| times == 0);
         (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
         let (flow, owner) = (self.id, next.owner);
-        let message = match base.and_then(|base| self.changes_since(base, epoch, &record, cx)) {
+        let message = match base.and_then(|base| self.changes_since((owner, base), epoch, &record, cx)) {
             Some(delta) => FromPeer::Changes { flow, epoch, watermark: record.watermark, delta },
             None => FromPeer::State { flow, epoch, record },
         };
@@ -70,18 +70,19 @@ impl Flow {
         cx.out.to_units.push((owner, message));
     }
 
-    /// Returns the difference between the state that an epoch begins with and a replica, if that is
-    /// known here, and the difference is smaller.
+    /// Returns the difference between the state that an epoch begins with and the replica of its
+    /// owner, if that is known here, and the difference is smaller.
     fn changes_since<E: Engine>(
         &self,
-        base: Version,
+        (owner, base): (UnitId, Version),
         epoch: Epoch,
         record: &FlowRecord,
         cx: &Context<'_, E>,
     ) -> Option<StateDelta> {
-        let (version, old, _) = cx.replicas.copy(self.id.index, cx.copy)?;
+        let (version, old, elsewhere) = cx.replicas.copy(self.id.index, cx.copy)?;
         let begins = Version::beginning(epoch, record.watermark);
-        if version == base { StateDelta::of((base, &old.bytes), (begins, &record.bytes)) } else { None }
+        let is_the_same = version == base && elsewhere.contains(owner);
+        if is_the_same { StateDelta::of((base, &old.bytes), (begins, &record.bytes)) } else { None }
     }
 
     /// Proposes the flow's end to the dispatcher (design.md 3.9).

@@ -135,7 +135,7 @@ impl Flow {
         self.is_quiescent = false;
         self.state = Some(State { epoch, mark });
         self.seen_ns = cx.now_ns;
-        self.copied = mark.contiguous;
+        (self.copied, self.copied_anywhere) = (mark.contiguous, 0);
         self.proposed_ns = None;
         match cx.config.deltas {
             true => cx.replicas.forget_elsewhere(self.id.index, cx.copy),

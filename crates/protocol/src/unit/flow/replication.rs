@@ -14,7 +14,7 @@ impl Flow {
     pub(super) fn copy_ahead<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
-        self.copied = state.mark.contiguous;
+        (self.copied, self.copied_anywhere) = (state.mark.contiguous, state.mark.contiguous);
         if cx.config.deltas {
             return self.copy_changes(epoch, record, cx);
         }
@@ -31,12 +31,17 @@ impl Flow {
     }
 
     /// Sends a replica to the unit that is about to be the owner, and keeps the version: the state
-    /// itself can then be sent as changes to it.
+    /// itself can then be sent as changes to it. Not if replicas of the version have been sent
+    /// before: the state may have changed since, without a packet, and a unit keeps its first one.
     pub fn copy_to<E: Engine>(&mut self, to: UnitId, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
         let version = Version { epoch, seq: record.watermark.contiguous };
-        self.keep(version, record.clone(), ReplicaTargets::of_distinct([to].into_iter()), cx);
+        match state.mark.contiguous > self.copied_anywhere {
+            true => self.keep(version, record.clone(), ReplicaTargets::of_distinct([to].into_iter()), cx),
+            false => _ = cx.replicas.remove(self.id.index, &mut cx.copy),
+        }
+        self.copied_anywhere = state.mark.contiguous;
         cx.send_copy(to, FromPeer::Replicate { flow, epoch, record, is_reported: true });
     }
 

@@ -38,6 +38,40 @@ fn a_replica_of_another_version_is_of_no_use() {
 }
 
 #[test]
+fn changes_are_sent_to_the_unit_with_this_very_replica_only() {
+    let mut b = Bench::new(config());
+    b.first([1, 2, 3, 4]);
+    b.dispatcher(copy(1, X));
+    b.packet(1, Handover::None, 5);
+    b.sent();
+    // Its replica came from elsewhere: in between, the state may have changed without a packet.
+    b.dispatcher(release(2, Y, 5));
+    b.peer(Y, pull_since((1, 4), 2, Y, 5, false));
+    assert_eq!(b.sent(), [(Y, state(2, &[1, 2, 3, 4, 5], 5))]);
+}
+
+#[test]
+fn a_version_that_was_sent_before_is_no_base() {
+    for is_ahead in [false, true] {
+        let mut b = Bench::new(config());
+        if is_ahead {
+            b.targets = ReplicaTargets::of_distinct([X].into_iter());
+        }
+        b.first([1, 2, 3, 4]);
+        match is_ahead {
+            true => b.wait(SILENCE_NS),
+            false => b.dispatcher(copy(1, X)),
+        }
+        b.dispatcher(copy(1, X));
+        assert_eq!(b.sent().len(), 2);
+        b.packet(1, Handover::None, 5);
+        b.dispatcher(release(2, X, 5));
+        b.peer(X, pull_since((1, 4), 2, X, 5, false));
+        assert_eq!(b.sent(), [(X, state(2, &[1, 2, 3, 4, 5], 5))]);
+    }
+}
+
+#[test]
 fn the_next_owner_says_which_replica_it_has_and_applies_the_changes() {
     let mut b = Bench::new(config());
     b.peer(X, asked_replica(1, &[1, 2, 3, 4], 4));
