@@ -487,7 +487,11 @@ READ = {
     [0x30] = function(r)
         local unit = r:add("unit", 2)
         r:add("through", 8)
-        return "unit " .. unit .. ": " .. r:of_peer()
+        local text = r:of_peer()
+        if not r:is_empty() then
+            r:add("time", 8)
+        end
+        return "unit " .. unit .. ": " .. text
     end,
     [0x31] = forwarded,
 }

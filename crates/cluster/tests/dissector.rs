@@ -62,7 +62,7 @@ fn input(input: ToUnit) -> Vec<u8> {
 
 /// A packet that one unit forwards to another.
 fn late_packet(out: &mut Vec<u8>) {
-    write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9);
+    write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9, 1_000);
 }
 
 /// Frames of a dispatcher: all kinds.
@@ -211,10 +211,10 @@ fn of_unit() -> Vec<Vec<u8>> {
     let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow, epoch });
     frames.push(frame(|out| {
         begin_relay(out, UnitId(4));
-        write_mail(out, &ack, 9);
+        write_mail(out, &ack, 9, 1_000);
     }));
     let mails = messages.map(|message| Mail::Message(UnitId(3), message));
-    frames.extend(mails.map(|mail| frame(|out| write_mail(out, &mail, 9))));
+    frames.extend(mails.map(|mail| frame(|out| write_mail(out, &mail, 9, 1_000))));
     frames
 }
 

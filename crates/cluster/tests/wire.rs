@@ -188,24 +188,27 @@ proptest! {
     fn messages_between_units_arrive(
         message in from_peers(),
         from in units(),
-        through in any::<u64>(),
+        (through, now_ns) in any::<(u64, u64)>(),
         more in prop::collection::vec(any::<u8>(), 0..20),
     ) {
         let mut frame = Vec::new();
-        write_mail(&mut frame, &Mail::Message(from, message.clone()), through);
+        write_mail(&mut frame, &Mail::Message(from, message.clone()), through, now_ns);
         let len = frame.len();
         frame.extend_from_slice(&more);
         match read_frame(&frame, 0, no_hash) {
-            Ok(ArrivedFrame::Peer(of, found, after)) => prop_assert_eq!((of, found, after), (from, message.clone(), through)),
+            Ok(ArrivedFrame::Peer { unit, message: found, through: after, now_ns: at_ns }) => {
+                prop_assert_eq!((unit, found, after, at_ns), (from, message.clone(), through, now_ns));
+            }
             _ => prop_assert!(false),
         }
-        // Version 1 had no more.
+        // Earlier versions had no time, and version 1 less than that.
+        let without_time = len - 8;
         let of_version_1 = match message {
-            FromPeer::Pull { has, .. } => len - if has.is_some() { 13 } else { 1 },
-            FromPeer::Replicate { .. } => len - 1,
-            _ => len,
+            FromPeer::Pull { has, .. } => without_time - if has.is_some() { 13 } else { 1 },
+            FromPeer::Replicate { .. } => without_time - 1,
+            _ => without_time,
         };
-        for cut in (0..len).filter(|&cut| cut != of_version_1) {
+        for cut in (0..len).filter(|&cut| cut != of_version_1 && cut != without_time) {
             prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(FrameError::Truncated)));
         }
     }
@@ -365,7 +368,7 @@ fn frames_of_version_1_stay_readable() {
         _ => panic!("no release"),
     }
     match read_frame(&bytes(pull), 0, no_hash) {
-        Ok(ArrivedFrame::Peer(UnitId(3), message, 9)) => {
+        Ok(ArrivedFrame::Peer { unit: UnitId(3), message, through: 9, now_ns: 0 }) => {
             assert_eq!(
                 message,
                 FromPeer::Pull { flow, epoch: 2, owner: UnitId(3), last: 42, again: true, has: None }

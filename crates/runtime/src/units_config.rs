@@ -73,8 +73,8 @@ impl Default for UnitsConfig {
 /// the dispatcher is notified.
 const DISPATCHER_FLOWS: u32 = 2;
 
-/// Longer than any run, and short enough to be added to any time: more than two years.
-const NEVER_NS: u64 = u64::MAX >> 8;
+/// No timeout.
+const NEVER_NS: u64 = u64::MAX;
 
 /// Limit on flows of a graph on units, whose handles are limited.
 pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / DISPATCHER_FLOWS;

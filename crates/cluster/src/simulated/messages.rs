@@ -19,7 +19,7 @@ pub(super) fn carries(frame: &[u8], kind: MessageKind) -> bool {
             FromDispatcher::Replicate { .. } => kind == MessageKind::Copy,
             FromDispatcher::End { .. } | FromDispatcher::Drain => false,
         },
-        ArrivedFrame::Peer(_, message, _) => match message {
+        ArrivedFrame::Peer { message, .. } => match message {
             FromPeer::Pull { .. } => kind == MessageKind::Pull,
             FromPeer::State { .. } | FromPeer::Changes { .. } => kind == MessageKind::State,
             FromPeer::StateAck { .. } => kind == MessageKind::StateAck,

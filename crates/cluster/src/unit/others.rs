@@ -151,11 +151,11 @@ impl Others {
         self.units.get(&to).is_some_and(|other| !matches!(other.state, Reach::Gone))
     }
 
-    /// Sends something to a unit, by way of the dispatcher if need be. Returns the answer in its
-    /// place if it is gone.
+    /// Sends something to a unit at a time of the dispatcher's clock, by way of the dispatcher if
+    /// need be. Returns the answer in its place if it is gone.
     pub fn send<N: Network>(
         &mut self,
-        to: UnitId,
+        (to, now_ns): (UnitId, u64),
         mail: &Mail,
         dispatcher: Option<PeerId>,
         peers: &mut Peers<N>,
@@ -165,7 +165,7 @@ impl Others {
             Mail::Packet(stamp, _) => (stamp.flow, None),
         };
         let (stream, through) = (1 + (flow.index % STREAMS) as u16, self.through);
-        let write = |out: &mut Vec<u8>| write_mail(out, mail, through);
+        let write = |out: &mut Vec<u8>| write_mail(out, mail, through, now_ns);
         match self.units.get_mut(&to).map(|other| &mut other.state) {
             None | Some(Reach::Gone) => return answer.and_then(|answer| self.answer_of(to, answer)),
             Some(Reach::Up(peer)) => peers.send(*peer, stream, write),

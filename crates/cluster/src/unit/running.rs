@@ -176,12 +176,14 @@ impl Running {
     /// Handles a frame of another unit.
     fn handle_of_unit(&mut self, from: Option<UnitId>, frame: ArrivedFrame<'_>) -> Result<(), Refused> {
         match frame {
-            ArrivedFrame::Peer(of, message, through) => {
-                self.others.answered(of, &message, through);
+            ArrivedFrame::Peer { unit, message, through, now_ns } => {
+                self.hear_of_unit(now_ns);
+                self.others.answered(unit, &message, through);
                 self.end.set_time(self.now_ns());
-                self.end.handle_mail(Mail::Message(of, message));
+                self.end.handle_mail(Mail::Message(unit, message));
             }
             ArrivedFrame::Forwarded(packet) => {
+                self.hear_of_unit(packet.timestamp_ns);
                 let stamp = packet.stamp;
                 let packet = packet.into_packet(self.sequence, self.end.graph(), &mut self.pool);
                 self.sequence += 1;
@@ -200,7 +202,15 @@ impl Running {
         }
     }
 
-    /// Returns the time of the dispatcher's clock, as far as it is known.
+    /// Another unit says that the dispatcher's clock shows this time. That is its estimate, and
+    /// counts only until the dispatcher itself has been heard: its messages may be late.
+    fn hear_of_unit(&mut self, now_ns: u64) {
+        if self.told.0 == 0 {
+            self.hear(now_ns);
+        }
+    }
+
+    /// Returns the time of the dispatcher's clock, as far as it is known; 0 before that.
     pub fn now_ns(&self) -> u64 {
         match self.told {
             (0, _) => 0,
@@ -275,6 +285,7 @@ impl Running {
         peers: &mut Peers<N>,
         effects: &mut EffectsTaker,
     ) {
+        let now_ns = self.now_ns();
         self.others.handle_timeout(self.clock_ns, dispatcher, peers);
         loop {
             let passed_on = self.others.take_passed_on().map(|(to, mail)| Sending::Mail(to, mail));
@@ -285,7 +296,7 @@ impl Running {
                     self.end.drop_forwarded(packet);
                 }
                 Sending::Mail(to, mail) => {
-                    if let Some(answer) = self.others.send(to, &mail, dispatcher, peers) {
+                    if let Some(answer) = self.others.send((to, now_ns), &mail, dispatcher, peers) {
                         self.end.handle_mail(answer);
                     }
                     if let Mail::Packet(_, packet) = mail {
@@ -335,5 +346,43 @@ impl Running {
         report.out.drain(..).for_each(|packet| self.pool.give(packet));
         self.pool.trim(BUFFERS);
         self.pool.fill(BUFFERS / 2);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+mod tests {
+    use graph::{Graph, Options};
+    use protocol::message::{FlowId, FromPeer};
+
+    use super::*;
+    use crate::wire::{write_input, write_mail};
+
+    #[test]
+    fn time_of_other_units_counts_until_the_dispatcher_is_heard() {
+        let assignment = Assignment { unit: UnitId(0), seed: 1, gap_ns: 1_000, copies: 0, deltas: false };
+        let mut make: GraphMaker = Box::new(|_| {
+            Graph::new(Vec::new(), Options::default()).map(Box::new).map_err(|error| error.to_string())
+        });
+        let mut unit = Running::new(&assignment, &mut make, || 0).ok();
+        let mut hear = |is_dispatcher, frame: &[u8]| {
+            assert!(handle(&mut unit, (PeerId::at(0), is_dispatcher), frame).is_ok());
+            unit.as_ref().unwrap().now_ns()
+        };
+        let of_unit = |now_ns| {
+            let message = FromPeer::StateAck { flow: FlowId { index: 1, generation: 0 }, epoch: 2 };
+            let mut frame = Vec::new();
+            write_mail(&mut frame, &Mail::Message(UnitId(1), message), 0, now_ns);
+            frame
+        };
+        let of_dispatcher = |now_ns| {
+            let mut frame = Vec::new();
+            write_input(&mut frame, &ToUnit::Time(now_ns));
+            frame
+        };
+        assert_eq!(hear(false, &of_unit(0)), 0, "the other does not know it either");
+        assert_eq!(hear(false, &of_unit(5_000)), 5_000);
+        assert_eq!(hear(false, &of_unit(9_000)), 5_000);
+        assert_eq!(hear(true, &of_dispatcher(7_000)), 7_000);
     }
 }

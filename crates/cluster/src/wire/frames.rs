@@ -80,9 +80,17 @@ pub enum ArrivedFrame<'a> {
     PolicyRead(Digest, String),
     /// The sender has given its flows away, and ends the link.
     Gone,
-    /// A message of the ownership protocol from a unit, and the packets that this unit had reported
-    /// before.
-    Peer(UnitId, FromPeer, u64),
+    /// A message of the ownership protocol from a unit.
+    Peer {
+        /// The sender.
+        unit: UnitId,
+        /// The message.
+        message: FromPeer,
+        /// Packets that the unit had reported before.
+        through: u64,
+        /// Time of the dispatcher's clock, as far as the unit knew it; 0 if it did not.
+        now_ns: u64,
+    },
     /// A late packet, forwarded by a unit.
     Forwarded(ArrivedPacket<'a>),
     /// A frame for this unit, which the sender cannot reach: the receiver passes it on.
@@ -276,13 +284,15 @@ pub fn write_gone(out: &mut Vec<u8>) {
     out.push(kind::GONE);
 }
 
-/// Appends something from a unit for another one. `through`: the packets that it has reported.
-pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64) {
+/// Appends something from a unit for another one. `through`: the packets that it has reported;
+/// `now_ns`: the time, as far as it knows.
+pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64, now_ns: u64) {
     match mail {
         Mail::Message(from, message) => {
             out.push(kind::PEER);
             put!(out, from.0, through);
             write_from_peer(out, message);
+            put!(out, now_ns);
         }
         Mail::Packet(stamp, packet) => {
             out.push(kind::FORWARDED);
@@ -384,7 +394,10 @@ pub fn read_frame(
         kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
-            return Ok(ArrivedFrame::Peer(unit, read_from_peer(&mut from)?, through));
+            let message = read_from_peer(&mut from)?;
+            // Earlier versions have no time.
+            let now_ns = if from.is_empty() { 0 } else { from.u64()? };
+            return Ok(ArrivedFrame::Peer { unit, message, through, now_ns });
         }
         kind::FORWARDED => return read_packet(&mut from, now_ns).map(ArrivedFrame::Forwarded),
         kind::RELAY => return Ok(ArrivedFrame::Relay(UnitId(from.u16()?), from.rest())),
