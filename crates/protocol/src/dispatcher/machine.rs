@@ -44,8 +44,11 @@ pub struct Dispatcher {
     pub(crate) sweep: SweepPosition,
     /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     pub(crate) push_above: u64,
-    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes without flowlets.
+    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes in which anything may
+    /// be cut.
     pub(crate) midst_end: u64,
+    /// Silence up to which a flowlet goes on, in ns.
+    pub(crate) midst_gap_ns: u64,
     /// Load below which a unit keeps its flowlets, in bits per second; `None` assigns every flowlet
     /// again.
     pub(crate) stay_below_bps: Option<f32>,
@@ -164,8 +167,10 @@ impl Dispatcher {
             push_above: config.push_above(),
             midst_end: match config.mode {
                 Granularity::Flowlet => config.push_above().min(config.size_max).saturating_add(1),
+                Granularity::Flow => u64::MAX,
                 _ => 0,
             },
+            midst_gap_ns: if config.mode == Granularity::Flow { u64::MAX } else { config.gap_ns },
             stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
             copy_from_bps: config.copy_from.filter(|_| config.mode == Granularity::Flowlet).unwrap_or(0.0)
                 * config.capacity_bps as f32,

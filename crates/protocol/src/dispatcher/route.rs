@@ -151,8 +151,9 @@ impl Dispatcher {
     ) -> Option<NumberedPacket> {
         let flow = self.flows.find_guessed(guess, arrival.key)?;
         let (unit, bytes) = (flow.owner(), flow.bytes_with(arrival.len));
-        let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config) || bytes >= self.midst_end;
-        if is_cut || !self.units.is_active(unit) {
+        let silence_ns = now_ns.saturating_sub(flow.last_seen_ns);
+        let may_be_cut = silence_ns > self.midst_gap_ns || bytes >= self.midst_end;
+        if may_be_cut || !self.units.is_active(unit) {
             return None;
         }
         let id = FlowId { index: guess.index(), generation: flow.generation };

@@ -116,3 +116,17 @@ fn it_is_for_packets_in_the_midst_of_flowlets() {
     let by_alias = bench.dispatcher.guess(FlowHasher::new(1).hash(&key(100)));
     assert!(routed(&mut bench, 600_002, &key(100), by_alias, 200).1);
 }
+
+#[test]
+fn it_is_for_all_packets_of_a_flow_that_is_never_cut() {
+    let mut bench = Bench::new(Config { mode: Granularity::Flow, size_max: 1000, ..fixed(1) });
+    let a = key(1);
+    let mut is_on = |now_ns| {
+        bench.handle_timeout(now_ns); // Buckets of the load meter.
+        let guess = bench.dispatcher.guess(FlowHasher::new(1).hash(&a));
+        routed(&mut bench, now_ns, &a, guess, 800).1
+    };
+    assert!(!is_on(0), "it begins the flow");
+    assert!(is_on(1) && is_on(2), "behind the limit on a flowlet's size");
+    assert!(is_on(60_000_000), "behind a gap");
+}
