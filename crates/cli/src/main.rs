@@ -20,6 +20,7 @@ mod log;
 mod messages;
 mod migrate;
 mod nat_record;
+mod notify;
 mod output;
 mod picture;
 mod policies;

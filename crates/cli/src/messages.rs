@@ -8,6 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use sd_notify::NotifyState;
+
+use crate::notify::notify;
 
 /// Maximum number of queued lines.
 const LINES_MAX: usize = 1024;
@@ -79,8 +82,12 @@ pub struct Ending {
 
 enum Line {
     Say(String),
-    /// The current rates, for a terminal.
+    /// The current rates, for a terminal and for the supervisor.
     Rates(String),
+    /// Traffic begins; for the supervisor.
+    Ready,
+    /// Traffic ends; for the supervisor.
+    Stopping,
     End,
 }
 
@@ -130,6 +137,18 @@ impl Console {
         }
     }
 
+    /// Lets the supervisor know that traffic begins.
+    pub fn ready(&self) {
+        // The thread does not end before.
+        let _ = self.queue.send(Line::Ready);
+    }
+
+    /// Lets the supervisor know that traffic ends.
+    pub fn stopping(&self) {
+        // Without it, the supervisor sees the process end.
+        let _ = self.queue.try_send(Line::Stopping);
+    }
+
     /// Shows the current rates.
     pub fn show_rates(&self, rates: String) {
         // A lost update is replaced by the next one in a second.
@@ -150,7 +169,12 @@ fn write_lines(lines: &Receiver<Line>, lost: &AtomicU64, bar: &ProgressBar) {
     while let Ok(line) = lines.recv() {
         match line {
             Line::Say(line) => bar.suspend(|| write_line(&line)),
-            Line::Rates(rates) => bar.set_message(rates),
+            Line::Rates(rates) => {
+                notify(&[NotifyState::Status(&rates)]);
+                bar.set_message(rates);
+            }
+            Line::Ready => notify(&[NotifyState::Ready]),
+            Line::Stopping => notify(&[NotifyState::Stopping]),
             Line::End => break,
         }
         match lost.swap(0, Ordering::Relaxed) {

@@ -243,6 +243,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     api.said.into_iter().for_each(|line| console.say(line));
     let nodes = nodes.watch()?;
+    console.ready();
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
@@ -279,6 +280,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             board.put(report);
         }
     }
+    console.stopping();
     let (mut report, complaints) = engine.finish()?;
     nodes.finish();
     report.commands = controls.counts();

@@ -17,6 +17,7 @@ use super::config::NodeConfig;
 use super::members::StoreConfig;
 use super::unit::{MANAGER_VARIABLE, WORK_VARIABLE};
 use crate::messages::say;
+use crate::notify::notify;
 use crate::policies::load_for_node;
 use crate::signals::Signals;
 
@@ -157,11 +158,6 @@ impl PooledUnit {
             _ => {}
         }
     }
-}
-
-fn notify(state: &[NotifyState<'_>]) {
-    // Without a supervisor nothing is sent.
-    let _ = sd_notify::notify(state);
 }
 
 /// Returns the configuration of a unit: the manager's, with another name and the next port.

@@ -18,6 +18,7 @@ use super::policies::{PolicyThread, graphs_of};
 use super::{NodeArgs, incarnation, members, say_key_log};
 use crate::files;
 use crate::messages::say;
+use crate::notify::notify;
 use crate::policies::load_for_node;
 use crate::signals::Signals;
 use crate::sinks::{Outputs, Sinks};
@@ -117,8 +118,6 @@ fn follow_manager() {
 
 /// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
 fn follow_signals(signals: &Signals, order: &UnitOrder) {
-    // Without a supervisor nothing is sent.
-    let notify = |state: &[NotifyState<'_>]| drop(sd_notify::notify(state));
     notify(&[NotifyState::Ready]);
     let mut shown = None;
     while signals.stop().is_none() {

@@ -1,7 +1,7 @@
 //! Test networks: namespaces with Rivulet between them.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, mpsc};
@@ -204,6 +204,13 @@ impl Network {
     /// Runs a policy in the middle, and returns once it is up.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
         self.up_on(PORTS, policy, options)
+    }
+
+    /// Runs a policy in the middle for a supervisor with this socket.
+    pub fn up_for(&self, supervisor: &Path, policy: &str) -> Rivulet {
+        let mut command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.env("NOTIFY_SOCKET", supervisor);
+        self.start(command, PORTS, policy, "up -o json")
     }
 
     /// Runs a dispatcher at another box, as a configuration says.

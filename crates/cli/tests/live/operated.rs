@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::net::{Io, Network, wait_until};
+use crate::net::{Io, Network, PATIENCE, wait_until};
 
 /// A wire that logs each denied datagram.
 const LOGGED: &str = "
@@ -242,6 +243,28 @@ fn a_command_that_is_refused_at_its_time_does_not_end_the_run() {
         assert!(network.inside.run(PING).contains("5 received"));
         assert_eq!(rivulet.end()["commands"], serde_json::json!({"executed": 1, "refused": 1}));
     }
+}
+
+/// Units of systemd have `Type=notify`.
+#[test]
+fn a_supervisor_learns_when_traffic_begins_and_ends() {
+    let Some(network) = Network::new(Io::Auto) else { return };
+    let path = network.path("supervisor");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut text = [0; 512];
+        let len = supervisor.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..len]).trim_end().to_owned()
+    };
+    let rivulet =
+        network.up_for(&path, "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n");
+    assert_eq!(next(), "READY=1");
+    let rates = next();
+    assert!(rates.starts_with("STATUS=") && rates.contains(" packets/s"), "{rates}");
+    rivulet.end();
+    let last = std::iter::repeat_with(next).find(|text| !text.starts_with("STATUS="));
+    assert_eq!(last.as_deref(), Some("STOPPING=1"));
 }
 
 #[test]
