@@ -417,7 +417,10 @@ impl<N: Network> RemoteUnits<N> {
     /// A node is not there any more.
     fn lose(&mut self, peer: PeerId) {
         let name = self.peers.name(peer);
-        event::peer_lost(&name);
+        match self.nodes.is_drained(peer) {
+            true => event::peer_left(&name),
+            false => event::peer_lost(&name),
+        }
         self.peers.remove(peer);
         if self.homes.at(peer).is_some() {
             return self.lose_other(peer);

@@ -76,6 +76,8 @@ events! {
     WARN "rivulet::policy" tunnels_unparsed(advice: text) = "tunnels not inspected";
     /// A node of the cluster is connected.
     INFO "rivulet::cluster" peer_connected(node: text, address: text) = "node connected";
+    /// A node that was drained has ended its link.
+    INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
     /// A node is not reachable any more.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
     /// Another policy goes to all nodes.

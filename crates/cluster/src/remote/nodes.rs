@@ -214,6 +214,12 @@ impl Nodes {
         was_asked
     }
 
+    /// Returns true if the node behind this link has given its flows away.
+    pub fn is_drained(&self, peer: PeerId) -> bool {
+        let is_drained = |node: &Node| node.info.status == NodeStatus::Drained;
+        self.0.iter().any(|node| node.peer == Some(peer) && is_drained(node))
+    }
+
     /// A node is lost. Returns its address, if it may come back, and its unit.
     pub fn lost(&mut self, peer: PeerId) -> (Option<String>, Option<UnitId>) {
         let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
