@@ -1,6 +1,6 @@
-//! Stalls of live traffic while flows move, and while units are drained and restarted, beside those
-//! of the machine. It measures, and asserts only that nothing is lost or reset: `bench/stalls.sh
-//! moves` prints it.
+//! Stalls of live traffic while flows move, and while units are drained and restarted, with those
+//! of the machine itself. It measures, and asserts only that nothing is lost or reset:
+//! `bench/stalls.sh moves` prints it.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
@@ -210,7 +210,9 @@ fn stalls_while_flows_move_and_units_are_restarted() {
     }
     println!();
     for (name, samples) in &samples {
-        phases.iter().for_each(|phase| print_stalls(name, samples, phase));
+        for (at, phase) in phases.iter().enumerate() {
+            print_stalls(name, samples, phase, 1 + at / EVENTS.len());
+        }
     }
     for report in hosts.end(units) {
         assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
@@ -255,13 +257,14 @@ impl Display for Delays {
     }
 }
 
-/// Prints the long stalls of a client during a phase.
-fn print_stalls(name: &str, samples: &[Sample], phase: &Phase) {
+/// Prints the long stalls of a client during a phase of this round.
+fn print_stalls(name: &str, samples: &[Sample], phase: &Phase, round: usize) {
     let mut until_ns = 0;
     for sample in samples.iter().filter(|sample| phase.has(sample) && sample.delay_ns > LONG_NS) {
         if sample.sent_ns > until_ns + APART_NS {
             let [at, delay] = [sample.sent_ns - phase.since_ns, sample.delay_ns].map(|ns| ns as f64 / 1e6);
-            println!("{:?}: {name}: {delay:.1} ms, {at:.0} ms after the phase began", phase.event);
+            let event = phase.event;
+            println!("{event:?}, round {round}: {name}: {delay:.1} ms, {at:.0} ms after the phase began");
         }
         until_ns = sample.sent_ns;
     }
