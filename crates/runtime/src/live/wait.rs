@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Rounds without work after which the thread sleeps: some tens of microseconds, in which the next
-/// frame of a burst finds it awake.
-pub(super) const ROUNDS_AWAKE: u32 = 64;
+/// Time without work after which the thread sleeps: the next frame of a burst finds it awake. Where
+/// rounds take long, as with links to other machines, few of them fit in.
+const AWAKE: Duration = Duration::from_micros(30);
 
 /// Longest sleep, so that time passes for flows and for the caller of the rounds.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
@@ -32,8 +32,8 @@ pub(super) struct Sleeper {
     slept: Duration,
     /// `slept` when there was work last.
     slept_before: Duration,
-    /// Rounds without work in a row.
-    idle_rounds: u32,
+    /// Time of the first round without work, of those in a row.
+    idle_since: Option<Instant>,
 }
 
 /// Limit on a sleep.
@@ -59,12 +59,12 @@ impl Sleeper {
     /// Notes a round. Returns whether the thread may sleep now.
     pub fn note_round(&mut self, is_idle: bool) -> bool {
         if !is_idle {
-            self.idle_rounds = 0;
+            self.idle_since = None;
             self.slept_before = self.slept;
-        } else {
-            self.idle_rounds = self.idle_rounds.saturating_add(1);
+            return false;
         }
-        self.idle_rounds > ROUNDS_AWAKE
+        let now = Instant::now();
+        now.duration_since(*self.idle_since.get_or_insert(now)) > AWAKE
     }
 
     /// Returns the time that the thread has slept.
