@@ -184,26 +184,21 @@ impl<N: Network> Peers<N> {
         }
     }
 
-    /// Returns the next message that has arrived, and its sender.
+    /// Returns the next message that has been [received](Peers::receive), and its sender.
     pub fn poll(&mut self) -> Option<(PeerId, &[u8])> {
-        loop {
-            let count = self.peers.len();
-            let has_message = |at: &usize| {
-                self.peers[*at].as_ref().is_some_and(|peer| !peer.is_held && peer.link.has_message())
-            };
-            if let Some(at) = (self.next..count).chain(0..self.next.min(count)).find(has_message) {
-                self.next = at;
-                let message = self.peers[at].as_mut()?.link.poll_message()?;
-                return Some((PeerId(at), message.bytes));
-            }
-            if !self.receive() {
-                return None;
-            }
-        }
+        let count = self.peers.len();
+        let has_message = |at: &usize| {
+            self.peers[*at].as_ref().is_some_and(|peer| !peer.is_held && peer.link.has_message())
+        };
+        let at = (self.next..count).chain(0..self.next.min(count)).find(has_message)?;
+        self.next = at;
+        let message = self.peers[at].as_mut()?.link.poll_message()?;
+        Some((PeerId(at), message.bytes))
     }
 
-    /// Takes datagrams from the socket. Returns false if there are none.
-    fn receive(&mut self) -> bool {
+    /// Takes datagrams from the socket, some of them if there are many. Returns false if there were
+    /// none.
+    pub fn receive(&mut self) -> bool {
         let now_ns = self.now_ns();
         let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.totals.strange);
         self.network.receive(&mut |from, datagram| {
@@ -224,7 +219,7 @@ impl<N: Network> Peers<N> {
     }
 
     /// Handles deadlines, and sends everything that may be sent now. All datagrams must have been
-    /// polled before: a process that was suspended would take its peers for dead.
+    /// received before: a process that was suspended would take its peers for dead.
     pub fn flush(&mut self) {
         let now_ns = self.now_ns();
         for peer in self.peers.iter_mut().flatten() {

@@ -233,8 +233,22 @@ impl<N: Network> RemoteUnits<N> {
         self.receive_frames();
     }
 
+    /// Receives everything that has arrived.
     fn receive_frames(&mut self) {
         self.greet();
+        loop {
+            let has_received = self.peers.receive();
+            self.handle_frames();
+            if !has_received {
+                break;
+            }
+        }
+        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
+            self.lose(peer);
+        }
+    }
+
+    fn handle_frames(&mut self) {
         while let Some((peer, frame)) = self.peers.poll() {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
@@ -275,9 +289,6 @@ impl<N: Network> RemoteUnits<N> {
                 }
                 Ok(_) | Err(_) => self.refused += 1,
             }
-        }
-        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
-            self.lose(peer);
         }
     }
 

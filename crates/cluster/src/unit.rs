@@ -216,13 +216,40 @@ impl<N: Network> UnitProcess<N> {
         Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
     }
 
-    /// Handles what has arrived. Returns true if there was anything.
+    /// Handles what has arrived, and sends what follows from it. Returns true if anything was
+    /// there.
     fn step(&mut self) -> bool {
         self.greet();
         self.set_clock();
         let mut worked = false;
+        loop {
+            let has_received = self.peers.receive();
+            worked |= self.handle_frames();
+            if !has_received {
+                break;
+            }
+            // Others may wait for it, however much has arrived besides.
+            self.send();
+            self.peers.transmit();
+        }
+        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
+            self.lose(peer);
+        }
+        self.take_policy();
+        self.set_clock();
+        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+            worked |= unit.handle_timeouts();
+        }
+        self.send();
+        self.peers.flush();
+        worked
+    }
+
+    /// Handles the frames that have been received. Returns true if there were any.
+    fn handle_frames(&mut self) -> bool {
+        let mut has_worked = false;
         while let Some((peer, frame)) = self.peers.poll() {
-            worked = true;
+            has_worked = true;
             let at = self.of_peers[peer.index()];
             let employer = &mut self.employers[at];
             let is_dispatcher = employer.dispatcher == Some(peer);
@@ -261,20 +288,17 @@ impl<N: Network> UnitProcess<N> {
                 unit.process_batch(employer.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
-        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
-            self.lose(peer);
-        }
-        self.take_policy();
-        self.set_clock();
+        has_worked
+    }
+
+    /// Has all units process their packets, and hand over what they send.
+    fn send(&mut self) {
         for Employer { dispatcher, unit, .. } in &mut self.employers {
             if let Some(unit) = unit {
-                worked |= unit.handle_timeouts();
                 unit.end.report();
                 unit.send(*dispatcher, &mut self.peers, &mut self.effects);
             }
         }
-        self.peers.flush();
-        worked
     }
 
     /// Takes a policy that has been read, and reports that to its dispatcher.
