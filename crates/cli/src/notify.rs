@@ -4,6 +4,6 @@ use sd_notify::NotifyState;
 
 /// Sends the state; without a supervisor, nothing. Waits for a supervisor that does not read.
 pub fn notify(state: &[NotifyState<'_>]) {
-    // An error has nobody to whom it matters.
+    // An unreachable supervisor is no reason to stop.
     let _ = sd_notify::notify(state);
 }

@@ -228,7 +228,7 @@ impl<N: Network> UnitProcess<N> {
             if !has_received {
                 break;
             }
-            // Others may wait for it, however much has arrived besides.
+            // Other units may wait for it, while more keeps arriving.
             self.send();
             self.peers.transmit();
         }

@@ -214,7 +214,7 @@ impl Nodes {
         was_asked
     }
 
-    /// Returns true if the node behind this link has given its flows away.
+    /// Returns true if the node behind this link is drained.
     pub fn is_drained(&self, peer: PeerId) -> bool {
         let is_drained = |node: &Node| node.info.status == NodeStatus::Drained;
         self.0.iter().any(|node| node.peer == Some(peer) && is_drained(node))

@@ -210,7 +210,7 @@ impl Running {
         }
     }
 
-    /// Returns the time of the dispatcher's clock, as far as it is known; 0 before that.
+    /// Returns the time of the dispatcher's clock; 0 while it is unknown.
     pub fn now_ns(&self) -> u64 {
         match self.told {
             (0, _) => 0,

@@ -88,7 +88,7 @@ pub enum ArrivedFrame<'a> {
         message: FromPeer,
         /// Packets that the unit had reported before.
         through: u64,
-        /// Time of the dispatcher's clock, as far as the unit knew it; 0 if it did not.
+        /// The unit's estimate of the dispatcher's clock; 0 if unknown.
         now_ns: u64,
     },
     /// A late packet, forwarded by a unit.
@@ -285,7 +285,7 @@ pub fn write_gone(out: &mut Vec<u8>) {
 }
 
 /// Appends something from a unit for another one. `through`: the packets that it has reported;
-/// `now_ns`: the time, as far as it knows.
+/// `now_ns`: its estimate of the dispatcher's clock, 0 if unknown.
 pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64, now_ns: u64) {
     match mail {
         Mail::Message(from, message) => {
