@@ -31,6 +31,7 @@ mod programs;
 mod proxied;
 mod repeated;
 mod routed;
+mod services;
 mod sites;
 mod ssh;
 mod stalls;
