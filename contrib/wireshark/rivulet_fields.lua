@@ -8,6 +8,7 @@ local KINDS = {
     [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone", [0x26] = "Relay",
     [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
     [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released",
+    [0x70] = "Part",
 }
 local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain", "Replicate" }
 local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived", "Replicated" }

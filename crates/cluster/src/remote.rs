@@ -36,7 +36,7 @@ use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_granted,
-    write_input, write_relayed, write_stopped, write_units,
+    write_input, write_part, write_relayed, write_stopped, write_units,
 };
 
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
@@ -61,6 +61,8 @@ const HOLD_NS: u64 = 100_000;
 const WAIT: Duration = Duration::from_micros(200);
 /// Period of the status that others see.
 const STATUS_NS: u64 = 50_000_000;
+/// Limit on the time for a drained unit to end its link, to be taken back.
+const PART_NS: u64 = 2_000_000_000;
 /// Limit on the time for the first units to be there.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -347,12 +349,16 @@ impl<N: Network> RemoteUnits<N> {
                     let change = self.nodes.drain(&name);
                     self.change_unit(change);
                 }
-                NodeCommand::Resume { name } => match self.nodes.resume(&name) {
+                NodeCommand::Resume { name } => match self.nodes.resume(self.peers.now_ns(), &name) {
                     ResumedNode::Spare => self.employ_spare(),
+                    ResumedNode::Parting(peer) => self.peers.send(peer, 0, write_part),
                     ResumedNode::Awaited(address) => self.peers.network().connect("", &name, &address),
                     ResumedNode::Unchanged => {}
                 },
             }
+        }
+        while let Some(peer) = self.nodes.late_to_part(self.peers.now_ns().saturating_sub(PART_NS)) {
+            self.lose(peer);
         }
         if self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();

@@ -268,6 +268,7 @@ impl<N: Network> UnitProcess<N> {
                         self.employers[at].begin_renewal();
                     }
                 }
+                Ok(Some(Order::Part)) => employer.begin_renewal(),
                 Ok(Some(Order::Connect { own, connect, forget })) => {
                     let network = self.peers.network();
                     for UnitAddress { unit, name, .. } in forget {

@@ -28,6 +28,7 @@
 //! | 0x41 | a claim of a key: a flow of the sender has it | dispatcher, to a dispatcher |
 //! | 0x42 | claims are known, up to a number | dispatcher, to a dispatcher |
 //! | 0x43 | the release of a key | dispatcher, to a dispatcher |
+//! | 0x70 | the receiver was drained, ends the link, and waits for the next one | dispatcher |
 //!
 //! A packet travels as in Geneve (RFC 8926): its header, one option with the stamp, and the frame
 //! from the link layer on; see [`packets`].
@@ -46,9 +47,9 @@ pub use figures::UnitFigures;
 pub use frames::{
     ArrivedFrame, ForwardCounts, KeyClaim, PriorReport, ReportContext, UnitAddress, begin_output,
     begin_relay, read_frame, write_assignment, write_claim, write_figures, write_gone, write_granted,
-    write_hello, write_input, write_leave, write_mail, write_packet_input, write_passed, write_policy,
-    write_policy_read, write_relayed, write_released, write_renew, write_report_frame, write_stopped,
-    write_units,
+    write_hello, write_input, write_leave, write_mail, write_packet_input, write_part, write_passed,
+    write_policy, write_policy_read, write_relayed, write_released, write_renew, write_report_frame,
+    write_stopped, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

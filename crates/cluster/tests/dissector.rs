@@ -10,7 +10,7 @@ use cluster::policies::PolicyTexts;
 use cluster::wire::{
     Assignment, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures, begin_output,
     begin_relay, write_assignment, write_figures, write_gone, write_hello, write_input, write_leave,
-    write_mail, write_output, write_policy, write_policy_read, write_relayed, write_renew,
+    write_mail, write_output, write_part, write_policy, write_policy_read, write_relayed, write_renew,
     write_report_frame, write_stopped, write_units,
 };
 use graph::{Datagram, Graph, Options};
@@ -122,6 +122,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         input(ToUnit::Resume),
         input(ToUnit::Finish),
         frame(write_stopped),
+        frame(write_part),
         frame(|out| write_policy(out, &policy)),
         frame(|out| write_renew(out, &[9; 32])),
         frame(|out| write_relayed(out, UnitId(4), &frame(late_packet))),

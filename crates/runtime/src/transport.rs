@@ -103,6 +103,11 @@ pub trait Transport {
     /// Notes that an operator drains a unit, or has resumed it.
     fn set_draining(&mut self, _unit: UnitId, _is_draining: bool) {}
 
+    /// Returns true if there is something that can become one more unit at once.
+    fn has_spare(&self) -> bool {
+        false
+    }
+
     /// Repeats an operator's command for the units' graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
 

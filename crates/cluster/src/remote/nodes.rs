@@ -62,6 +62,8 @@ pub(super) enum ResumedNode {
     Spare,
     /// It must be connected at this address.
     Awaited(String),
+    /// The one behind this link was a unit, and comes back as another one once the link has ended.
+    Parting(PeerId),
 }
 
 pub(super) struct Node {
@@ -73,6 +75,8 @@ pub(super) struct Node {
     has_read: bool,
     /// It said itself that it ends: it may come back.
     is_leaving: bool,
+    /// It was asked to end its link, at this time, and comes back.
+    parting_ns: Option<u64>,
     /// It will have this address once its present link has ended.
     next_address: Option<String>,
     /// It is not a member any more. Its link goes on while it lives; then nobody waits for it.
@@ -91,6 +95,7 @@ impl Nodes {
                 policy: Digest::default(),
                 has_read: false,
                 is_leaving: false,
+                parting_ns: None,
                 next_address: None,
                 is_removed: false,
             };
@@ -121,7 +126,7 @@ impl Nodes {
         let place = self.0.iter().position(is_it)?;
         let node = &mut self.0[place];
         (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
-        (node.policy, node.has_read) = (policy, false);
+        (node.policy, node.has_read, node.parting_ns) = (policy, false, None);
         Some(place)
     }
 
@@ -174,7 +179,7 @@ impl Nodes {
     }
 
     /// A drained node may be a unit again.
-    pub fn resume(&mut self, name: &str) -> ResumedNode {
+    pub fn resume(&mut self, now_ns: u64, name: &str) -> ResumedNode {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             return ResumedNode::Unchanged;
         };
@@ -183,17 +188,27 @@ impl Nodes {
                 node.info.status = NodeStatus::Spare;
                 ResumedNode::Spare
             }
-            // Its process ends; the next one is welcome.
-            (NodeStatus::Drained, Some(_)) => {
+            (NodeStatus::Drained, Some(peer)) => {
                 node.is_leaving = true;
-                ResumedNode::Unchanged
+                node.parting_ns.get_or_insert(now_ns);
+                ResumedNode::Parting(peer)
             }
             (NodeStatus::Drained, None) => {
                 node.info.status = NodeStatus::Connecting;
-                ResumedNode::Awaited(node.info.address.clone())
+                match node.is_removed {
+                    true => ResumedNode::Unchanged, // It is connected once it is a member again.
+                    false => ResumedNode::Awaited(node.info.address.clone()),
+                }
             }
             _ => ResumedNode::Unchanged,
         }
+    }
+
+    /// Returns the link of a node that was asked to end it before this time, and has not: earlier
+    /// versions know no such order.
+    pub fn late_to_part(&self, since_ns: u64) -> Option<PeerId> {
+        let is_late = |node: &&Node| node.parting_ns.is_some_and(|asked_ns| asked_ns < since_ns);
+        self.0.iter().filter(|node| node.peer.is_some()).find(is_late)?.peer
     }
 
     /// A node says that it ends. Returns the change for its unit, if it has one.
@@ -224,7 +239,7 @@ impl Nodes {
     pub fn lost(&mut self, peer: PeerId) -> (Option<String>, Option<UnitId>) {
         let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
         let was_drained = node.info.status == NodeStatus::Drained;
-        node.peer = None;
+        (node.peer, node.parting_ns) = (None, None);
         if let Some(address) = node.next_address.take() {
             node.info.address = address;
         }

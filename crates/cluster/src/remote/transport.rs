@@ -12,6 +12,7 @@ use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
 
+use super::nodes::NodeStatus;
 use super::units::RemoteUnit;
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
 use crate::network::Network;
@@ -84,6 +85,10 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
         self.nodes.set_draining(unit, is_draining);
+    }
+
+    fn has_spare(&self) -> bool {
+        self.nodes.count(NodeStatus::Spare) > 0
     }
 
     fn control(&mut self, stage: usize, command: &str) {

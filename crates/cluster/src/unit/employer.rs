@@ -36,7 +36,8 @@ pub(super) struct Employer {
     renewal: Renewal,
 }
 
-/// The way of a unit from one policy to the next: it leaves, and the dispatcher takes it back.
+/// The way of a unit to another one of the same process, as for another policy: it leaves, and the
+/// dispatcher takes it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Renewal {
     /// The policy stays.
@@ -134,12 +135,12 @@ impl Employer {
         has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
     }
 
-    /// The unit leaves, and runs another policy once the dispatcher takes it back.
+    /// The unit leaves, if it has not been drained yet, until the dispatcher takes it back.
     pub fn begin_renewal(&mut self) {
         self.renewal = Renewal::Leaving;
     }
 
-    /// Gives the unit's flows away if it changes its policy. Returns true once the dispatcher has
+    /// Gives the unit's flows away if it is to come back. Returns true once the dispatcher has
     /// heard the last word, or is lost: the links must be removed then. A dispatcher that connects
     /// again has heard it, too, and acknowledges nothing more on the link before.
     pub fn has_parted<N: Network>(&mut self, peers: &mut Peers<N>) -> bool {

@@ -56,6 +56,7 @@ pub(super) enum Order {
     Assign(Assignment),
     Read(PolicyTexts),
     Renew(Digest),
+    Part,
     Connect { own: UnitId, connect: Vec<UnitAddress>, forget: Vec<UnitAddress> },
 }
 
@@ -87,6 +88,7 @@ pub(super) fn handle(
         ArrivedFrame::Assign(_)
             | ArrivedFrame::Policy(_)
             | ArrivedFrame::Renew(_)
+            | ArrivedFrame::Part
             | ArrivedFrame::Stopped
             | ArrivedFrame::Units(_)
             | ArrivedFrame::Input(_)
@@ -100,6 +102,7 @@ pub(super) fn handle(
         ArrivedFrame::Assign(assignment) => return Ok(Some(Order::Assign(assignment))),
         ArrivedFrame::Policy(texts) => return Ok(Some(Order::Read(texts))),
         ArrivedFrame::Renew(digest) => return Ok(Some(Order::Renew(digest))),
+        ArrivedFrame::Part => return Ok(Some(Order::Part)),
         arrived => arrived,
     };
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;

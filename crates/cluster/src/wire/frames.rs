@@ -47,6 +47,7 @@ mod kind {
     pub const CLAIM: u8 = 0x41;
     pub const GRANTED: u8 = 0x42;
     pub const RELEASED: u8 = 0x43;
+    pub const PART: u8 = 0x70;
 }
 
 /// A frame as it arrived.
@@ -65,6 +66,9 @@ pub enum ArrivedFrame<'a> {
     Policy(PolicyTexts),
     /// The receiver gives its flows away, ends this link, and then runs the policy of this digest.
     Renew(Digest),
+    /// The receiver, which was drained, ends this link: the sender then takes it back as another
+    /// unit.
+    Part,
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
     /// A report of a unit, its context, and the number of packets that follow.
@@ -230,6 +234,11 @@ pub fn write_renew(out: &mut Vec<u8>, digest: &Digest) {
     out.extend_from_slice(digest);
 }
 
+/// Appends the order to end this link after a drain, and to wait for the next one.
+pub fn write_part(out: &mut Vec<u8>) {
+    out.push(kind::PART);
+}
+
 /// Appends the addresses of all units.
 pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
     out.push(kind::UNITS);
@@ -377,6 +386,7 @@ pub fn read_frame(
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
         kind::POLICY => return read_policy(&mut from).map(ArrivedFrame::Policy),
         kind::RENEW => return Ok(ArrivedFrame::Renew(from.array()?)),
+        kind::PART => return Ok(ArrivedFrame::Part),
         kind::POLICY_READ => return Ok(ArrivedFrame::PolicyRead(from.array()?, from.text()?.to_owned())),
         kind::GONE => return Ok(ArrivedFrame::Gone),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),

@@ -360,6 +360,10 @@ impl Dispatcher {
         self.meter.activate(unit, now_ns);
         self.units.set_state(unit, UnitState::Active);
         self.assigner.set_active(self.units.active());
+        // Buckets of lost units that nobody could take.
+        if let (Some(rss), [_]) = (&mut self.rss, self.units.active()) {
+            self.counters.buckets_moved += rss.hand_all(unit);
+        }
         if let Some(groups) = &mut self.groups {
             groups.levels = true;
         }

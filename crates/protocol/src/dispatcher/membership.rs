@@ -12,16 +12,22 @@ impl Dispatcher {
         self.start_one(outputs);
     }
 
-    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Does nothing if it
-    /// is not active, or is the last one.
+    /// Drains a unit: it gets no new packets, hands its flows over, and stops. If no other one is
+    /// active, that begins as soon as one is; until then it works on. Does nothing if it neither
+    /// runs nor starts.
     pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        // A unit that is going already needs nothing; the last one stays.
-        let _ = self.drain_unit(now_ns, unit, outputs);
+        if self.drain_unit(now_ns, unit, outputs).is_err()
+            && matches!(self.units.state(unit), UnitState::Active | UnitState::Starting)
+        {
+            self.units.set_leaving(unit, true);
+            self.hold_minimum(outputs);
+            self.wake(now_ns);
+        }
     }
 
     /// A unit has crashed: its flows end, and it never runs again; a replacement has another
     /// number. Flows whose new owner waits for a state of the lost unit end once that owner
-    /// [reports](crate::message::FromUnit::Lost) them. A unit is started if fewer than `units_min`
+    /// [reports](crate::message::FromUnit::Lost) them. Units are started if fewer than `units_min`
     /// are left.
     pub fn lose_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         let now_ns = self.at(now_ns);
@@ -35,7 +41,9 @@ impl Dispatcher {
                 }
             }
             UnitState::Starting | UnitState::Draining => self.units.set_state(unit, UnitState::Lost),
-            UnitState::Off | UnitState::Lost => return,
+            // It was drained, and would not start any more.
+            UnitState::Off => return self.retire_unit(unit),
+            UnitState::Lost => return,
         }
         self.counters.units_lost += 1;
         for index in 0..self.flows.used() {
@@ -45,9 +53,7 @@ impl Dispatcher {
                 self.end(index, outputs);
             }
         }
-        if self.units.active().len() < self.config.units_min.into() {
-            self.start_one(outputs);
-        }
+        self.hold_minimum(outputs);
         self.wake(now_ns);
     }
 
@@ -73,8 +79,9 @@ impl Dispatcher {
         }
     }
 
+    /// Returns true if another unit is active, and stays.
     pub(crate) fn has_other_active(&self, unit: UnitId) -> bool {
-        self.units.active().iter().any(|&active| active != unit)
+        self.units.active().iter().any(|&active| active != unit && !self.units.is_leaving(active))
     }
 
     /// Units have changed: [`Dispatcher::handle_timeout`] has something to do soon.

@@ -192,11 +192,13 @@ impl Dispatcher {
         Ok((from, to))
     }
 
-    /// Drains a unit: it gets no new packets, hands its flows over, and stops.
+    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Others are started if
+    /// fewer than `units_min` are left.
     ///
     /// # Errors
     ///
-    /// If it is not active, or is the last one.
+    /// If it is not active, or is the last one: see
+    /// [`remove_unit`](Dispatcher::remove_unit).
     pub fn drain_unit(
         &mut self,
         now_ns: u64,
@@ -207,6 +209,7 @@ impl Dispatcher {
         match self.units.state(unit) {
             UnitState::Active if self.has_other_active(unit) => {
                 self.drain(now_ns, unit, outputs);
+                self.hold_minimum(outputs);
                 self.wake(now_ns);
                 Ok(())
             }
@@ -230,6 +233,12 @@ impl Dispatcher {
                 self.counters.units_resumed += 1;
                 event::unit_resumed(unit.0.into());
                 self.wake(now_ns);
+                Ok(())
+            }
+            UnitState::Active if self.units.is_leaving(unit) => {
+                self.units.set_leaving(unit, false);
+                self.counters.units_resumed += 1;
+                event::unit_resumed(unit.0.into());
                 Ok(())
             }
             _ if !self.units.has(unit) => Err(UnitRefused::Unknown(unit)),

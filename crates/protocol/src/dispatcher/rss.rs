@@ -79,6 +79,13 @@ impl Rss {
         moved
     }
 
+    /// Moves all buckets to the only active unit. Returns the number of those that were elsewhere.
+    pub fn hand_all(&mut self, unit: UnitId) -> u64 {
+        let moved = self.owners.iter().filter(|&&owner| owner != unit).count() as u64;
+        self.owners.fill(unit);
+        moved
+    }
+
     fn level(&mut self, active: &[UnitId]) -> u64 {
         self.sum_up();
         let total: u64 = self.bytes.iter().sum();

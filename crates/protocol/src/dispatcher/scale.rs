@@ -15,8 +15,8 @@ use crate::dispatcher::units::UnitState;
 pub const DRAIN_BELOW: f32 = 0.8;
 
 impl Dispatcher {
-    /// Handles the timers that have expired: moves the load meter's window, starts a unit ahead,
-    /// drains idle ones, moves their flows, balances buckets of flows, and ends silent flows. Does
+    /// Handles the timers that have expired: moves the load meter's window, starts a unit ahead or
+    /// because fewer than `units_min` run, drains idle ones, moves their flows, balances buckets of flows, and ends silent flows. Does
     /// nothing before [`next_timeout_ns`](Dispatcher::next_timeout_ns).
     ///
     /// Adds at most two outputs for each of
@@ -42,6 +42,10 @@ impl Dispatcher {
                 self.start_ahead(outputs);
                 self.drain_idle(now_ns, outputs);
             }
+        }
+        self.hold_minimum(outputs);
+        while let Some(unit) = self.units.first_to_drain() {
+            self.drain(now_ns, unit, outputs);
         }
         self.evacuate(now_ns, outputs);
         self.level_groups(outputs);
@@ -180,7 +184,23 @@ impl Dispatcher {
     /// Starts the first unit that is off, and returns it, unless one is starting or nothing would
     /// reach it.
     pub(crate) fn start_one(&mut self, outputs: &mut Vec<DispatcherOutput>) -> Option<UnitId> {
-        if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
+        if self.units.starting() > 0 { None } else { self.start_next(outputs) }
+    }
+
+    /// Starts units until `units_min` of them run or start, whatever the load. Those that leave do
+    /// not count.
+    pub(crate) fn hold_minimum(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        while self.units.staying() < usize::from(self.config.units_min) {
+            if self.start_next(outputs).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Starts the first unit that is off, and returns it, unless nothing would reach it.
+    fn start_next(&mut self, outputs: &mut Vec<DispatcherOutput>) -> Option<UnitId> {
+        let is_fixed = self.rss.as_ref().is_some_and(|rss| !rss.is_balanced());
+        if is_fixed && !self.units.active().is_empty() {
             return None;
         }
         let unit = self.units.first_off()?;

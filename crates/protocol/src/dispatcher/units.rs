@@ -38,12 +38,15 @@ pub(crate) struct Units {
     active: Vec<UnitId>,
     starting: u16,
     draining: u16,
+    leaving: u16,
     first_off: Option<UnitId>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Unit {
     state: UnitState,
+    /// It runs or starts, and drains as soon as another unit can take its flows.
+    is_leaving: bool,
     flows: u32,
     /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
@@ -60,6 +63,7 @@ impl Units {
             active: Vec::with_capacity(usize::from(units_max)),
             starting: 0,
             draining: 0,
+            leaving: 0,
             first_off: None,
         };
         units.count();
@@ -104,13 +108,43 @@ impl Units {
         self.draining
     }
 
+    /// Returns the number of units that get packets, or will once they have started, and stay.
+    pub fn staying(&self) -> usize {
+        self.active.len() + usize::from(self.starting) - usize::from(self.leaving)
+    }
+
+    /// Returns true if the unit runs or starts, and drains as soon as another one can take its
+    /// flows.
+    pub fn is_leaving(&self, unit: UnitId) -> bool {
+        self.units.get(unit.index()).is_some_and(|unit| unit.is_leaving)
+    }
+
+    /// Notes that a unit that runs or starts drains as soon as another one can take its flows, or
+    /// that it stays.
+    pub fn set_leaving(&mut self, unit: UnitId, is_leaving: bool) {
+        self.units[unit.index()].is_leaving = is_leaving;
+        self.count();
+    }
+
+    /// Returns the first leaving unit whose flows another active one can take.
+    pub fn first_to_drain(&self) -> Option<UnitId> {
+        if self.leaving == 0 {
+            return None;
+        }
+        let stays = |unit: &&UnitId| !self.is_leaving(**unit);
+        self.active.iter().find(stays)?;
+        self.active.iter().copied().find(|&unit| self.is_leaving(unit))
+    }
+
     /// Returns the first unit that is off.
     pub fn first_off(&self) -> Option<UnitId> {
         self.first_off
     }
 
     pub fn set_state(&mut self, unit: UnitId, state: UnitState) {
-        self.units[unit.index()].state = state;
+        let changed = &mut self.units[unit.index()];
+        changed.state = state;
+        changed.is_leaving &= matches!(state, UnitState::Starting | UnitState::Active);
         self.count();
     }
 
@@ -123,6 +157,7 @@ impl Units {
     fn count(&mut self) {
         let count = |state| self.units.iter().filter(|unit| unit.state == state).count() as u16;
         (self.starting, self.draining) = (count(UnitState::Starting), count(UnitState::Draining));
+        self.leaving = self.units.iter().filter(|unit| unit.is_leaving).count() as u16;
         self.first_off = self.all().find(|&unit| self.state(unit) == UnitState::Off);
         self.active.clear();
         let active = (0..).zip(&self.units).filter(|(_, unit)| unit.state == UnitState::Active);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use protocol::dispatcher::{Dispatcher, MigrateError, MigratedFlow, UnitState, UnitStatus};
+use protocol::dispatcher::{Dispatcher, MigrateError, MigratedFlow, UnitRefused, UnitState, UnitStatus};
 use protocol::message::{FlowId, UnitId};
 
 use super::Elastic;
@@ -39,7 +39,12 @@ impl<T: Transport> Elastic<T> {
                 reply(Ok(targets.map(|target| self.migrate(target)).collect()));
             }
             OperatorRequest::Drain(unit, reply) => {
-                let drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
+                let mut drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
+                if matches!(drained, Err(UnitRefused::Last(_))) && self.transport.has_spare() {
+                    // The spare one takes its flows.
+                    self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs);
+                    drained = Ok(());
+                }
                 if drained.is_ok() {
                     self.transport.set_draining(unit, true);
                 }

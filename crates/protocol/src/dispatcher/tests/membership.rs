@@ -62,7 +62,7 @@ fn a_refused_state_whose_holder_was_lost_is_lost() {
 fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
     let (mut bench, _) = two_units();
     bench.dispatcher.remove_unit(2, UnitId(0), &mut bench.outputs);
-    assert_eq!(bench.take(), [send(0, FromDispatcher::Drain)]);
+    assert_eq!(bench.take(), [send(0, FromDispatcher::Drain), DispatcherOutput::Start(UnitId(2))]);
     bench.handle_timeout(2 + MS);
     let adopted = |output: &DispatcherOutput| {
         matches!(output, DispatcherOutput::Send { to: UnitId(1), message: FromDispatcher::Adopt { .. } })
@@ -71,7 +71,64 @@ fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
     bench.handle_message(3 + MS, UnitId(0), FromUnit::Drained);
     assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(0))]);
     bench.dispatcher.remove_unit(4 + MS, UnitId(1), &mut bench.outputs);
-    assert_eq!(bench.state(1), UnitState::Active);
+    assert_eq!(bench.state(1), UnitState::Active, "no other one can take its flows");
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(0))], "it does not count any more");
+    bench.dispatcher.started(5 + MS, UnitId(0));
+    bench.handle_timeout(5 + 2 * MS);
+    assert_eq!(bench.state(1), UnitState::Draining, "it goes as soon as one can");
+}
+
+/// Units that run from the beginning, whatever the load: here without any.
+#[test]
+fn units_min_run_whatever_happens_to_units() {
+    let mut bench = Bench::new(Config { units_min: 3, units_max: 12, ..fixed(3) });
+    let starts = |bench: &mut Bench| {
+        let started = bench.take().into_iter().filter_map(|output| match output {
+            DispatcherOutput::Start(unit) => Some(unit.0),
+            _ => None,
+        });
+        started.collect::<Vec<_>>()
+    };
+    // Several at once, of which one is lost before it has started.
+    bench.dispatcher.lose_unit(1, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.lose_unit(1, UnitId(1), &mut bench.outputs);
+    assert_eq!(starts(&mut bench), [3, 4]);
+    bench.dispatcher.lose_unit(2, UnitId(3), &mut bench.outputs);
+    assert_eq!(starts(&mut bench), [5]);
+    bench.dispatcher.started(3, UnitId(4));
+    bench.dispatcher.started(3, UnitId(5));
+    // One that an operator drains, and resumes while its replacement starts.
+    bench.dispatcher.drain_unit(4, UnitId(2), &mut bench.outputs).unwrap();
+    assert_eq!(starts(&mut bench), [6]);
+    bench.dispatcher.resume_unit(5, UnitId(2)).unwrap();
+    bench.dispatcher.started(6, UnitId(6));
+    bench.handle_timeout(6 + MS);
+    assert!(starts(&mut bench).is_empty());
+    assert_eq!([2, 4, 5, 6].map(|unit| bench.state(unit)), [UnitState::Active; 4]);
+}
+
+#[test]
+fn a_unit_that_crashes_while_it_is_off_never_starts() {
+    let mut bench = Bench::new(Config { units_max: 4, ..fixed(2) });
     bench.dispatcher.add_unit(&mut bench.outputs);
-    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(0))]);
+    bench.dispatcher.started(1, UnitId(2));
+    bench.dispatcher.drain_unit(2, UnitId(2), &mut bench.outputs).unwrap();
+    bench.handle_message(3, UnitId(2), FromUnit::Drained);
+    assert_eq!(bench.state(2), UnitState::Off);
+    bench.take();
+    bench.dispatcher.lose_unit(4, UnitId(2), &mut bench.outputs);
+    bench.dispatcher.add_unit(&mut bench.outputs);
+    assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(3))]);
+}
+
+#[test]
+fn buckets_of_units_that_are_all_lost_go_to_the_next_one() {
+    let mode = Granularity::Rss { buckets: 8, every_ns: None };
+    let mut bench = Bench::new(Config { mode, targets: TargetChoice::None, units_max: 4, ..fixed(2) });
+    bench.dispatcher.lose_unit(1, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.take(), [], "nothing would reach another one");
+    bench.dispatcher.lose_unit(2, UnitId(1), &mut bench.outputs);
+    assert!(bench.take().contains(&DispatcherOutput::Start(UnitId(2))));
+    bench.dispatcher.started(3, UnitId(2));
+    assert!((1..9).all(|flow| bench.packet(4, flow, 100).0 == UnitId(2)));
 }
