@@ -20,6 +20,7 @@ use protocol::message::{
     FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
     StateDelta, UnitId, Version, Watermark,
 };
+use protocol::unit::FlowAlias;
 use runtime::transport::{Mail, Return, ToUnit};
 use tempfile::TempDir;
 
@@ -144,7 +145,7 @@ fn of_unit() -> Vec<Vec<u8>> {
         has_answered: true,
         through: 9,
         due_ns: 77,
-        aliases: vec![(FLOW, key(), 0)],
+        aliases: vec![(FLOW, FlowAlias { key: key(), hash: 0, is_turned: Some(true) })],
         fragments: vec![(Datagram::from_parts(key(), true, 1234), Some((key(), false)), 5_000)],
         messages: vec![
             FromUnit::Expire { flow: FLOW, epoch: 2, seq: 42 },

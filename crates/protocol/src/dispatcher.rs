@@ -33,6 +33,7 @@ mod key;
 mod load;
 mod load_index;
 mod loads;
+mod lost_flows;
 mod machine;
 mod membership;
 mod operate;
@@ -55,6 +56,7 @@ pub use config::{
 pub use counters::Counters;
 pub use evacuate::{FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use flows::{AliasChange, AliasConflict, FlowGuess};
+pub use lost_flows::{LOST_FLOWS_MAX, LostFlow};
 pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
 pub use operate::{FlowStatus, MigrateError, MigratedFlow, UnitRefused};
 pub use scale::DRAIN_BELOW;

@@ -18,8 +18,10 @@
 
 mod copying;
 pub(crate) mod error;
+mod lost;
 mod operate;
 mod passing;
+mod resets;
 mod subflows;
 mod tally;
 mod waiting;
@@ -36,10 +38,13 @@ use protocol::dispatcher::{
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
+use protocol::unit::FlowAlias;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
 pub use error::ElasticError;
+pub use lost::LOST_FLOWS_NS;
+use lost::LostFlows;
 use subflows::ConnectionTokens;
 pub use subflows::{TOKENS_MAX, TOKENS_SCANNED_MAX};
 use tally::Tally;
@@ -92,6 +97,8 @@ pub struct Elastic<T> {
     waiting: GroupWaiting,
     copying: Copying,
     effects: Vec<Effects>,
+    /// Empty unless hosts of lost flows are reset.
+    lost: LostFlows,
     /// `None` unless sub-flows of Multipath TCP must be where their connections are.
     tokens: Option<ConnectionTokens>,
     flows_peak: u32,
@@ -160,6 +167,9 @@ impl<T: Transport> Elastic<T> {
         if transport.has_others() {
             dispatcher.note_aliases();
         }
+        if !T::IS_LOCAL && config.is_live && config.resets {
+            dispatcher.note_lost_flows();
+        }
         Ok(Elastic {
             dispatcher,
             tally: Tally::new(config.units_max, Work::at(config.capacity_bps)),
@@ -176,6 +186,7 @@ impl<T: Transport> Elastic<T> {
             waiting: GroupWaiting::default(),
             copying: Copying::default(),
             effects: Vec::new(),
+            lost: LostFlows::default(),
             tokens: None,
             flows_peak: 0,
             is_finishing: false,
@@ -207,6 +218,9 @@ impl<T: Transport> Elastic<T> {
         let mut report =
             UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
         report.packets_waited = self.waiting.count;
+        report.flows_reset = self.lost.counts.flows_reset;
+        report.resets_sent = self.lost.counts.resets;
+        report.lost_flows_forgotten += self.lost.counts.forgotten;
         if let Some(tokens) = &self.tokens {
             tokens.add_to_report(&mut report);
         }
@@ -362,6 +376,13 @@ impl<T: Transport> Elastic<T> {
     /// Does so with a packet that has come this way.
     fn dispatch_from(&mut self, packet: Packet, passage: Passage) {
         self.dispatch_again(); // They have arrived before.
+        let packet = match self.lost.is_empty() {
+            true => packet,
+            false => match self.reset_ends(packet) {
+                Some(packet) => packet,
+                None => return,
+            },
+        };
         let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
         if may_depend {
             self.settle_units();
@@ -460,6 +481,7 @@ impl<T: Transport> Elastic<T> {
         }
         self.execute_outputs();
         self.copying.handle_timeout(now_ns);
+        self.forget_old_lost();
         let interval_end_ns = began_ns.saturating_add(self.intervals.ends_ns());
         let due_ns = interval_end_ns.min(self.copying.next_timeout_ns());
         self.due_ns = due_ns.min(self.transport.next_timeout_ns()).min(self.dispatcher.next_timeout_ns());
@@ -573,6 +595,7 @@ impl<T: Transport> Elastic<T> {
                 self.intervals.set_ready(since_ns, unit, false);
                 self.intervals.set_on(since_ns, unit, false);
                 self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
+                self.remember_lost();
             }
             UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
         }
@@ -614,8 +637,12 @@ impl<T: Transport> Elastic<T> {
         // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
         // has looked among its own flows only: if another unit's flow has the key, the later one
         // gets it.
-        for (flow, key, hash) in aliases {
+        for (flow, FlowAlias { key, hash, is_turned }) in aliases {
             self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
+            self.dispatcher.set_alias_order(flow, is_turned);
+            if !self.lost.is_empty() {
+                self.forget_lost(&key);
+            }
         }
         for (datagram, passed, at_ns) in fragments {
             self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
@@ -623,6 +650,7 @@ impl<T: Transport> Elastic<T> {
         for message in messages {
             self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
         }
+        self.remember_lost();
         self.execute_outputs();
         self.announce_aliases();
         self.effects.extend(effects);
@@ -750,6 +778,10 @@ impl<T: Transport> Backend for Elastic<T> {
         report.units = Some(self.report());
         report.packets_pending += self.waiting.len() as u64;
         self.transport.add_to_report(report, names);
+        let resets = self.lost.counts;
+        report.packets_generated += resets.resets;
+        report.packets_out += resets.resets;
+        report.bytes_out += resets.bytes;
         if !T::IS_LOCAL {
             report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
         }

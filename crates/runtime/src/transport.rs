@@ -27,6 +27,7 @@ use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::dispatcher::{AliasChange, FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
+use protocol::unit::FlowAlias;
 
 use crate::batch::Core;
 use crate::elastic::error::ElasticError;
@@ -355,8 +356,8 @@ pub struct Return {
     pub has_failed: bool,
     /// Packets that were lost, and their buffers with them.
     pub lost: u64,
-    /// Aliases of flows, with their hashes.
-    pub aliases: Vec<(FlowId, FlowKey, u64)>,
+    /// Aliases of flows.
+    pub aliases: Vec<(FlowId, FlowAlias)>,
     /// First fragments: datagram, key of the flow if it passed, and when.
     pub fragments: Vec<FirstFragment>,
     /// Messages.
@@ -387,7 +388,8 @@ impl Return {
     ) -> Option<u32> {
         match change {
             FlowChange::Alias { handle, key, hash } => {
-                self.aliases.extend(flow_at(handle).map(|flow| (flow, key, hash)));
+                let alias = FlowAlias { key, hash, is_turned: None };
+                self.aliases.extend(flow_at(handle).map(|flow| (flow, alias)));
                 None
             }
             FlowChange::FirstFragment { datagram, passed, at_ns } => {

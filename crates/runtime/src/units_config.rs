@@ -47,6 +47,8 @@ pub struct UnitsConfig {
     /// capture it may be the next packet, so there a packet that begins a flow waits until all
     /// earlier ones have left.
     pub is_live: bool,
+    /// Hosts whose TCP flows end with a lost unit get resets. For units at nodes and live traffic.
+    pub resets: bool,
 }
 
 impl Default for UnitsConfig {
@@ -65,6 +67,7 @@ impl Default for UnitsConfig {
             deltas: false,
             interval_ns: 100_000_000,
             is_live: false,
+            resets: false,
         }
     }
 }

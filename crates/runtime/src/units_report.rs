@@ -64,6 +64,15 @@ record! {
         /// Packets that other dispatchers passed on to this one.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_taken_over: u64 = counter("packets_taken_over"),
+        /// Flows that ended with a lost unit, and whose hosts were reset.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub flows_reset: u64 = counter("flows_reset"),
+        /// Resets to hosts of flows that ended with a lost unit.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub resets_sent: u64 = counter("resets_sent"),
+        /// Lost flows whose hosts get no reset: they are old, or too many.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub lost_flows_forgotten: u64 = counter("lost_flows_forgotten"),
         /// Running units.
         pub units_running: u64 = gauge("units"),
         /// Units started.
@@ -161,6 +170,9 @@ impl UnitsReport {
             tokens_displaced: 0,
             packets_passed_on: 0,
             packets_taken_over: 0,
+            flows_reset: 0,
+            resets_sent: 0,
+            lost_flows_forgotten: dispatcher.flows_lost_unnoted,
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,

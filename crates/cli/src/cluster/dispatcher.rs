@@ -87,7 +87,8 @@ impl DispatcherNode {
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
         // A node that comes back is another unit.
-        let config = UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, ..config };
+        let config =
+            UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, resets: true, ..config };
         let is_one_of_several = check_dispatchers(&node, &file, config.is_live)?;
         if is_one_of_several {
             let authority = node.certificates.join("ca.pem");

@@ -75,6 +75,40 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     assert!(moved > 0, "{report}");
 }
 
+/// Nobody waits for a connection that has ended with its unit.
+#[test]
+fn hosts_of_flows_of_a_killed_unit_are_reset() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let units = start_units(&network, POLICY, false);
+    let up = network.up(POLICY, "--cluster dispatcher.toml --assign round-robin");
+    let (_, _server) = serve_file(&network);
+    wait_until("the first download succeeds", || {
+        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
+    });
+    let file = |number: u16| network.path(&format!("fetched-{number}"));
+    let downloads = (0..9).map(|number| {
+        let (rate, file) = (["-s", "--limit-rate", RATE, "-o"], file(number).display().to_string());
+        let args = rate.into_iter().chain([&*file, "http://10.7.0.2:8000/file"]);
+        network.inside.command("curl").args(args).spawn().unwrap()
+    });
+    let downloads: Vec<Child> = downloads.collect();
+    wait_until("all have begun", || {
+        (0..9).all(|number| file(number).metadata().is_ok_and(|of| of.len() > 0))
+    });
+    units[0].signal("KILL");
+    // Those of other units go on; the others hear of it (56: a failure in receiving).
+    let codes = downloads.into_iter().map(|mut download| download.wait().unwrap().code());
+    let codes: Vec<_> = codes.collect();
+    assert!(codes.iter().all(|code| matches!(code, Some(0 | 56))), "{codes:?}");
+    assert!(codes.contains(&Some(56)), "{codes:?}");
+    // Neither host has a connection left.
+    for host in [&network.inside, &network.outside] {
+        wait_until("no connection is left", || host.run("ss -Htn state established").trim().is_empty());
+    }
+    let report = up.end();
+    assert!(report["units"]["flows_reset"].as_u64() > Some(0), "{report}");
+}
+
 #[test]
 fn dispatcher_sleeps_while_packets_are_at_units() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };

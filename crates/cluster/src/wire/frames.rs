@@ -12,7 +12,7 @@ use super::messages::{
 };
 use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::reader::{FrameError, Reader, put, put_sized};
-use super::reports::{read_report, write_report};
+use super::reports::{read_orders, read_report, write_orders, write_report};
 use crate::policies::{Digest, PolicyTexts};
 
 /// Kinds of frames.
@@ -262,6 +262,7 @@ pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, context: &ReportCo
         put!(out, unit.0, counts.sent, counts.received);
         out.push(counts.is_cut.into());
     }
+    write_orders(out, report);
 }
 
 /// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the
@@ -371,11 +372,12 @@ pub fn read_frame(
         kind::PACKET => return read_packet(&mut from, now_ns).map(ArrivedFrame::Packet),
         kind::UNITS => return read_units(&mut from).map(ArrivedFrame::Units),
         kind::REPORT => {
-            let (report, packets) = read_report(&mut from, hash)?;
+            let (mut report, packets) = read_report(&mut from, hash)?;
             let priors = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
             let priors = priors.collect::<Result<_, FrameError>>()?;
             let count = if from.is_empty() { 0 } else { from.count(19)? };
             let forwards = (0..count).map(|_| read_forward(&mut from)).collect::<Result<_, _>>()?;
+            read_orders(&mut from, &mut report)?;
             return Ok(ArrivedFrame::Report(Box::new(report), ReportContext { priors, forwards }, packets));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),

@@ -6,6 +6,7 @@
 use graph::Datagram;
 use packet::{FlowKey, LinkType, Packet, Side};
 use protocol::message::UnitId;
+use protocol::unit::FlowAlias;
 use runtime::transport::Return;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,6 +19,9 @@ const READY: u8 = 1;
 const FAILED: u8 = 2;
 const ANSWERED: u8 = 4;
 const LEFT: u8 = 8;
+
+/// The order of the ends of an alias, if it is not known; otherwise 1 if they are turned.
+const UNKNOWN: u8 = 2;
 
 const KEY_LEN: usize = size_of::<FlowKey>();
 const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
@@ -34,9 +38,9 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     out.push(flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
     put!(out, report.unit.0, report.lost, report.through, report.due_ns, report.out.len() as u32);
     put!(out, report.aliases.len() as u32);
-    for (flow, key, _) in &report.aliases {
+    for (flow, alias) in &report.aliases {
         put_flow(out, *flow);
-        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(alias.key.as_bytes());
     }
     put!(out, report.fragments.len() as u32);
     for (datagram, passed, at_ns) in &report.fragments {
@@ -50,6 +54,28 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     }
     put!(out, report.messages.len() as u32);
     report.messages.iter().for_each(|message| write_from_unit(out, message));
+}
+
+/// Appends the orders of the ends of aliases, which a report begins without.
+pub(super) fn write_orders(out: &mut Vec<u8>, report: &Return) {
+    put!(out, report.aliases.len() as u32);
+    let order = |is_turned: Option<bool>| is_turned.map_or(UNKNOWN, u8::from);
+    out.extend(report.aliases.iter().map(|(_, alias)| order(alias.is_turned)));
+}
+
+/// Reads them. An earlier version has none.
+pub(super) fn read_orders(from: &mut Reader<'_>, report: &mut Return) -> Result<(), FrameError> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    let count = from.count(1)?;
+    for at in 0..count {
+        let order = from.u8()?;
+        if let Some((_, alias)) = report.aliases.get_mut(at) {
+            alias.is_turned = (order < UNKNOWN).then_some(order == 1);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a report, and the number of packets behind it. `hash` returns the hash of a key.
@@ -72,7 +98,7 @@ pub(super) fn read_report(
     let packets = from.u32()? as usize;
     for _ in 0..from.count(8 + KEY_LEN)? {
         let (flow, key) = (read_flow(from)?, read_key(from)?);
-        report.aliases.push((flow, key, hash(&key)));
+        report.aliases.push((flow, FlowAlias { key, hash: hash(&key), is_turned: None }));
     }
     for _ in 0..from.count(2 * KEY_LEN)? {
         let (key, reversed, id, at_ns) = (read_key(from)?, read_flag(from)?, from.u32()?, from.u64()?);

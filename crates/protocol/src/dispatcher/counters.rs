@@ -65,6 +65,8 @@ pub struct Counters {
     pub units_lost: u64,
     /// Flows lost with their units.
     pub flows_lost: u64,
+    /// Lost flows that were not noted for resets: too many at once.
+    pub flows_lost_unnoted: u64,
     /// Flows moved without a packet: from draining or overloaded units, or with their affinity
     /// groups.
     pub flows_moved: u64,

@@ -76,7 +76,9 @@ struct AliasEntry {
     /// The key of rewritten packets; all zero if there is none.
     alias: FlowKey,
     alias_hash: u64,
-    unused: u64,
+    /// The order of the ends, see [`LostFlow::is_turned`](crate::dispatcher::LostFlow): 0 if it is
+    /// not known, 1 if it is the same, 2 if it is turned.
+    order: u64,
 }
 
 /// Another flow has the key.
@@ -413,12 +415,28 @@ impl Flows {
         // There is room: the hash index holds two entries per flow.
         if is_needed && self.lookup.insert(hash, by_alias(id.index)).is_ok() {
             let back = &mut self.aliases[id.index as usize];
-            (back.alias, back.alias_hash) = (*alias, hash);
+            (back.alias, back.alias_hash, back.order) = (*alias, hash, 0);
             if let Some(changes) = &mut self.alias_changes {
                 changes.push(AliasChange::Set(id.index, *alias));
             }
         }
         Ok(())
+    }
+
+    /// Returns the flow's alias, and whether its ends are turned, as far as that is known. Without
+    /// an alias they are not.
+    pub fn alias(&self, index: u32) -> (Option<FlowKey>, Option<bool>) {
+        let back = &self.aliases[index as usize];
+        match (back.alias == FlowKey::default(), back.order) {
+            (true, _) => (None, Some(false)),
+            (false, 0) => (Some(back.alias), None),
+            (false, order) => (Some(back.alias), Some(order == 2)),
+        }
+    }
+
+    /// Notes the order of the ends of the flow's alias.
+    pub fn set_alias_order(&mut self, index: u32, is_turned: Option<bool>) {
+        self.aliases[index as usize].order = is_turned.map_or(0, |is_turned| 1 + u64::from(is_turned));
     }
 
     /// Notes changes of aliases from now on.

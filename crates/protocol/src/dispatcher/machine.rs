@@ -14,6 +14,7 @@ use crate::dispatcher::flowlet::Demand;
 use crate::dispatcher::flows::{AliasChange, AliasConflict, AliasRefused, FlowGuess, Flows};
 use crate::dispatcher::groups::Groups;
 use crate::dispatcher::load::Meter;
+use crate::dispatcher::lost_flows::LostFlow;
 use crate::dispatcher::provisioning::Provisioning;
 use crate::dispatcher::relief::Relief;
 use crate::dispatcher::rss::Rss;
@@ -41,6 +42,8 @@ pub struct Dispatcher {
     now_ns: u64,
     pub(crate) next_timeout_ns: u64,
     pub(crate) evacuation: Evacuation,
+    /// Lost flows that nobody has taken yet; `None` if nobody will.
+    pub(crate) lost_flows: Option<Vec<LostFlow>>,
     pub(crate) sweep: SweepPosition,
     /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     pub(crate) push_above: u64,
@@ -163,6 +166,7 @@ impl Dispatcher {
             now_ns: 0,
             next_timeout_ns: 0,
             evacuation: Evacuation::default(),
+            lost_flows: None,
             sweep: SweepPosition::default(),
             push_above: config.push_above(),
             midst_end: match config.mode {
@@ -258,6 +262,13 @@ impl Dispatcher {
             self.give_up_key(taken.by, alias, outputs);
             let taken_again = self.set_alias(flow, alias, hash).is_err();
             debug_assert!(!taken_again, "nobody else has it now");
+        }
+    }
+
+    /// Notes the order of the ends of a flow's alias: see [`LostFlow::is_turned`].
+    pub fn set_alias_order(&mut self, flow: FlowId, is_turned: Option<bool>) {
+        if self.flows.live(flow).is_some() {
+            self.flows.set_alias_order(flow.index, is_turned);
         }
     }
 

@@ -50,6 +50,7 @@ impl Dispatcher {
             let flow = self.flows.get(index);
             if flow.is_live() && flow.owner() == unit {
                 self.counters.flows_lost += 1;
+                self.note_lost(index);
                 self.end(index, outputs);
             }
         }
@@ -75,6 +76,7 @@ impl Dispatcher {
         let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch;
         if self.flows.live(id).filter(is_owner).is_some() {
             self.counters.flows_lost += 1;
+            self.note_lost(id.index);
             self.end(id.index, outputs);
         }
     }

@@ -77,6 +77,9 @@ pub struct FlowAlias {
     pub key: FlowKey,
     /// The key's hash.
     pub hash: u64,
+    /// The ends of the key are in another order than those of the flow's own key: the first one is
+    /// the host that is the second one there. `None` if that is not known.
+    pub is_turned: Option<bool>,
 }
 
 /// Packets that leave because of one packet, in order: nearly always one, which takes no memory

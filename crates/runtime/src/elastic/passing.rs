@@ -3,7 +3,7 @@
 use graph::FlowLookup;
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet, PacketClass};
-use protocol::dispatcher::PacketArrival;
+use protocol::dispatcher::{AliasChange, PacketArrival};
 
 use super::{Elastic, is_fragment};
 use crate::transport::{Passage, Transport};
@@ -95,7 +95,10 @@ impl<T: Transport> Elastic<T> {
     pub(super) fn announce_aliases(&mut self) {
         if self.transport.has_others() {
             for change in self.dispatcher.take_alias_changes() {
-                self.transport.announce(change);
+                // Packets of lost flows must find the one that resets their hosts.
+                if !matches!(&change, AliasChange::Freed(key) if self.lost.has(key)) {
+                    self.transport.announce(change);
+                }
             }
         }
     }
@@ -105,6 +108,9 @@ impl<T: Transport> Elastic<T> {
         while let Some(key) = self.transport.poll_claimed() {
             let hash = self.transport.core().graph.classifier().hash_of(&key);
             self.dispatcher.give_up(hash, &key, &mut self.outputs);
+            if let Some(found) = self.lost.find(&key) {
+                self.lost.forget(found.number);
+            }
             self.execute_outputs();
         }
     }

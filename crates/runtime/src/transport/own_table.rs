@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use graph::{FlowChange, Graph};
+use nf::record::RecordHeader;
 use nf::{EffectCause, Effects, EffectsMark};
-use packet::{Packet, PacketPool};
+use packet::{FlowKey, Packet, PacketPool};
 use protocol::message::{FlowId, RefuseReason};
 use protocol::unit::{Done, Engine, FlowAlias};
 
@@ -148,13 +149,22 @@ impl OwnEngine {
         }
     }
 
+    /// Returns whether the ends of a flow's alias are in another order than those of its key; none
+    /// if it has another alias by now.
+    fn is_turned(&self, handle: u32, alias: &FlowKey) -> Option<bool> {
+        let records = self.graph.records();
+        let mut headers = self.graph.flows_of(handle).map(|record| records.header(record));
+        let header = headers.find(|header| header.has(RecordHeader::FLAG_ALIAS) && header.alias == *alias)?;
+        Some(header.has(RecordHeader::FLAG_REVERSED) != header.has(RecordHeader::FLAG_ALIAS_REVERSED))
+    }
+
     fn settle_changes(&mut self, first: usize) {
         let mut changes = std::mem::take(self.graph.changes_mut());
         for change in changes.drain(..) {
             match change {
                 FlowChange::Alias { handle, key, hash } => {
                     let Some(flow) = self.flow_at(handle) else { continue };
-                    let alias = Some(FlowAlias { key, hash });
+                    let alias = Some(FlowAlias { key, hash, is_turned: self.is_turned(handle, &key) });
                     // Before any packet of the flow that may carry it.
                     match self.done[first..].iter_mut().find(|done| done.flow == flow) {
                         Some(done) => done.alias = alias,

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage};
-use protocol::unit::{Counters, DropCause, FlowAlias, Outbox, Unit};
+use protocol::unit::{Counters, DropCause, Outbox, Unit};
 
 use super::Return;
 use super::own_table::OwnEngine;
@@ -447,7 +447,7 @@ impl UnitEnd {
         let next = &mut self.next;
         self.unit.flush(|done| {
             next.out.extend(done.outputs);
-            next.aliases.extend(done.alias.map(|FlowAlias { key, hash }| (done.flow, key, hash)));
+            next.aliases.extend(done.alias.map(|alias| (done.flow, alias)));
             if let Some(mut effects) = done.effects {
                 match next.effects.last_mut().filter(|last| !last.is_half_full()) {
                     Some(last) => last.append(&mut effects),
