@@ -292,8 +292,9 @@ impl Graph {
         self.pipeline.flows.cache.as_ref()?.rule_of(record, direction)
     }
 
-    /// Returns true if there is no function and no branch.
-    fn is_wire(&self) -> bool {
+    /// Returns true if there is no function and no branch: packets have no flows, and leave by the
+    /// other side.
+    pub fn is_wire(&self) -> bool {
         self.pipeline.stages.all.is_empty() && self.pipeline.flows.routing.is_none()
     }
 

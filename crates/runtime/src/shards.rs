@@ -212,7 +212,7 @@ impl Shard {
     fn receive(&mut self, packet: Packet, work: &mut Work<'_>) {
         match packet.meta().class {
             // Packets of no flow stay here.
-            _ if work.graph.stages().is_empty() => self.process_here(packet, work),
+            _ if work.graph.is_wire() => self.process_here(packet, work),
             PacketClass::NotIp => self.process_here(packet, work),
             PacketClass::FirstFragment | PacketClass::LaterFragment => {
                 match self.directory.home(work.graph.classifier().datagram_hash(&packet)) {

@@ -11,8 +11,8 @@ use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, tcp, udp, unreachable, v4};
 use support::{
-    Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, conversation_with, counted, play,
-    profile, receive,
+    Arriving, SEED, Sink, WITHOUT_FUNCTIONS, assembly, assembly_of, by_flow, conversation, conversation_with,
+    counted, frames_without_functions, play, profile, receive,
 };
 
 /// Creates the runners of `count` workers.
@@ -155,6 +155,13 @@ fn graphs_with_branches() {
     let (_, report) = play(Runner::new(assemble(), "fork"), &frames);
     let visited = |name: &str| report.functions.iter().find(|of| of.name == name).map_or(0, |of| of.packets);
     assert!(["n", "f", "w", "a", "b", "p"].iter().all(|name| visited(name) > 50), "{:?}", report.functions);
+}
+
+#[test]
+fn graphs_without_functions() {
+    for (number, text) in WITHOUT_FUNCTIONS.into_iter().enumerate() {
+        check("bare", &|| assembly_of("bare", text), &frames_without_functions(number).0);
+    }
 }
 
 const NAT: &str =

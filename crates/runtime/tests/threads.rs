@@ -14,8 +14,8 @@ use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, udp, v4};
 use support::{
-    Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, counted, play, profile, receive,
-    sorted,
+    Arriving, SEED, Sink, WITHOUT_FUNCTIONS, assembly, assembly_of, by_flow, conversation, counted,
+    frames_without_functions, play, profile, receive, sorted,
 };
 
 const MODES: [Granularity; 4] = [
@@ -93,6 +93,16 @@ fn check_all(name: &'static str, payload: Payload) {
         units.units_started > 0 && (1..units.flowlets).contains(&units.moved)
     };
     assert!((0..10).any(some_move), "no flowlet ever moved");
+}
+
+#[test]
+fn graphs_without_functions() {
+    for (number, text) in WITHOUT_FUNCTIONS.into_iter().enumerate() {
+        let (frames, _) = frames_without_functions(number);
+        for mode in MODES {
+            check("bare", &policy(text), &frames, config(mode, 2, 0));
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ use runtime::{Assembly, Report, Runner};
 
 use support::packets::{fragments, frame, udp, unreachable, v4};
 use support::{
-    Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, generated, play, profile, receive,
+    Arriving, SEED, Sink, WITHOUT_FUNCTIONS, assembly, assembly_of, conversation, counted,
+    frames_without_functions, generated, play, profile, receive,
 };
 
 /// Units as many as there can be for such traffic, which go from hand to hand.
@@ -95,6 +96,21 @@ fn check_all(name: &str, payload: Payload) {
         assert_eq!((whole.replicas, whole.deltas), (changes.replicas, 0));
         assert!(changes.deltas <= changes.replicas && changes.replica_bytes <= whole.replica_bytes * 4 / 5);
     }
+}
+
+#[test]
+fn graphs_without_functions() {
+    for (number, text) in WITHOUT_FUNCTIONS.into_iter().enumerate() {
+        let (frames, _) = frames_without_functions(number);
+        for mode in MODES {
+            check_assembled("bare", || assembly_of("bare", text), &frames, config(mode, 4, 20_000_000, 0));
+        }
+    }
+    // A program's own frames leave by the port on the other side of it.
+    let (text, (frames, left_by)) = (WITHOUT_FUNCTIONS[1], frames_without_functions(1));
+    let units = Runner::on_units(assembly_of("bare", text), "bare", UnitsConfig::default()).unwrap();
+    let (sink, _) = play(units, &frames);
+    assert_eq!(sink.sent.iter().map(|(port, ..)| *port).collect::<Vec<_>>(), left_by);
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Graph {
         out: &mut Vec<Packet>,
         pool: &mut PacketPool,
     ) {
-        if self.pipeline.stages.all.is_empty() {
+        if self.is_wire() {
             let mut run = BatchRun::new(out, pool, self.classifier.parser());
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
@@ -102,7 +102,7 @@ impl Graph {
         out: &mut Vec<Packet>,
         pool: &mut PacketPool,
     ) {
-        if self.pipeline.stages.all.is_empty() {
+        if self.is_wire() {
             let mut run = BatchRun::new(out, pool, self.classifier.parser());
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
@@ -130,7 +130,7 @@ impl Graph {
     pub fn process_without_flow(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let parsed = self.classifier.take_refusal(&packet);
         let mut run = BatchRun::new(out, pool, self.classifier.parser());
-        if self.pipeline.stages.all.is_empty() && parsed.is_ok() {
+        if self.is_wire() && parsed.is_ok() {
             return self.pass(packet, &mut run);
         }
         self.alone(packet, parsed, &mut run);

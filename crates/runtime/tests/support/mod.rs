@@ -173,6 +173,39 @@ pub fn counted(report: &Report) -> String {
     format!("{} {} {drops:?} {flows:?} {functions:#?}", report.packets_in, report.packets_out)
 }
 
+/// Graphs with branches, and without functions: paths by protocol, and a program between ports.
+pub const WITHOUT_FUNCTIONS: [&str; 2] = [
+    "Port<0> a; Port<1> b; Port<2> c; Port<3> d;
+     pipelet { a [tcp] <-> b; a <-> c; d -> a; }",
+    "Port<0> a; Port<1> b;
+     Native x { ports: { inside: \"memif:/x.in\", outside: \"memif:/x.out\" } };
+     pipelet { a <-> x <-> b; }",
+];
+
+/// Frames that come in by ports of such a graph, and the port to which each one's edges lead. Those
+/// of ports 2 and 3 come from the program, if there is one.
+pub fn frames_without_functions(graph: usize) -> (Vec<Arriving>, Vec<u16>) {
+    let ways: &[(u16, u16)] = [&[(1, 0), (2, 0), (3, 0)][..], &[(2, 0), (3, 1)]][graph];
+    let (mut arriving, mut left_by) = (Vec::new(), Vec::new());
+    for number in 0..60u8 {
+        let (from, to) = (packets::v4(10, 0, 0, number, 1_000), packets::v4(192, 0, 2, 1, 53));
+        let (port, exit) = ways[usize::from(number) % ways.len()];
+        let data = match number / 3 % 4 {
+            0 => packets::tcp(from, to, 2, &[]),
+            1 => packets::udp(from, to, &[number; 20]),
+            // As a bridge's own reports: the same one by both ports.
+            2 => {
+                packets::ip(packets::v4(10, 0, 0, 1, 0).addr, packets::v4(224, 0, 0, 22, 0).addr, 2, &[0; 8])
+            }
+            _ => packets::ip(from.addr, to.addr, 47, &[0; 8]),
+        };
+        let timestamp_ns = 1_700_000_000_000_000_000 + u64::from(number) * 10_000;
+        arriving.push(Arriving { timestamp_ns, port, data: packets::frame(&data) });
+        left_by.push(exit);
+    }
+    (arriving, left_by)
+}
+
 /// Returns sent packets by port, addresses and protocol: those of one direction of a connection, in
 /// order.
 pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
