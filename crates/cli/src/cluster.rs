@@ -22,7 +22,7 @@ use crate::messages::say;
 use crate::output;
 
 pub use dispatcher::{DispatcherNode, api_of};
-pub use unit::MANAGER_VARIABLE;
+pub use unit::PARENT_VARIABLE;
 
 /// Run a node of a cluster
 ///

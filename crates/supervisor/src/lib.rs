@@ -1,13 +1,15 @@
 //! Keeps a pool of processes of one machine: those at work, and a few that are ready for it.
 //!
 //! [`Pool`] decides which processes are started and stopped; it has no clock and no process.
-//! [`ChildProcess`] is one of them. A process says by systemd's protocol (`sd_notify(3)`) that it is
-//! ready, and by a variable of its own whether it is at work: it runs unchanged under systemd.
+//! [`PooledProcess`] is one of them; it outlives its owner, and the next one adopts it. A process
+//! says by systemd's protocol (`sd_notify(3)`) that it is ready, and by a variable of its own whether
+//! it is at work: it runs unchanged under systemd.
 
 #![forbid(unsafe_code)]
 
+mod identity;
 mod pool;
 mod process;
 
 pub use pool::{Pool, PoolAction, PoolConfig, PoolCounts, RESTART_MAX_NS, STABLE_NS};
-pub use process::{ChildProcess, Notice};
+pub use process::{Notice, PooledProcess, ProcessEnd};

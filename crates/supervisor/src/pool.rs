@@ -85,6 +85,12 @@ impl Pool {
         Pool { config, processes: vec![down; config.size], is_ending: false }
     }
 
+    /// A process runs already: an earlier owner has started it.
+    pub fn handle_adoption(&mut self, now_ns: u64, at: usize) {
+        let process = &mut self.processes[at];
+        (process.state, process.started_ns) = (State::Starting, now_ns);
+    }
+
     /// A process is ready for work.
     pub fn handle_ready(&mut self, now_ns: u64, at: usize) {
         let process = &mut self.processes[at];
@@ -212,6 +218,23 @@ mod tests {
         assert_eq!(polled(&mut pool, 200), [PoolAction::Kill(0)]);
         assert_eq!(pool.handle_exit(201, 0, false), None);
         assert_eq!(polled(&mut pool, 300), []);
+    }
+
+    #[test]
+    fn processes_that_run_already_are_not_started_again() {
+        let mut pool = Pool::new(CONFIG);
+        pool.handle_adoption(0, 1);
+        pool.handle_adoption(0, 2);
+        assert_eq!(polled(&mut pool, 0), []);
+        pool.handle_work(1, 1, true);
+        pool.handle_ready(1, 2);
+        assert_eq!(pool.counts(), PoolCounts { busy: 1, spare: 1, ..PoolCounts::default() });
+        pool.handle_work(2, 2, true);
+        assert_eq!(polled(&mut pool, 2), [PoolAction::Start(0)]);
+        // One that says nothing is ended, as one that does not start.
+        let mut pool = Pool::new(CONFIG);
+        pool.handle_adoption(0, 0);
+        assert_eq!(polled(&mut pool, 50), [PoolAction::Terminate(0), PoolAction::Start(1)]);
     }
 
     #[test]

@@ -1,16 +1,24 @@
 //! A process of the pool.
 
-use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::time::Timespec;
+
+use crate::identity::ProcessIdentity;
 
 /// Limit on the bytes of a notice; the rest is lost.
 const NOTICE_MAX: usize = 4096;
+/// Ends of the names of files: the number of the process, and the socket of its notices.
+const NUMBER_END: &str = "pid";
+const SOCKET_END: &str = "sock";
 
 /// Something that a process has said by `sd_notify(3)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,38 +29,116 @@ pub enum Notice {
     Variable(String, String),
 }
 
-/// A running process. It is killed when this is dropped.
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// It has ended so.
+    Status(ExitStatus),
+    /// It was adopted: the system does not say how it has ended.
+    Unknown,
+}
+
+/// A running process, with files in a folder by which a later owner can
+/// [adopt](PooledProcess::adopt) it: it outlives its owner.
 #[derive(Debug)]
-pub struct ChildProcess {
-    child: Child,
-    /// The socket of its notices, and the file of that.
+pub struct PooledProcess {
+    id: u32,
+    /// Refers to this process, even if the system gives its number to another one.
+    handle: OwnedFd,
+    /// `None` if it was adopted.
+    child: Option<Child>,
+    /// The socket of its notices.
     socket: UnixDatagram,
-    path: PathBuf,
+    files: Files,
     notices: std::vec::IntoIter<Notice>,
     has_ended: bool,
 }
 
-impl ChildProcess {
+/// The files of a process.
+#[derive(Debug)]
+struct Files {
+    number: PathBuf,
+    socket: PathBuf,
+}
+
+impl PooledProcess {
     /// Starts a process, in a group of its own: a terminal's Ctrl-C is not for it. `folder` is for
-    /// the socket of its notices, whose name must be another one for each process.
+    /// its files, whose `name` must be another one for each process.
     ///
     /// # Errors
-    /// If the socket cannot be made, or the program cannot be run.
-    pub fn start(command: &mut Command, folder: &Path, name: &OsStr) -> std::io::Result<ChildProcess> {
-        let path = folder.join(name);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+    /// If the files cannot be made, or the program cannot be run.
+    pub fn start(command: &mut Command, folder: &Path, name: &str) -> std::io::Result<PooledProcess> {
+        let files = Files::of(folder, name);
+        let socket = files.listen()?;
+        let mut child = command.env("NOTIFY_SOCKET", &files.socket).process_group(0).spawn()?;
+        let id = child.id();
+        let begun = ProcessIdentity::of(id)
+            .and_then(|identity| fs::write(&files.number, identity.to_string()))
+            .and_then(|()| open(id));
+        let handle = begun.inspect_err(|_| {
+            // Nobody would find it again.
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
+        Ok(PooledProcess {
+            id,
+            handle,
+            child: Some(child),
+            socket,
+            files,
+            notices: Vec::new().into_iter(),
+            has_ended: false,
+        })
+    }
+
+    /// Takes over a process that an earlier owner has started under this name. Returns `None` if
+    /// none runs. It must repeat its notices: earlier ones are lost.
+    ///
+    /// # Errors
+    /// If the files cannot be read or made.
+    pub fn adopt(folder: &Path, name: &str) -> std::io::Result<Option<PooledProcess>> {
+        let files = Files::of(folder, name);
+        let text = match fs::read_to_string(&files.number) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let Some(identity) = ProcessIdentity::parse(&text) else { return Ok(None) };
+        let Ok(handle) = open(identity.id) else { return Ok(None) };
+        // The handle is that of the process which has the number now: is it still the same one?
+        if ProcessIdentity::of(identity.id).ok().as_ref() != Some(&identity) {
+            return Ok(None);
         }
-        let socket = UnixDatagram::bind(&path)?;
-        socket.set_nonblocking(true)?;
-        let child = command.env("NOTIFY_SOCKET", &path).process_group(0).spawn()?;
-        Ok(ChildProcess { child, socket, path, notices: Vec::new().into_iter(), has_ended: false })
+        let socket = files.listen()?;
+        Ok(Some(PooledProcess {
+            id: identity.id,
+            handle,
+            child: None,
+            socket,
+            files,
+            notices: Vec::new().into_iter(),
+            has_ended: false,
+        }))
+    }
+
+    /// Returns the names under which processes were started in a folder, whether they run or not.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn names_in(folder: &Path) -> std::io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == NUMBER_END) {
+                names.extend(path.file_stem().and_then(|name| name.to_str()).map(str::to_owned));
+            }
+        }
+        names.sort();
+        Ok(names)
     }
 
     /// Returns the number of the process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
     /// Returns the next notice.
@@ -71,37 +157,72 @@ impl ChildProcess {
     ///
     /// # Errors
     /// If the system does not say.
-    pub fn poll_exit(&mut self) -> std::io::Result<Option<ExitStatus>> {
+    pub fn poll_exit(&mut self) -> std::io::Result<Option<ProcessEnd>> {
         if self.has_ended {
             return Ok(None);
         }
-        let status = self.child.try_wait()?;
-        self.has_ended = status.is_some();
-        Ok(status)
+        let end = match &mut self.child {
+            Some(child) => child.try_wait()?.map(ProcessEnd::Status),
+            None => has_ended(&self.handle)?.then_some(ProcessEnd::Unknown),
+        };
+        self.has_ended = end.is_some();
+        Ok(end)
     }
 
     /// Asks the process to end (SIGTERM).
     pub fn terminate(&self) {
-        if let Some(id) = i32::try_from(self.id()).ok().and_then(Pid::from_raw).filter(|_| !self.has_ended) {
-            // It may have ended by itself.
-            let _ = kill_process(id, Signal::TERM);
-        }
+        self.signal(Signal::TERM);
     }
 
     /// Kills the process.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill(); // It may have ended by itself.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended by itself.
+        let _ = pidfd_send_signal(&self.handle, signal);
     }
 }
 
-impl Drop for ChildProcess {
+impl Drop for PooledProcess {
+    /// Removes the files of a process that has ended. One that runs can be adopted.
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.kill();
-            let _ = self.child.wait();
+        if self.has_ended {
+            let _ = fs::remove_file(&self.files.number);
+            let _ = fs::remove_file(&self.files.socket);
         }
-        let _ = std::fs::remove_file(&self.path);
     }
+}
+
+impl Files {
+    fn of(folder: &Path, name: &str) -> Files {
+        let file = |end: &str| folder.join(format!("{name}.{end}"));
+        Files { number: file(NUMBER_END), socket: file(SOCKET_END) }
+    }
+
+    /// Opens the socket, in place of that of an earlier owner.
+    fn listen(&self) -> std::io::Result<UnixDatagram> {
+        match fs::remove_file(&self.socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(&self.socket)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
+fn open(id: u32) -> std::io::Result<OwnedFd> {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| Error::new(ErrorKind::InvalidData, "no number of a process"))?;
+    Ok(pidfd_open(id, PidfdFlags::empty())?)
+}
+
+/// Returns true once the process of this handle has ended.
+fn has_ended(handle: &OwnedFd) -> std::io::Result<bool> {
+    let mut ended = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
+    Ok(poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
 }
 
 /// Reads a notice: lines of `VARIABLE=VALUE`.
@@ -133,47 +254,80 @@ mod tests {
         }
     }
 
+    /// A program that says what it does until it is asked to end. `None` if there is no python3.
+    fn speaker(folder: &Path) -> Option<PooledProcess> {
+        let said = "import os, socket, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+while True:
+    try:
+        out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        out.sendto(b'READY=1\\nX_WORK=2\\nnothing', os.environ['NOTIFY_SOCKET'])
+    except OSError: pass
+    time.sleep(0.05)";
+        let mut command = Command::new("python3");
+        command.args(["-c", said]);
+        match PooledProcess::start(&mut command, folder, "one") {
+            Err(error) if error.kind() == ErrorKind::NotFound && std::env::var_os("CI").is_none() => {
+                println!("SKIPPED: there is no python3");
+                None
+            }
+            process => Some(process.unwrap()),
+        }
+    }
+
+    fn says_what_it_does(process: &mut PooledProcess) {
+        assert_eq!(wait(|| process.poll_notice()), Notice::Ready);
+        let work = Notice::Variable("X_WORK".to_owned(), "2".to_owned());
+        assert_eq!(process.poll_notice(), Some(work));
+    }
+
     #[test]
     fn process_says_what_it_does_and_ends_when_asked() {
         let folder = tempfile::tempdir().unwrap();
-        let said = "import os, socket, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-out.sendto(b'READY=1\\nX_WORK=2\\nnothing', os.environ['NOTIFY_SOCKET'])
-time.sleep(60)";
-        let mut command = Command::new("python3");
-        command.args(["-c", said]);
-        let mut process = match ChildProcess::start(&mut command, folder.path(), OsStr::new("one")) {
-            Err(error) if error.kind() == ErrorKind::NotFound && std::env::var_os("CI").is_none() => {
-                return println!("skipped: there is no python3");
-            }
-            process => process.unwrap(),
-        };
-        assert_eq!(wait(|| process.poll_notice()), Notice::Ready);
-        assert_eq!(process.poll_notice(), Some(Notice::Variable("X_WORK".to_owned(), "2".to_owned())));
-        assert_eq!(process.poll_notice(), None);
+        let Some(mut process) = speaker(folder.path()) else { return };
+        says_what_it_does(&mut process);
         assert_eq!(process.poll_exit().unwrap(), None);
         process.terminate();
-        assert_eq!(wait(|| process.poll_exit().unwrap()).code(), Some(3));
+        match wait(|| process.poll_exit().unwrap()) {
+            ProcessEnd::Status(status) => assert_eq!(status.code(), Some(3)),
+            ProcessEnd::Unknown => panic!("its parent knows"),
+        }
         assert_eq!(process.poll_exit().unwrap(), None, "once");
         drop(process);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn process_that_is_dropped_is_killed() {
+    fn process_outlives_its_owner_and_is_adopted() {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new("sleep");
-        let process = ChildProcess::start(command.arg("60"), folder.path(), OsStr::new("one")).unwrap();
-        let id = Pid::from_raw(process.id() as i32).unwrap();
+        let Some(mut process) = speaker(folder.path()) else { return };
+        says_what_it_does(&mut process);
+        let id = process.id();
+        let mut child = process.child.take().unwrap();
         drop(process);
-        assert!(rustix::process::test_kill_process(id).is_err());
+        assert_eq!(PooledProcess::names_in(folder.path()).unwrap(), ["one"]);
+        assert!(PooledProcess::adopt(folder.path(), "two").unwrap().is_none());
+        let mut process = PooledProcess::adopt(folder.path(), "one").unwrap().unwrap();
+        assert_eq!(process.id(), id);
+        says_what_it_does(&mut process);
+        assert_eq!(process.poll_exit().unwrap(), None);
+        process.kill();
+        assert_eq!(wait(|| process.poll_exit().unwrap()), ProcessEnd::Unknown);
+        child.wait().unwrap();
+        let number = std::fs::read(folder.path().join("one.pid")).unwrap();
+        drop(process);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        // The file of one that has ended, and of another process with its number.
+        std::fs::write(folder.path().join("one.pid"), number).unwrap();
+        assert!(PooledProcess::adopt(folder.path(), "one").unwrap().is_none());
+        std::fs::write(folder.path().join("one.pid"), format!("{} 1", std::process::id())).unwrap();
+        assert!(PooledProcess::adopt(folder.path(), "one").unwrap().is_none());
     }
 
     #[test]
     fn program_that_is_missing_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("/nonexistent/program");
-        assert!(ChildProcess::start(&mut command, folder.path(), OsStr::new("one")).is_err());
+        assert!(PooledProcess::start(&mut command, folder.path(), "one").is_err());
     }
 }

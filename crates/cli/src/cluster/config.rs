@@ -64,6 +64,8 @@ pub struct UnitPool {
     /// Units that run beside those at work, ready to be employed.
     #[serde(default = "one")]
     pub spare: NonZeroU16,
+    /// Folder of files by which the next process of the manager finds the units.
+    pub folder: Option<PathBuf>,
     /// More spare units end after this time without work.
     #[serde(default = "idle")]
     pub idle: Nanos,
@@ -111,6 +113,9 @@ impl NodeConfig {
         let folder = path.parent().unwrap_or(Path::new(""));
         config.certificates = folder.join(&config.certificates);
         config.policy = config.policy.map(|policy| folder.join(policy));
+        if let Some(pool) = &mut config.pool {
+            pool.folder = pool.folder.take().map(|of_pool| folder.join(of_pool));
+        }
         if let Some(store) = &mut config.store {
             let paths = [&mut store.file, &mut store.ca, &mut store.cert, &mut store.key];
             paths.into_iter().flatten().for_each(|path| *path = folder.join(&*path));

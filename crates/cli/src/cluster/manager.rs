@@ -1,21 +1,24 @@
 //! The role `manager`: keeps units as processes of this host, some of them spare.
+//!
+//! Units outlive a manager that crashes, and the next one finds them by files in a folder.
 
-use std::ffi::OsStr;
+mod folder;
+
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sd_notify::NotifyState;
-use supervisor::{ChildProcess, Notice, Pool, PoolAction, PoolConfig, PoolCounts};
-use tempfile::TempDir;
+use supervisor::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess, ProcessEnd};
 
+use self::folder::PoolFolder;
 use super::NodeArgs;
 use super::config::NodeConfig;
 use super::members::StoreConfig;
-use super::unit::{MANAGER_VARIABLE, WORK_VARIABLE};
+use super::unit::{POOL_VARIABLE, WORK_VARIABLE};
 use crate::messages::say;
 use crate::notify::notify;
 use crate::policies::load_for_node;
@@ -33,7 +36,15 @@ const RESTART_NS: u64 = 500_000_000;
 /// A unit of the pool.
 struct PooledUnit {
     name: String,
-    process: Option<ChildProcess>,
+    process: Option<PooledProcess>,
+}
+
+/// A unit of an earlier manager that is not in the list any more: it ends.
+struct FormerUnit {
+    name: String,
+    process: PooledProcess,
+    /// It is killed at this time.
+    kill_ns: Option<u64>,
 }
 
 /// Runs the role.
@@ -54,17 +65,34 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     // Faults of the policy are found here, and not by each unit.
     let policy = config.policy.as_deref().with_context(|| format!("{file}: expected `policy`, a file"))?;
     load_for_node(policy)?;
-    let folder = TempDir::new().context("cannot create a folder")?;
+    let folder = PoolFolder::open(pool.folder.as_deref(), &config.name)
+        .with_context(|| format!("{file}: `folder` of `[pool]`"))?;
     let mut units = Vec::new();
     for (number, name) in pool.units.iter().enumerate() {
         let text =
             unit_config(config, name, number).with_context(|| format!("{file}: cannot configure {name}"))?;
         std::fs::write(folder.path().join(format!("{name}.toml")), text).context("cannot write a file")?;
-        units.push(PooledUnit { name: name.clone(), process: None });
+        units.push(PooledUnit { name: name.clone(), process: PooledProcess::adopt(folder.path(), name)? });
+    }
+    let mut former = Vec::new();
+    for name in PooledProcess::names_in(folder.path())? {
+        if !pool.units.contains(&name)
+            && let Some(process) = PooledProcess::adopt(folder.path(), &name)?
+        {
+            process.terminate();
+            former.push(FormerUnit { name, process, kill_ns: Some(STOP_NS) });
+        }
     }
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     say!("rivulet: {} keeps {} of {} units spare", config.name, pool.spare, units.len());
-    let pool = Pool::new(PoolConfig {
+    let found = units.iter().filter(|unit| unit.process.is_some()).count();
+    if found > 0 {
+        say!("rivulet: {} has found {found} of its units, which run", config.name);
+    }
+    for FormerUnit { name, .. } in &former {
+        say!("rivulet: {name} is not in `units` any more, and ends");
+    }
+    let mut pool = Pool::new(PoolConfig {
         size: units.len(),
         spare: pool.spare.get().into(),
         idle_ns: pool.idle.0,
@@ -72,17 +100,26 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         stop_ns: STOP_NS,
         restart_ns: RESTART_NS,
     });
+    for at in (0..units.len()).filter(|&at| units[at].process.is_some()) {
+        pool.handle_adoption(0, at);
+    }
     notify(&[NotifyState::Ready]);
-    supervise(pool, &mut units, folder.path(), &signals);
+    supervise(pool, (&mut units, former), folder.path(), &signals);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs units until a signal ends all of them.
-fn supervise(mut pool: Pool, units: &mut [PooledUnit], folder: &Path, signals: &Signals) {
+fn supervise(
+    mut pool: Pool,
+    (units, mut former): (&mut [PooledUnit], Vec<FormerUnit>),
+    folder: &Path,
+    signals: &Signals,
+) {
     let began = Instant::now();
     let mut shown = PoolCounts::default();
-    while !pool.has_ended() {
+    while !(pool.has_ended() && former.is_empty()) {
         let now_ns = began.elapsed().as_nanos() as u64;
+        former.retain_mut(|unit| !unit.has_ended(now_ns));
         if signals.stop().is_some() {
             pool.end();
         }
@@ -97,10 +134,10 @@ fn supervise(mut pool: Pool, units: &mut [PooledUnit], folder: &Path, signals: &
                         pool.handle_exit(now_ns, at, false);
                     }
                 }
-                PoolAction::Terminate(at) => units[at].process.iter().for_each(ChildProcess::terminate),
+                PoolAction::Terminate(at) => units[at].process.iter().for_each(PooledProcess::terminate),
                 PoolAction::Kill(at) => {
                     say!("rivulet: {} does not end, and is killed", units[at].name);
-                    units[at].process.iter_mut().for_each(ChildProcess::kill);
+                    units[at].process.iter().for_each(PooledProcess::kill);
                 }
             }
         }
@@ -117,12 +154,16 @@ fn supervise(mut pool: Pool, units: &mut [PooledUnit], folder: &Path, signals: &
 
 impl PooledUnit {
     fn start(&mut self, folder: &Path) -> anyhow::Result<()> {
+        // An earlier manager may have started it just before it crashed.
+        self.process = PooledProcess::adopt(folder, &self.name)?;
+        if self.process.is_some() {
+            return Ok(());
+        }
         let program = std::env::current_exe().context("cannot find the program")?;
         let mut command = Command::new(program);
         command.args(["node", "--config"]).arg(folder.join(format!("{}.toml", self.name)));
-        command.env(MANAGER_VARIABLE, std::process::id().to_string());
-        let socket = format!("{}.sock", self.name);
-        let process = ChildProcess::start(&mut command, folder, OsStr::new(&socket))
+        command.env(POOL_VARIABLE, "1");
+        let process = PooledProcess::start(&mut command, folder, &self.name)
             .with_context(|| format!("cannot start {}", self.name))?;
         self.process = Some(process);
         Ok(())
@@ -141,22 +182,35 @@ impl PooledUnit {
             }
         }
         // Without an answer of the system, it is asked again.
-        if let Ok(Some(status)) = process.poll_exit() {
+        if let Ok(Some(end)) = process.poll_exit() {
             self.process = None;
-            self.say_end(status, pool.handle_exit(now_ns, at, status.success()));
+            let (is_in_order, how) = match end {
+                ProcessEnd::Status(status) => (status.success(), format!(" ({status})")),
+                ProcessEnd::Unknown => (false, String::new()),
+            };
+            match pool.handle_exit(now_ns, at, is_in_order) {
+                Some(again_ns) if !is_in_order => say!(
+                    "rivulet: {} has ended{how}; it starts again in {:?}",
+                    self.name,
+                    Duration::from_nanos(again_ns)
+                ),
+                None if !is_in_order && end != ProcessEnd::Unknown => {
+                    say!("rivulet: {} has ended{how}", self.name)
+                }
+                _ => {}
+            }
         }
     }
+}
 
-    fn say_end(&self, status: ExitStatus, again_ns: Option<u64>) {
-        match again_ns {
-            Some(again_ns) if !status.success() => say!(
-                "rivulet: {} has ended ({status}); it starts again in {:?}",
-                self.name,
-                Duration::from_nanos(again_ns)
-            ),
-            None if !status.success() => say!("rivulet: {} has ended ({status})", self.name),
-            _ => {}
+impl FormerUnit {
+    /// Returns true once it has ended. It is killed if that takes too long.
+    fn has_ended(&mut self, now_ns: u64) -> bool {
+        if self.kill_ns.take_if(|kill_ns| now_ns >= *kill_ns).is_some() {
+            say!("rivulet: {} does not end, and is killed", self.name);
+            self.process.kill();
         }
+        matches!(self.process.poll_exit(), Ok(Some(_)))
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
@@ -18,19 +19,23 @@ use super::policies::{PolicyThread, graphs_of};
 use super::{NodeArgs, incarnation, members, say_key_log};
 use crate::files;
 use crate::messages::say;
-use crate::notify::notify;
+use crate::notify::{notify, repeat};
 use crate::policies::load_for_node;
 use crate::signals::Signals;
 use crate::sinks::{Outputs, Sinks};
 
-/// Variable with the number of the manager's process, for its units.
-pub const MANAGER_VARIABLE: &str = "RIVULET_MANAGER";
+/// Variable with the number of a process with which a unit ends.
+pub const PARENT_VARIABLE: &str = "RIVULET_PARENT";
+/// Variable of the units of a manager, which may be restarted: they repeat what they report to it.
+pub const POOL_VARIABLE: &str = "RIVULET_POOL";
+/// Time after which a unit of a manager repeats its state.
+const REPEAT: Duration = Duration::from_millis(500);
 /// Variable of `sd_notify(3)` in which a unit says for how many dispatchers it works.
 pub const WORK_VARIABLE: &str = "X_RIVULET_DISPATCHERS";
 
 /// Runs the role.
 pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
-    follow_manager();
+    follow_parent();
     if config.api.is_some() {
         bail!("{}: a unit has no `[api]`; operators ask the dispatcher", args.config.display());
     }
@@ -105,12 +110,12 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has a unit end when its manager does: also if the manager is killed.
-fn follow_manager() {
-    let manager = std::env::var(MANAGER_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
-    if let Some(manager) = manager {
+/// Has a unit end when the process does that needs it: also if that is killed.
+fn follow_parent() {
+    let parent = std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
+    if let Some(parent) = parent {
         let ends = set_parent_process_death_signal(Some(Signal::TERM));
-        if ends.is_err() || parent_id() != manager {
+        if ends.is_err() || parent_id() != parent {
             let _ = kill_process(getpid(), Signal::TERM);
         }
     }
@@ -119,7 +124,8 @@ fn follow_manager() {
 /// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
 fn follow_signals(signals: &Signals, order: &UnitOrder) {
     notify(&[NotifyState::Ready]);
-    let mut shown = None;
+    let is_pooled = std::env::var_os(POOL_VARIABLE).is_some();
+    let (mut shown, mut shown_at) = (None, Instant::now());
     while signals.stop().is_none() {
         let dispatchers = order.dispatchers.load(Ordering::Relaxed);
         if shown.replace(dispatchers) != Some(dispatchers) {
@@ -130,8 +136,11 @@ fn follow_signals(signals: &Signals, order: &UnitOrder) {
             };
             let work = format!("{}={dispatchers}", WORK_VARIABLE);
             notify(&[NotifyState::Status(&status), NotifyState::Custom(&work)]);
+        } else if is_pooled && shown_at.elapsed() >= REPEAT {
+            shown_at = Instant::now();
+            repeat(&format!("READY=1\n{WORK_VARIABLE}={dispatchers}\n"));
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     notify(&[NotifyState::Stopping]);
     order.leaves.store(true, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::world::{DemoNetwork, LoadCurve, START_NS};
 use super::{Args, GAP_NS, profile};
 use crate::api::ApiFiles;
-use crate::cluster::{DispatcherNode, MANAGER_VARIABLE};
+use crate::cluster::{DispatcherNode, PARENT_VARIABLE};
 use crate::messages::say as say_line;
 use crate::output::{self, Format, Table, thousands};
 use crate::policies;
@@ -152,7 +152,7 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
         .args(["node", "--config"])
         .arg(&file)
         // It ends with this process, also if that is killed.
-        .env(MANAGER_VARIABLE, std::process::id().to_string())
+        .env(PARENT_VARIABLE, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

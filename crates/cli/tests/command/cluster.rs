@@ -157,7 +157,7 @@ fn signal(process: i32, signal: rustix::process::Signal) {
 }
 
 /// A manager starts units as a dispatcher employs them, one more than it needs; again if one is
-/// killed; and ends them with itself.
+/// killed; and ends them with itself. If it is killed, they live on, and the next one finds them.
 #[test]
 fn manager_keeps_a_spare_unit() {
     use rustix::process::Signal;
@@ -172,15 +172,26 @@ fn manager_keeps_a_spare_unit() {
     place.write("dispatcher.toml", format!("{dispatcher}{store}"));
     let manager = "name = \"host\"\nrole = \"manager\"\nlisten = \"127.0.0.1:0\"\npolicy = \"site.rvl\"\n\
                    certificates = \"ca\"\n";
-    let pool = format!("[pool]\nunits = {names:?}\nidle = \"100ms\"\n");
-    place.write("manager.toml", format!("{manager}{pool}{store}"));
+    let write = |units: &[String], spare| {
+        let pool =
+            format!("[pool]\nunits = {units:?}\nspare = {spare}\nidle = \"100ms\"\nfolder = \"units\"\n");
+        place.write("manager.toml", format!("{manager}{pool}{store}"));
+    };
+    write(&names, 1);
     let running = |name: &str| processes_with(&format!("{name}.toml"));
     let all = || names.iter().map(|name| running(name).len()).collect::<Vec<_>>();
     let start = || Node {
-        child: place.command("node --config manager.toml").stderr(Stdio::null()).spawn().unwrap(),
+        child: place
+            .command("node --config manager.toml")
+            .stderr(std::fs::File::options().create(true).append(true).open(place.path("said")).unwrap())
+            .spawn()
+            .unwrap(),
         address: String::new(),
     };
     let mut manager = start();
+    // A second one would end units of the first.
+    let error = place.refused(1, "node --config manager.toml");
+    assert!(error.contains("another manager runs"), "{error}");
     await_that("one is spare", || all() == [1, 0, 0]);
     let one = place.json("run site.rvl --read in.pcap -o json");
     let two = place.json("run site.rvl --read in.pcap --cluster dispatcher.toml --mode packet -o json");
@@ -203,11 +214,30 @@ fn manager_keeps_a_spare_unit() {
     signal(manager.child.id() as i32, Signal::TERM);
     assert!(manager.child.wait().unwrap().success());
     assert_eq!(all(), [0, 0, 0]);
-    // Units of a manager that is killed end, too.
+    write(&names, 2);
     let manager = start();
-    await_that("one is spare", || all().iter().sum::<usize>() == 1);
-    drop(manager);
-    await_that("it ends", || all() == [0, 0, 0]);
+    await_that("two are spare", || all() == [1, 1, 0]);
+    let before = processes();
+    // All have written who they are, and the manager has heard of them.
+    let has_file = |name: &String| place.path(&format!("units/{name}.pid")).exists();
+    await_that("two have files", || names[..2].iter().all(has_file));
+    drop(manager); // It is killed.
+    std::thread::sleep(SETTLED);
+    assert_eq!(processes(), before, "they live on");
+    place.write("said", "");
+    write(&names[1..], 1);
+    let mut manager = start();
+    await_that("the one that is not in the list ends", || all() == [0, 1, 0]);
+    assert_eq!(processes(), before[1..], "the other one is found");
+    let said = || String::from_utf8(place.read("said")).unwrap();
+    assert!(said().contains("has found 1 of its units"), "{}", said());
+    // It tells its state again: without that, it would be ended.
+    signal(before[1], Signal::KILL);
+    await_that("another one is spare", || processes().iter().any(|process| !before.contains(process)));
+    assert_eq!(said().matches("starts again").count(), 1, "{}", said());
+    signal(manager.child.id() as i32, Signal::TERM);
+    assert!(manager.child.wait().unwrap().success());
+    assert_eq!(all(), [0, 0, 0]);
 }
 
 #[test]
