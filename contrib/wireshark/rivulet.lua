@@ -16,6 +16,7 @@ local wire = dofile(folder .. "rivulet_wire.lua")
 local VERSION, HEADER_LEN, TAG_LEN = 1, 18, 16
 local FRAMES = {
     [0] = "Padding", "Block", "Message", "Fragment", "Packet", "Acknowledgement", "Ping",
+    "Probe of a length", "Answer to a probe", "Part of a block",
 }
 
 local link = Proto("rivulet", "Rivulet link")
@@ -34,6 +35,9 @@ local f = {
     type = ProtoField.uint8("rivulet.type", "Type", base.DEC, FRAMES),
     len = ProtoField.uint16("rivulet.len", "Length"),
     block = ProtoField.uint64("rivulet.block", "Block"),
+    block_len = ProtoField.uint16("rivulet.block.len", "Length of the block"),
+    offset = ProtoField.uint16("rivulet.block.offset", "Offset in the block"),
+    size = ProtoField.uint16("rivulet.size", "Length of the probe"),
     stream = ProtoField.uint16("rivulet.stream", "Stream"),
     message = ProtoField.uint32("rivulet.message", "Number in the stream"),
     total = ProtoField.uint32("rivulet.total", "Length of the message"),
@@ -147,6 +151,30 @@ local function add_message(tvb, pinfo, tree, root, notes)
     notes[#notes + 1] = summary
 end
 
+-- Takes the bytes from `at` on of something divided, nil if there are none. Returns the frame in
+-- which it was complete, and its bytes if they completed it.
+local function join(direction, pinfo, id, total, at, bytes)
+    local whole = direction.messages[id]
+    if not whole then
+        whole = { len = 0, parts = {} }
+        direction.messages[id] = whole
+    end
+    if not whole.completed and not whole.parts[at] and bytes then
+        whole.parts[at], whole.len = bytes, whole.len + #bytes
+        if whole.len == total then
+            local parts, next = {}, 0
+            while whole.parts[next] do
+                parts[#parts + 1] = whole.parts[next]
+                next = next + #whole.parts[next]
+            end
+            whole.bytes, whole.parts = table.concat(parts), {}
+            whole.completed, whole.at = pinfo.number, at
+        end
+    end
+    local is_last = whole.completed == pinfo.number and whole.at == at
+    return whole.completed, is_last and whole.bytes
+end
+
 -- Takes a part of a divided message. Returns the message once all parts are there.
 local function add_fragment(direction, pinfo, range, tree)
     tree:add(f.total, range(6, 4))
@@ -155,30 +183,23 @@ local function add_fragment(direction, pinfo, range, tree)
     if len > 0 then
         tree:add(f.bytes, range(14, len))
     end
-    local id = range(0, 6):raw()
-    local message = direction.messages[id]
-    if not message then
-        message = { total = range(6, 4):uint(), len = 0, parts = {} }
-        direction.messages[id] = message
+    local completed, message = join(direction, pinfo, range(0, 6):raw(), range(6, 4):uint(),
+        range(10, 4):uint(), len > 0 and range(14, len):raw())
+    if completed then
+        tree:add(f.completed, completed):set_generated()
     end
-    local at = range(10, 4):uint()
-    if not message.completed and not message.parts[at] and len > 0 then
-        message.parts[at], message.len = range(14, len):raw(), message.len + len
-        if message.len == message.total then
-            local parts, next = {}, 0
-            while message.parts[next] do
-                parts[#parts + 1] = message.parts[next]
-                next = next + #message.parts[next]
-            end
-            message.bytes, message.parts = table.concat(parts), {}
-            message.completed, message.at = pinfo.number, at
-        end
-    end
-    if message.completed then
-        tree:add(f.completed, message.completed):set_generated()
-    end
-    local is_last = message.completed == pinfo.number and message.at == at
-    return is_last and ByteArray.new(message.bytes, true):tvb("Message") or nil
+    return message and ByteArray.new(message, true):tvb("Message") or nil
+end
+
+-- Takes a part of a divided block. Returns the block once all parts are there.
+local function add_part(direction, pinfo, range, tree)
+    tree:add(f.block, range(0, 8))
+    tree:add(f.block_len, range(8, 2))
+    tree:add(f.offset, range(10, 2))
+    local len = range:len() - 12
+    local _, block = join(direction, pinfo, "block " .. range(0, 8):raw(), range(8, 2):uint(),
+        range(10, 2):uint(), len > 0 and range(12, len):raw())
+    return block and ByteArray.new(block, true):tvb("Block") or nil
 end
 
 local function add_ack(range, tree)
@@ -192,7 +213,7 @@ local function add_ack(range, tree)
     end
 end
 
-local LEAST = { [1] = 8, [2] = 6, [3] = 14, [5] = 22 }
+local LEAST = { [1] = 8, [2] = 6, [3] = 14, [5] = 22, [7] = 2, [8] = 2, [9] = 12 }
 
 -- Adds the frames of a datagram or a block.
 local function add_frames(direction, tvb, pinfo, tree, root, notes)
@@ -239,6 +260,15 @@ local function add_frames(direction, tvb, pinfo, tree, root, notes)
             notes[#notes + 1] = "Ack " .. tostring(range(0, 8):uint64())
         elseif kind == 6 then
             notes[#notes + 1] = "Ping"
+        elseif kind == 7 or kind == 8 then
+            item:add(f.size, range(0, 2))
+            notes[#notes + 1] = (kind == 7 and "Probe " or "Answer ") .. range(0, 2):uint()
+        elseif kind == 9 then
+            local block = add_part(direction, pinfo, range, item)
+            notes[#notes + 1] = "Part of block " .. tostring(range(0, 8):uint64())
+            if block then
+                add_frames(direction, block, pinfo, item, root, notes)
+            end
         end
         at = at + 3 + len
     end

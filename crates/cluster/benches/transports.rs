@@ -51,7 +51,8 @@ impl Link {
             silence_max_ns: long_ns,
             up_within_ns: long_ns,
             ..Config::default()
-        };
+        }
+        .with_fixed_mtu(1_452);
         let end = |keys: &LinkKeys| PeerLink::new(config.clone(), keys, 0).unwrap();
         let sockets = [(); 2].map(|()| DatagramSocket::bind(([127, 0, 0, 1], 0).into()).unwrap());
         let addresses = [0, 1].map(|at: usize| sockets[at].address().unwrap());

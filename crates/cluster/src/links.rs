@@ -1,6 +1,6 @@
 //! Counts of a node's links and handshakes, for reports and operators.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 use link::Counters;
@@ -17,6 +17,8 @@ pub struct LinkInfo {
     pub address: SocketAddr,
     /// Smoothed round-trip time, in nanoseconds.
     pub rtt_ns: u64,
+    /// Length of IP packets, at most, as far as the path is known to carry them.
+    pub mtu: usize,
     /// Counts since the link began.
     pub counters: Counters,
 }
@@ -49,6 +51,16 @@ pub(crate) struct LinkTotals {
     pub strange: u64,
 }
 
+/// Returns the length of an IP packet to this address with a datagram of `size` bytes.
+pub(crate) fn mtu_of(address: SocketAddr, size: usize) -> usize {
+    const UDP_HEADER: usize = 8;
+    let ip_header = match address.ip().to_canonical() {
+        IpAddr::V4(_) => 20,
+        IpAddr::V6(_) => 40,
+    };
+    size + ip_header + UDP_HEADER
+}
+
 impl HandshakeCounters {
     /// Adds what a listener has counted.
     pub(crate) fn with_listener(self, listener: &ListenerCounters) -> HandshakeCounters {
@@ -78,6 +90,10 @@ impl LinkTotals {
             bytes_sent: sum.datagram_bytes_sent,
             bytes_received: sum.datagram_bytes_received,
             blocks_retransmitted: sum.blocks_retransmitted,
+            mtu_least: now.iter().map(|link| link.mtu as u64).min().unwrap_or(0),
+            mtu_raised: sum.mtu_raised,
+            mtu_lowered: sum.mtu_lowered,
+            datagrams_too_large: sum.datagrams_too_large,
             refused: reasons.collect(),
             messages_refused: 0,
             messages_relayed: 0,

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use self::connector::Connector;
-pub use self::socket::DatagramSocket;
+pub use self::socket::{DatagramSocket, Handover};
 use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;
@@ -48,9 +48,8 @@ pub trait Network: 'static {
     /// Notes a message for a node before its link has it: simulated faults hit chosen messages.
     fn note_message(&mut self, _to: SocketAddr, _message: &[u8]) {}
 
-    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if no more
-    /// can be sent now.
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool;
+    /// Sends datagrams of `segment` bytes each; the last may be shorter.
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover;
 
     /// Returns counts of handshakes, where there are any.
     fn handshakes(&self) -> HandshakeCounters {
@@ -153,7 +152,7 @@ impl Network for HostNetwork {
         self.socket.receive(take)
     }
 
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover {
         self.socket.send(to, datagrams, segment)
     }
 

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use link::{Config, LinkEvent, LinkKeys, PeerLink, SendError, connection_of};
+use link::{Config, LinkEvent, LinkKeys, MtuChange, PeerLink, SendError, connection_of};
 use runtime::report::LinksReport;
+use telemetry::event;
 
 use crate::identity::Session;
-use crate::links::{LinkInfo, LinkTotals};
-use crate::network::Network;
+use crate::links::{LinkInfo, LinkTotals, mtu_of};
+use crate::network::{Handover, Network};
 
 /// The time without any datagram after which a node counts as dead is at least this.
 pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
@@ -253,14 +254,25 @@ impl<N: Network> Peers<N> {
             loop {
                 self.datagrams.clear();
                 let Some(transmit) = peer.link.poll_transmit(now_ns, &mut self.datagrams) else { break };
-                if !self.network.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
-                    break; // The link takes the datagrams for lost, and sends them again.
+                match self.network.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
+                    Handover::Taken => {}
+                    Handover::Busy => break, // The link takes the datagrams for lost, and sends them again.
+                    Handover::TooLarge(sent) if peer.link.handle_too_large(&transmit, sent) => {}
+                    Handover::TooLarge(_) => break,
                 }
             }
             while let Some(event) = peer.link.poll_event() {
-                if let LinkEvent::Dead(_) = event {
-                    self.totals.dead += 1;
-                    self.dead.push_back(PeerId(at));
+                match event {
+                    LinkEvent::Dead(_) => {
+                        self.totals.dead += 1;
+                        self.dead.push_back(PeerId(at));
+                    }
+                    LinkEvent::Mtu { size, change } => note_mtu(peer, size, change),
+                    LinkEvent::TooNarrow => {
+                        let mtu = mtu_of(peer.address, self.config.mtu_base) as u64;
+                        event::link_too_narrow(&peer.name, mtu);
+                    }
+                    LinkEvent::Up | LinkEvent::Room => {}
                 }
             }
         }
@@ -272,6 +284,7 @@ impl<N: Network> Peers<N> {
             peer: peer.name.clone(),
             address: peer.address,
             rtt_ns: peer.link.rtt_ns(),
+            mtu: mtu_of(peer.address, peer.link.mtu()),
             counters: *peer.link.counters(),
         };
         self.peers.iter().flatten().map(info).collect()
@@ -312,5 +325,15 @@ impl<N: Network> Peers<N> {
     /// Waits until a datagram arrives.
     pub fn wait(&mut self, timeout: Duration) {
         self.network.wait(timeout);
+    }
+}
+
+/// Logs a change of the size that the path to a node carries.
+fn note_mtu(peer: &Peer, size: usize, change: MtuChange) {
+    let mtu = mtu_of(peer.address, size) as u64;
+    match change {
+        MtuChange::Found => event::link_mtu_found(&peer.name, mtu),
+        MtuChange::Lowered => event::link_mtu_lowered(&peer.name, mtu),
+        MtuChange::Raised => event::link_mtu_raised(&peer.name, mtu),
     }
 }

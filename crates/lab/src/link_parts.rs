@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cluster::network::DatagramSocket;
+use cluster::network::{DatagramSocket, Handover};
 use cluster::wire::{ArrivedFrame, begin_output, read_frame, read_output, write_output, write_packet_input};
 use graph::Graph;
 use link::{Config, LinkKeys, PeerLink};
@@ -23,6 +23,9 @@ const BATCH: usize = 32;
 const SILENCE_NS: u64 = 60_000_000_000;
 /// Longest wait for what was sent.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Length of datagrams: hosts are joined by Ethernet, and not by a loopback.
+const MTU: usize = 1_452;
 
 /// The ends of a link.
 pub const DISPATCHER: usize = 0;
@@ -75,7 +78,8 @@ impl LinkParts {
             silence_max_ns: SILENCE_NS,
             up_within_ns: SILENCE_NS,
             ..Config::default()
-        };
+        }
+        .with_fixed_mtu(MTU);
         let end = |keys: &LinkKeys| PeerLink::new(config.clone(), keys, 0).map_err(|error| error.to_string());
         let socket = || DatagramSocket::bind(([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string());
         let sockets = [socket()?, socket()?];
@@ -223,8 +227,10 @@ impl LinkParts {
             let Some(transmit) = transmit else { return Ok(()) };
             let began = Instant::now();
             let datagrams = &self.datagrams[..transmit.len];
-            if !self.sockets[at].send(self.addresses[1 - at], datagrams, transmit.segment) {
-                return Err("the kernel takes no more".to_owned());
+            match self.sockets[at].send(self.addresses[1 - at], datagrams, transmit.segment) {
+                Handover::Taken => {}
+                Handover::Busy => return Err("the kernel takes no more".to_owned()),
+                Handover::TooLarge(_) => return Err("the loopback's MTU is below 1,500".to_owned()),
             }
             times.send += ns(began);
         }

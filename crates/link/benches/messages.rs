@@ -31,7 +31,7 @@ struct Both {
 
 impl Both {
     fn new(mtu: usize) -> Both {
-        let config = Config { mtu, ..Config::default() };
+        let config = Config::default().with_fixed_mtu(mtu);
         let end = |keys: &LinkKeys| PeerLink::new(config.clone(), keys, 0).unwrap();
         Both { ends: [end(&KEYS), end(&KEYS.reversed())], out: Vec::new(), now_ns: 0, taken: 0 }
     }
@@ -84,7 +84,7 @@ fn main() {
     if let [item, len, count] = &given[..] {
         let item = if item == "packet" { Item::Packet } else { Item::Message };
         let bytes = vec![7; len.parse().unwrap()];
-        return Both::new(Config::default().mtu).run(item, &bytes, count.parse().unwrap());
+        return Both::new(1_452).run(item, &bytes, count.parse().unwrap());
     }
     println!("{:>8} {:>7} {:>6} {:>9} {:>8} {:>7}", "item", "bytes", "mtu", "M/s", "ns", "Gbit/s");
     for (item, len, mtu) in [

@@ -2,14 +2,14 @@
 
 use crate::datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD};
 use crate::flow_control::{INITIAL_GRANT, PART_COST};
-use crate::frames::{ACK_LEN_MAX, FRAME_HEAD};
+use crate::frames::{ACK_LEN_MAX, FRAME_HEAD, PROBE_LEN};
 use crate::keys::{KEY_BYTES_MAX, KEY_DATAGRAMS_MAX};
-use crate::sending::{block_capacity, blocks_of};
+use crate::sending::{BLOCK_PARTS_MAX, block_capacity, blocks_of, part_capacity};
 
 /// Length of a message, at most.
 pub const MESSAGE_MAX: usize = 16 << 20;
 
-/// The least [`Config::mtu`].
+/// The least [`Config::mtu_base`].
 pub const MTU_MIN: usize = 512;
 
 /// The greatest [`Config::receive_window`], [`Config::send_buffer`] and [`Config::packet_buffer`].
@@ -18,8 +18,12 @@ pub const BUFFER_MAX: usize = 1 << 30;
 /// Settings of a link. Both ends should have the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Length of a datagram (the payload of UDP), at most: [`MTU_MIN`] to
-    /// [`DATAGRAM_MAX`](crate::DATAGRAM_MAX). The path must carry it.
+    /// Length of a datagram (the payload of UDP) that every path must carry, from [`MTU_MIN`] on.
+    /// The link begins with it, and falls back to it.
+    pub mtu_base: usize,
+    /// Length of a datagram, at most, up to [`DATAGRAM_MAX`](crate::DATAGRAM_MAX). The link finds
+    /// out up to which length the path carries them (RFC 8899). If it equals `mtu_base`, all have
+    /// this length.
     pub mtu: usize,
     /// An end sends something at least this often, in ns.
     pub heartbeat_ns: u64,
@@ -52,7 +56,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            mtu: 1_452,
+            mtu_base: 1_232, // IPv6 carries 1,280 bytes everywhere (RFC 8200 5).
+            mtu: 8_972,
             heartbeat_ns: 5_000_000,
             heartbeats_missed: 4,
             silence_max_ns: 1_000_000_000,
@@ -104,7 +109,9 @@ impl Config {
             range(name, value as u64, least as u64, most as u64)
         };
         const HOUR_NS: u64 = 3_600_000_000_000;
-        size("mtu", self.mtu, MTU_MIN, DATAGRAM_MAX)?;
+        size("mtu_base", self.mtu_base, MTU_MIN, DATAGRAM_MAX)?;
+        let mtu_most = DATAGRAM_MAX.min(part_capacity(self.mtu_base) * BLOCK_PARTS_MAX);
+        size("mtu", self.mtu, self.mtu_base, mtu_most.max(self.mtu_base))?;
         range("heartbeat_ns", self.heartbeat_ns, 1_000, HOUR_NS)?;
         range("heartbeats_missed", self.heartbeats_missed.into(), 1, 1_000_000)?;
         range("silence_max_ns", self.silence_max_ns, self.heartbeat_ns, HOUR_NS)?;
@@ -112,26 +119,33 @@ impl Config {
         range("ack_delay_ns", self.ack_delay_ns, 0, self.heartbeat_ns)?;
         range("initial_rtt_ns", self.initial_rtt_ns, 1, HOUR_NS)?;
         size("message_max", self.message_max, 1, MESSAGE_MAX)?;
-        let capacity = block_capacity(self.mtu);
+        let capacity = block_capacity(self.mtu_base);
         let blocks = blocks_of(self.message_max, capacity);
         let cost = self.message_max + blocks * PART_COST as usize;
-        let least = cost.max(INITIAL_GRANT as usize).max(2 * capacity);
+        let least = cost.max(INITIAL_GRANT as usize).max(2 * block_capacity(self.mtu));
         size("receive_window", self.receive_window, least, BUFFER_MAX)?;
-        size("send_buffer", self.send_buffer, blocks * capacity, BUFFER_MAX)?;
+        let largest = block_capacity(self.mtu);
+        let bytes = (blocks * capacity).max(blocks_of(self.message_max, largest) * largest);
+        size("send_buffer", self.send_buffer, bytes, BUFFER_MAX)?;
         size("packet_buffer", self.packet_buffer, self.mtu, BUFFER_MAX)?;
         range("key_datagrams", self.key_datagrams, 1, KEY_DATAGRAMS_MAX)?;
         range("key_bytes", self.key_bytes, 1, KEY_BYTES_MAX)
     }
 
-    /// Returns the length of the longest packet that fits a datagram.
+    /// Returns these settings with datagrams of up to this length, whatever the path carries.
     #[must_use]
-    pub fn packet_max(&self) -> usize {
-        self.mtu.saturating_sub(DATAGRAM_OVERHEAD + FRAME_HEAD)
+    pub fn with_fixed_mtu(self, mtu: usize) -> Config {
+        Config { mtu_base: mtu, mtu, ..self }
     }
 }
 
-// An acknowledgement fits every datagram.
-const _: () = assert!(ACK_LEN_MAX + DATAGRAM_OVERHEAD < MTU_MIN);
+/// Returns the length of the longest packet that fits a datagram.
+pub(crate) fn packet_max(mtu: usize) -> usize {
+    mtu.saturating_sub(DATAGRAM_OVERHEAD + FRAME_HEAD)
+}
+
+// An acknowledgement and the answer to a probe fit every datagram.
+const _: () = assert!(ACK_LEN_MAX + PROBE_LEN + DATAGRAM_OVERHEAD < MTU_MIN);
 
 #[cfg(test)]
 mod tests {
@@ -141,12 +155,16 @@ mod tests {
     fn settings_are_checked_together() {
         assert_eq!(Config::default().check(), Ok(()));
         let small =
-            Config { message_max: 1_000, receive_window: 65_536, send_buffer: 8_192, ..Config::default() };
+            Config { message_max: 1_000, receive_window: 65_536, send_buffer: 32_768, ..Config::default() };
         assert_eq!(small.check(), Ok(()));
         let jumbo = Config { mtu: DATAGRAM_MAX, ..Config::default() };
         assert_eq!(jumbo.check(), Ok(()));
-        let fault = Config { mtu: 511, ..Config::default() }.check().unwrap_err();
-        assert_eq!(fault.to_string(), "link: mtu is 511; it must be from 512 to 65507");
+        let fault = Config { mtu_base: 511, ..Config::default() }.check().unwrap_err();
+        assert_eq!(fault.to_string(), "link: mtu_base is 511; it must be from 512 to 65507");
+        let fault = Config { mtu: 1_231, ..Config::default() }.check().unwrap_err();
+        assert_eq!(fault.to_string(), "link: mtu is 1231; it must be from 1232 to 65507");
+        let fault = Config { mtu_base: 512, mtu: DATAGRAM_MAX, ..Config::default() }.check().unwrap_err();
+        assert_eq!(fault.to_string(), "link: mtu is 65507; it must be from 512 to 29632");
         let fault = Config { receive_window: MESSAGE_MAX, ..Config::default() }.check().unwrap_err();
         assert!(matches!(fault, LinkConfigError::Range { name: "receive_window", .. }), "{fault}");
         let fault = Config { send_buffer: MESSAGE_MAX, ..Config::default() }.check().unwrap_err();

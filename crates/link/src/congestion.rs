@@ -33,6 +33,13 @@ impl CongestionWindow {
         }
     }
 
+    /// Notes that datagrams have another length from now on. The window has room for the least
+    /// number of them.
+    pub(crate) fn set_datagram(&mut self, mtu: usize) {
+        self.datagram = mtu as u64;
+        self.window = self.window.max(self.least());
+    }
+
     /// Returns whether a datagram may be sent while this many bytes are in flight.
     #[inline]
     pub(crate) fn allows(&self, in_flight: u64) -> bool {

@@ -17,7 +17,7 @@ pub struct Counters {
     pub message_bytes_received: u64,
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets that the caller offered and that do not fit a datagram.
+    /// Packets that do not fit a datagram: refused, or discarded after the path had become narrower.
     pub packets_too_large: u64,
     /// Packets that the caller offered while the packet buffer was full.
     pub packets_full: u64,
@@ -45,6 +45,15 @@ pub struct Counters {
     pub acks_sent: u64,
     /// Acknowledgements received.
     pub acks_received: u64,
+    /// Probes of larger datagrams sent.
+    pub mtu_probes_sent: u64,
+    /// Times that datagrams became larger because the path carries them.
+    pub mtu_raised: u64,
+    /// Times that the path no longer carried datagrams as large as before, or seemed not to.
+    pub mtu_lowered: u64,
+    /// Datagrams that the system refused as too large for the way out. Their messages are sent
+    /// again in smaller ones.
+    pub datagrams_too_large: u64,
     /// Rotations of the send key.
     pub keys_rotated: u64,
     /// Rotations of the peer's key.
@@ -100,6 +109,10 @@ impl Counters {
             probe_timeouts,
             acks_sent,
             acks_received,
+            mtu_probes_sent,
+            mtu_raised,
+            mtu_lowered,
+            datagrams_too_large,
             keys_rotated,
             peer_keys_rotated,
             frames_unknown,
@@ -125,6 +138,10 @@ impl Counters {
         self.probe_timeouts += probe_timeouts;
         self.acks_sent += acks_sent;
         self.acks_received += acks_received;
+        self.mtu_probes_sent += mtu_probes_sent;
+        self.mtu_raised += mtu_raised;
+        self.mtu_lowered += mtu_lowered;
+        self.datagrams_too_large += datagrams_too_large;
         self.keys_rotated += keys_rotated;
         self.peer_keys_rotated += peer_keys_rotated;
         self.frames_unknown += frames_unknown;

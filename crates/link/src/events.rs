@@ -1,5 +1,7 @@
 //! Changes of a link's state.
 
+use crate::mtu::MtuChange;
+
 /// A change of a link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
@@ -7,6 +9,16 @@ pub enum LinkEvent {
     Up,
     /// There is room for messages, after [`SendError::Full`](crate::SendError::Full).
     Room,
+    /// The path carries datagrams of this length, and not larger ones.
+    Mtu {
+        /// Length of datagrams, at most.
+        size: usize,
+        /// The change since the last such event.
+        change: MtuChange,
+    },
+    /// The system refuses datagrams of [`Config::mtu_base`](crate::Config::mtu_base) as too large.
+    /// Nothing but heartbeats can pass.
+    TooNarrow,
     /// The link has ended, for good. Messages without acknowledgement may have arrived or not.
     Dead(DeadReason),
 }

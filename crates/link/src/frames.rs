@@ -10,6 +10,10 @@ pub(crate) const MESSAGE_HEAD: usize = FRAME_HEAD + 6;
 pub(crate) const FRAGMENT_HEAD: usize = FRAME_HEAD + 14;
 pub(crate) const ACK_HEAD: usize = FRAME_HEAD + 22;
 pub(crate) const ACK_LEN_MAX: usize = ACK_HEAD + 4 * ACK_RANGES_MAX;
+/// Bytes of a datagram for a part of a block, beside its bytes.
+pub(crate) const PIECE_HEAD: usize = FRAME_HEAD + 12;
+/// Length of a probe, and of its answer.
+pub(crate) const PROBE_LEN: usize = FRAME_HEAD + 2;
 
 pub(crate) const PADDING: u8 = 0;
 const BLOCK: u8 = 1;
@@ -18,6 +22,9 @@ const FRAGMENT: u8 = 3;
 const PACKET: u8 = 4;
 const ACK: u8 = 5;
 const PING: u8 = 6;
+const PROBE: u8 = 7;
+const ANSWER: u8 = 8;
+const PIECE: u8 = 9;
 
 /// A known frame is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +33,24 @@ pub(crate) struct Malformed;
 /// A frame of a datagram.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame<'a> {
-    Block { number: u64, parts: &'a [u8] },
+    Block {
+        number: u64,
+        parts: &'a [u8],
+    },
     Packet(&'a [u8]),
     Ack(AckFrame<'a>),
     Ping,
+    /// A datagram of this length, to learn whether the path carries it.
+    Probe(u16),
+    /// A probe of this length has arrived.
+    Answer(u16),
+    /// A part of a block, from `offset` on, of `total` bytes.
+    Piece {
+        number: u64,
+        total: u16,
+        offset: u16,
+        bytes: &'a [u8],
+    },
     Unknown,
 }
 
@@ -89,6 +110,9 @@ pub(crate) fn next_frame<'a>(rest: &mut &'a [u8]) -> Result<Option<Frame<'a>>, M
         PACKET => Frame::Packet(body),
         ACK => Frame::Ack(parse_ack(body).ok_or(Malformed)?),
         PING => Frame::Ping,
+        PROBE => Frame::Probe(parse_size(body)?),
+        ANSWER => Frame::Answer(parse_size(body)?),
+        PIECE => parse_piece(body).ok_or(Malformed)?,
         MESSAGE | FRAGMENT => return Err(Malformed),
         _ => Frame::Unknown,
     };
@@ -107,7 +131,7 @@ pub(crate) fn next_part<'a>(rest: &mut &'a [u8]) -> Result<Option<(Part<'a>, usi
             Part::Message { stream, number, bytes }
         }
         FRAGMENT => parse_fragment(body).ok_or(Malformed)?,
-        PADDING | BLOCK | PACKET | ACK | PING => return Err(Malformed),
+        PADDING | BLOCK | PACKET | ACK | PING | PROBE | ANSWER | PIECE => return Err(Malformed),
         _ => Part::Unknown,
     };
     Ok(Some((part, body.len())))
@@ -141,6 +165,18 @@ fn parse_fragment(body: &[u8]) -> Option<Part<'_>> {
         offset: u32::from_be_bytes(offset),
         bytes,
     })
+}
+
+fn parse_size(body: &[u8]) -> Result<u16, Malformed> {
+    body.first_chunk().map(|size| u16::from_be_bytes(*size)).ok_or(Malformed)
+}
+
+fn parse_piece(body: &[u8]) -> Option<Frame<'_>> {
+    let (&number, rest) = body.split_first_chunk()?;
+    let (&total, rest) = rest.split_first_chunk()?;
+    let (&offset, bytes) = rest.split_first_chunk()?;
+    let (total, offset) = (u16::from_be_bytes(total), u16::from_be_bytes(offset));
+    Some(Frame::Piece { number: u64::from_be_bytes(number), total, offset, bytes })
 }
 
 fn parse_ack(body: &[u8]) -> Option<AckFrame<'_>> {
@@ -217,6 +253,28 @@ pub(crate) fn push_ping(out: &mut Vec<u8>) {
     push_head(out, PING, 0);
 }
 
+/// Appends a probe of a datagram of this length.
+pub(crate) fn push_probe(out: &mut Vec<u8>, size: u16) {
+    push_head(out, PROBE, 2);
+    out.extend_from_slice(&size.to_be_bytes());
+}
+
+/// Appends the answer to a probe of this length.
+pub(crate) fn push_answer(out: &mut Vec<u8>, size: u16) {
+    push_head(out, ANSWER, 2);
+    out.extend_from_slice(&size.to_be_bytes());
+}
+
+/// Appends the part of a block from `offset` on that has `len` bytes. Blocks fit a datagram, and so
+/// 16 bits.
+pub(crate) fn push_piece(out: &mut Vec<u8>, number: u64, block: &[u8], offset: usize, len: usize) {
+    push_head(out, PIECE, PIECE_HEAD - FRAME_HEAD + len);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&(block.len() as u16).to_be_bytes());
+    out.extend_from_slice(&(offset as u16).to_be_bytes());
+    out.extend_from_slice(&block[offset..offset + len]);
+}
+
 /// Appends an acknowledgement of these ranges, newest first, and the grant.
 pub(crate) fn push_ack(
     out: &mut Vec<u8>,
@@ -258,6 +316,9 @@ mod tests {
         out.extend_from_slice(&[200, 0, 1, 5]);
         push_packet(&mut out, b"packet");
         push_ping(&mut out);
+        push_probe(&mut out, 1_452);
+        push_answer(&mut out, 8_972);
+        push_piece(&mut out, 4, b"a block", 2, 3);
         out.extend_from_slice(&[PADDING, 1, 2, 3, 4]);
 
         let mut rest = &out[..];
@@ -269,6 +330,10 @@ mod tests {
         assert_eq!(next_frame(&mut rest), Ok(Some(Frame::Unknown)));
         assert_eq!(next_frame(&mut rest), Ok(Some(Frame::Packet(b"packet"))));
         assert_eq!(next_frame(&mut rest), Ok(Some(Frame::Ping)));
+        assert_eq!(next_frame(&mut rest), Ok(Some(Frame::Probe(1_452))));
+        assert_eq!(next_frame(&mut rest), Ok(Some(Frame::Answer(8_972))));
+        let piece = Frame::Piece { number: 4, total: 7, offset: 2, bytes: b"blo" };
+        assert_eq!(next_frame(&mut rest), Ok(Some(piece)));
         assert_eq!(next_frame(&mut rest), Ok(None));
 
         let mut rest = &parts[..];
@@ -309,7 +374,9 @@ mod tests {
         assert_eq!(ack(9, 1, &[0, 8, 0, 1]), Err(Malformed), "below 0");
         assert_eq!(ack(9, 1, &[0, 2, 0, 0]), Err(Malformed), "an empty range");
         assert_eq!(ack(9, 1, &[0, 2, 0]), Err(Malformed), "half a pair");
-        for bytes in [&[BLOCK, 0, 3, 1, 1, 1][..], &[PACKET, 0, 2, 1], &[PING, 0], &[MESSAGE, 0, 0]] {
+        for bytes in
+            [&[BLOCK, 0, 3, 1, 1, 1][..], &[PACKET, 0, 2, 1], &[PING, 0], &[MESSAGE, 0, 0], &[PROBE, 0, 1, 1]]
+        {
             assert_eq!(next_frame(&mut &bytes[..]), Err(Malformed));
         }
         for bytes in [&[MESSAGE, 0, 5, 1, 1, 1, 1, 1][..], &[FRAGMENT, 0, 1, 1], &[PING, 0, 0]] {

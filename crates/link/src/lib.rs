@@ -76,10 +76,26 @@
 //! | 4 | packet | the packet |
 //! | 5 | acknowledgement | greatest datagram number (8), its age in ns (4), cost granted in all (8), numbers before the greatest without a gap (2), then up to [`ACK_RANGES_MAX`] pairs: numbers missing (2) and received (2) |
 //! | 6 | ping | none; asks for an acknowledgement |
+//! | 7 | probe | length of the datagram (2); asks for an answer. Padding follows |
+//! | 8 | answer | length of the largest probe that has arrived (2) |
+//! | 9 | part of a block | number (8), length of the block (2), offset (2), its bytes: sent again until acknowledged |
 //!
-//! Datagrams with a block, a packet or a ping are acknowledged. A lost block is sent again in a new
+//! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again in a new
 //! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
 //! need arrive; heartbeats are acknowledgements.
+//!
+//! # Length of datagrams
+//!
+//! Datagrams must not be fragmented: the caller's socket sets DF (`IP_PMTUDISC_PROBE`). A link
+//! begins with datagrams of [`Config::mtu_base`] bytes, and probes larger ones (RFC 8899) up to
+//! [`Config::mtu`]: a size passes when the peer answers, and does not after [`MTU_PROBES_MAX`]
+//! losses, or when the system refuses the probe ([`PeerLink::handle_too_large`]). Every
+//! [`MTU_RAISE_NS`] it tries larger sizes again.
+//!
+//! It falls back to `mtu_base` and searches again when the system refuses a datagram, when large
+//! datagrams are lost for a round trip while others arrive, and after two probe timeouts in a row.
+//! Blocks that were formed before are then sent in parts. A peer of an earlier program answers no
+//! probe, so its blocks are never divided. [`LinkEvent::Mtu`] reports the end of a search.
 //!
 //! # Keys
 //!
@@ -121,6 +137,8 @@
 //! | messages that the receiver holds | [`Config::receive_window`] | the sender waits |
 //! | packets that the receiver holds | [`Config::packet_buffer`] | discarded, counted |
 //! | blocks after the oldest without acknowledgement | [`BLOCKS_MAX`] | wait |
+//! | parts of a block | [`BLOCK_PARTS_MAX`] | [`Config::mtu`] is refused |
+//! | bytes of blocks that arrive in parts | [`Config::receive_window`] | [`DeadReason::Violation`] |
 //! | datagrams in flight | [`IN_FLIGHT_MAX`], and the congestion window, [`CONGESTION_WINDOW_MAX`] | wait |
 //! | reordering of datagrams | [`REPLAY_WINDOW`] | refused, counted; messages are sent again |
 //! | ranges of an acknowledgement | [`ACK_RANGES_MAX`] | the oldest are left out |
@@ -140,6 +158,7 @@ mod flow_control;
 mod frames;
 mod keys;
 mod link;
+mod mtu;
 mod queue;
 mod receiving;
 mod recovery;
@@ -161,8 +180,9 @@ pub use keys::{
     FORGED_MAX, KEY_BYTES_MAX, KEY_DATAGRAMS_MAX, LinkKeys, PREVIOUS_KEY_NS, TAG_LEN, connection_id,
 };
 pub use link::{PeerLink, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
+pub use mtu::{MTU_PROBES_MAX, MTU_RAISE_NS, MtuChange};
 pub use receiving::StreamMessage;
 pub use recovery::{IN_FLIGHT_MAX, PACKET_THRESHOLD, PROBE_DOUBLINGS_MAX};
 pub use replay::REPLAY_WINDOW;
 pub use rtt::GRANULARITY_NS;
-pub use sending::BLOCKS_MAX;
+pub use sending::{BLOCK_PARTS_MAX, BLOCKS_MAX};

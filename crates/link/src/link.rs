@@ -1,5 +1,6 @@
 //! One end of a link.
 
+mod path;
 mod receive;
 #[cfg(test)]
 mod tests;
@@ -8,14 +9,15 @@ mod transmit;
 use std::fmt;
 
 use crate::acks::AckState;
-use crate::config::{Config, LinkConfigError};
+use crate::config::{Config, LinkConfigError, packet_max};
 use crate::counters::Counters;
 use crate::errors::{PacketError, SendError};
 use crate::events::{DeadReason, LinkEvent};
 use crate::keys::{LinkKeys, ReceiveKeys, SendKeys, connection_id};
+use crate::mtu::{MtuChange, PathMtu};
 use crate::queue::SliceQueue;
 use crate::receiving::{Inbox, StreamMessage};
-use crate::recovery::{Fate, Recovery};
+use crate::recovery::{Fate, Recovery, Sent};
 use crate::sending::BlockQueue;
 
 pub use transmit::{TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
@@ -45,6 +47,9 @@ pub struct PeerLink {
     next_number: u64,
     acks: AckState,
     recovery: Recovery,
+    mtu: PathMtu,
+    /// The length of the peer's probe that is to be answered.
+    answer: Option<u16>,
     blocks: BlockQueue,
     inbox: Inbox,
     packets_out: SliceQueue<()>,
@@ -58,6 +63,8 @@ pub struct PeerLink {
     is_up: bool,
     dead: Option<DeadReason>,
     events: PendingEvents,
+    /// The system has refused the smallest datagrams.
+    is_too_narrow: bool,
     counters: Counters,
 }
 
@@ -74,6 +81,8 @@ struct PendingEvents {
     up: bool,
     room: bool,
     dead: bool,
+    mtu: Option<MtuChange>,
+    too_narrow: bool,
     /// Set if a message was refused since the last event of room.
     is_room_awaited: bool,
 }
@@ -97,8 +106,10 @@ impl PeerLink {
             receive_keys: ReceiveKeys::new(keys.receive),
             next_number: 1,
             acks: AckState::new(config.ack_delay_ns, config.heartbeat_ns),
-            recovery: Recovery::new(config.mtu, config.initial_rtt_ns, config.ack_delay_ns),
-            blocks: BlockQueue::new(config.mtu, config.send_buffer),
+            recovery: Recovery::new(config.mtu_base, config.initial_rtt_ns, config.ack_delay_ns),
+            mtu: PathMtu::new(config.mtu_base, config.mtu),
+            answer: None,
+            blocks: BlockQueue::new(config.mtu_base, config.send_buffer),
             inbox: Inbox::new(config.receive_window as u64, config.message_max),
             packets_out: SliceQueue::new(),
             packets_in: SliceQueue::new(),
@@ -108,6 +119,7 @@ impl PeerLink {
             is_up: false,
             dead: None,
             events: PendingEvents::default(),
+            is_too_narrow: false,
             counters: Counters::default(),
             config,
         })
@@ -182,7 +194,7 @@ impl PeerLink {
         if self.dead.is_some() {
             return Err(PacketError::Dead);
         }
-        let max = self.config.packet_max();
+        let max = self.packet_max();
         if packet.len() > max {
             self.counters.packets_too_large += 1;
             return Err(PacketError::TooLarge { len: packet.len(), max });
@@ -235,6 +247,12 @@ impl PeerLink {
         if std::mem::take(&mut self.events.room) {
             return Some(LinkEvent::Room);
         }
+        if let Some(change) = self.events.mtu.take() {
+            return Some(LinkEvent::Mtu { size: self.mtu.size(), change });
+        }
+        if std::mem::take(&mut self.events.too_narrow) {
+            return Some(LinkEvent::TooNarrow);
+        }
         let reason = self.dead?;
         std::mem::take(&mut self.events.dead).then_some(LinkEvent::Dead(reason))
     }
@@ -246,7 +264,8 @@ impl PeerLink {
             return None;
         }
         let recovery_ns = self.recovery.next_timeout_ns().unwrap_or(u64::MAX);
-        let timeout_ns = recovery_ns.min(self.acks.next_timeout_ns()).min(self.dead_at_ns());
+        let mtu_ns = self.mtu.next_timeout_ns().unwrap_or(u64::MAX);
+        let timeout_ns = recovery_ns.min(mtu_ns).min(self.acks.next_timeout_ns()).min(self.dead_at_ns());
         Some(timeout_ns.max(self.now_ns))
     }
 
@@ -262,11 +281,17 @@ impl PeerLink {
             return self.end(DeadReason::Silent);
         }
         let had_probe = self.recovery.must_probe();
-        let (blocks, counters) = (&mut self.blocks, &mut self.counters);
-        self.recovery.handle_timeout(now_ns, |block, number, fate| {
-            decide(blocks, counters, block, number, fate);
-        });
-        self.counters.probe_timeouts += u64::from(self.recovery.must_probe() && !had_probe);
+        let rtt_ns = self.recovery.rtt.smoothed_ns();
+        let mut decisions =
+            Decisions { blocks: &mut self.blocks, mtu: &mut self.mtu, counters: &mut self.counters, rtt_ns };
+        let mut is_narrower = false;
+        self.recovery.handle_timeout(now_ns, |sent, fate| is_narrower |= decisions.decide(sent, fate));
+        let has_timed_out = self.recovery.must_probe() && !had_probe;
+        self.counters.probe_timeouts += u64::from(has_timed_out);
+        if is_narrower || has_timed_out && self.mtu.is_suspect(self.recovery.timeouts()) {
+            self.lower_mtu(self.mtu.above_size());
+        }
+        self.mtu.handle_timeout(now_ns, self.heard_ns);
     }
 
     /// Returns the silence after which the peer counts as dead: `heartbeats_missed` times the
@@ -288,10 +313,16 @@ impl PeerLink {
         self.receive_id
     }
 
-    /// Returns the length of the longest packet.
+    /// Returns the length of datagrams, at most, as far as the path is known to carry them.
+    #[must_use]
+    pub fn mtu(&self) -> usize {
+        self.mtu.size()
+    }
+
+    /// Returns the length of the longest packet now.
     #[must_use]
     pub fn packet_max(&self) -> usize {
-        self.config.packet_max()
+        packet_max(self.mtu.size())
     }
 
     /// Returns the settings.
@@ -378,18 +409,33 @@ fn has_packet_room(queue: &SliceQueue<()>, len: usize, max: usize) -> bool {
 /// Bytes that a packet counts in the packet buffer, beyond its own.
 const PACKET_COST: usize = 16;
 
-/// Applies a decision about a datagram to its block.
-#[inline]
-fn decide(blocks: &mut BlockQueue, counters: &mut Counters, block: Option<u64>, number: u64, fate: Fate) {
-    match (fate, block) {
-        (Fate::Acked, Some(block)) => {
-            blocks.note_acked(block);
-        }
-        (Fate::Acked, None) => {}
-        (Fate::Lost, block) => {
-            counters.datagrams_lost += 1;
-            if let Some(block) = block {
-                blocks.note_lost(block, number);
+/// Applies decisions about datagrams.
+struct Decisions<'a> {
+    blocks: &'a mut BlockQueue,
+    mtu: &'a mut PathMtu,
+    counters: &'a mut Counters,
+    rtt_ns: u64,
+}
+
+impl Decisions<'_> {
+    /// Applies one; returns whether the path seems to have become narrower.
+    #[inline]
+    fn decide(&mut self, sent: Sent, fate: Fate) -> bool {
+        let size = sent.size as usize;
+        match (fate, sent.piece) {
+            (Fate::Acked, piece) => {
+                self.mtu.note_acked(size, sent.at_ns);
+                if let Some(piece) = piece {
+                    self.blocks.note_acked(piece);
+                }
+                false
+            }
+            (Fate::Lost, piece) => {
+                self.counters.datagrams_lost += 1;
+                if let Some(piece) = piece {
+                    self.blocks.note_lost(piece, sent.number);
+                }
+                self.mtu.note_lost(size, sent.at_ns, self.rtt_ns)
             }
         }
     }

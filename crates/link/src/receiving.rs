@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::flow_control::{PART_COST, ReceiveCredit};
 use crate::frames::{Malformed, Part, next_part};
 use crate::queue::SliceQueue;
-use crate::sending::BLOCKS_MAX;
+use crate::sending::{BLOCK_PARTS_MAX, BLOCKS_MAX};
 use crate::streams::StreamTable;
 
 /// A message for the caller.
@@ -21,6 +21,10 @@ pub struct StreamMessage<'a> {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     blocks: BlockWindow,
+    /// Blocks of which some parts have arrived, by number.
+    pieces: BTreeMap<u64, Assembly>,
+    /// Bytes of all blocks in `pieces`, when complete.
+    pieces_bytes: u64,
     streams: StreamTable<StreamIn>,
     /// Complete messages that wait for an earlier one of their stream.
     held: BTreeMap<(u16, u32), Vec<u8>>,
@@ -46,10 +50,21 @@ struct Partial {
     missing: usize,
 }
 
+/// A block that arrives in parts.
+#[derive(Debug)]
+struct Assembly {
+    bytes: Vec<u8>,
+    missing: usize,
+    /// The offsets of the parts that have arrived.
+    offsets: Vec<u16>,
+}
+
 impl Inbox {
     pub(crate) fn new(window: u64, message_max: usize) -> Inbox {
         Inbox {
             blocks: BlockWindow::new(),
+            pieces: BTreeMap::new(),
+            pieces_bytes: 0,
             streams: StreamTable::new(),
             held: BTreeMap::new(),
             partial: BTreeMap::new(),
@@ -68,6 +83,11 @@ impl Inbox {
         if !self.blocks.insert(number)? {
             return Ok(false);
         }
+        if !self.pieces.is_empty()
+            && let Some(assembly) = self.pieces.remove(&number)
+        {
+            self.pieces_bytes -= assembly.bytes.len() as u64;
+        }
         while let Some((part, _)) = next_part(&mut parts)? {
             match part {
                 Part::Message { stream, number, bytes } => self.message(stream, number, bytes)?,
@@ -76,6 +96,50 @@ impl Inbox {
                 }
                 Part::Unknown => {}
             }
+        }
+        Ok(true)
+    }
+
+    /// Takes in a part of a block; returns whether it is new.
+    pub(crate) fn receive_piece(
+        &mut self,
+        number: u64,
+        total: usize,
+        offset: u16,
+        bytes: &[u8],
+    ) -> Result<bool, Malformed> {
+        if !self.blocks.is_new(number)? {
+            return Ok(false);
+        }
+        let (start, end) = (usize::from(offset), usize::from(offset) + bytes.len());
+        if bytes.is_empty() || end > total {
+            return Err(Malformed);
+        }
+        if !self.pieces.contains_key(&number) {
+            // Blocks are shorter than their cost, and the peer sends what was granted only.
+            self.pieces_bytes += total as u64;
+            if self.pieces_bytes > self.window {
+                return Err(Malformed);
+            }
+            let assembly = Assembly { bytes: vec![0; total], missing: total, offsets: Vec::new() };
+            self.pieces.insert(number, assembly);
+        }
+        let assembly = self.pieces.get_mut(&number).ok_or(Malformed)?;
+        if assembly.offsets.contains(&offset) {
+            return Ok(false);
+        }
+        let is_valid = assembly.bytes.len() == total && assembly.missing >= bytes.len();
+        if !is_valid || assembly.offsets.len() >= BLOCK_PARTS_MAX {
+            return Err(Malformed);
+        }
+        assembly.offsets.push(offset);
+        assembly.bytes[start..end].copy_from_slice(bytes);
+        assembly.missing -= bytes.len();
+        if assembly.missing == 0 {
+            let whole = std::mem::take(&mut assembly.bytes);
+            self.pieces_bytes -= total as u64;
+            self.pieces.remove(&number);
+            self.receive(number, &whole)?;
         }
         Ok(true)
     }
@@ -206,6 +270,15 @@ const WORDS: usize = (BLOCKS_MAX / 64) as usize;
 impl BlockWindow {
     fn new() -> BlockWindow {
         BlockWindow { next: 1, words: Box::new([0; WORDS]) }
+    }
+
+    /// Returns whether a block has not been noted. An error means that no peer sends it yet.
+    fn is_new(&self, number: u64) -> Result<bool, Malformed> {
+        match number.checked_sub(self.next) {
+            None => Ok(false),
+            Some(ahead) if ahead >= BLOCKS_MAX => Err(Malformed),
+            Some(_) => Ok(self.words[number as usize / 64 % WORDS] & 1 << (number % 64) == 0),
+        }
     }
 
     /// Notes a block; returns whether it is new. An error means that no peer sends it yet.

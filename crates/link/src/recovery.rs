@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::congestion::CongestionWindow;
 use crate::frames::{AckFrame, Malformed};
 use crate::rtt::RttEstimate;
+use crate::sending::Piece;
 
 /// Datagrams in flight, at most.
 pub const IN_FLIGHT_MAX: usize = 8_192;
@@ -45,12 +46,12 @@ pub(crate) struct Recovery {
 
 /// A datagram in flight.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
-    number: u64,
-    at_ns: u64,
-    block: Option<u64>,
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) at_ns: u64,
+    pub(crate) piece: Option<Piece>,
     /// Its size; 0 when it is decided.
-    size: u32,
+    pub(crate) size: u32,
 }
 
 impl Sent {
@@ -94,8 +95,8 @@ impl Recovery {
 
     /// Notes a datagram that the peer acknowledges.
     #[inline]
-    pub(crate) fn note_sent(&mut self, now_ns: u64, number: u64, block: Option<u64>, size: usize) {
-        self.sent.push_back(Sent { number, at_ns: now_ns, block, size: size as u32 });
+    pub(crate) fn note_sent(&mut self, now_ns: u64, number: u64, piece: Option<Piece>, size: usize) {
+        self.sent.push_back(Sent { number, at_ns: now_ns, piece, size: size as u32 });
         self.in_flight += size as u64;
         self.last_sent_ns = now_ns;
         self.probes = self.probes.saturating_sub(1);
@@ -106,13 +107,31 @@ impl Recovery {
         self.timeouts = 0;
     }
 
-    /// Evaluates an acknowledgement. `decide` is called for each datagram that it decides, with its
-    /// block and number.
+    /// Takes back the datagrams from this number on: they have not left.
+    pub(crate) fn take_back(&mut self, number: u64, mut take: impl FnMut(Sent)) {
+        let start = self.sent.partition_point(|sent| sent.number < number);
+        for sent in self.sent.drain(start..) {
+            self.in_flight -= u64::from(sent.size);
+            take(sent);
+        }
+    }
+
+    /// Returns the probe timeouts since the last acknowledgement.
+    pub(crate) fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// Returns the time after which an acknowledgement is missing.
+    pub(crate) fn probe_timeout_ns(&self) -> u64 {
+        self.rtt.probe_timeout_ns(self.ack_delay_ns)
+    }
+
+    /// Evaluates an acknowledgement. `decide` is called for each datagram that it decides.
     pub(crate) fn note_ack(
         &mut self,
         now_ns: u64,
         ack: AckFrame<'_>,
-        mut decide: impl FnMut(Option<u64>, u64, Fate),
+        mut decide: impl FnMut(Sent, Fate),
     ) -> Result<(), Malformed> {
         let mut newest = None;
         for range in ack.ranges() {
@@ -125,13 +144,13 @@ impl Recovery {
                 if sent.size == 0 {
                     continue;
                 }
-                let (number, at_ns, size) = (sent.number, sent.at_ns, u64::from(sent.size));
-                let block = sent.block;
+                let decided = *sent;
                 sent.size = 0;
+                let size = u64::from(decided.size);
                 self.in_flight -= size;
-                self.congestion.note_acked(size, at_ns);
-                newest = newest.max(Some((number, at_ns)));
-                decide(block, number, Fate::Acked);
+                self.congestion.note_acked(size, decided.at_ns);
+                newest = newest.max(Some((decided.number, decided.at_ns)));
+                decide(decided, Fate::Acked);
             }
         }
         self.largest_acked = self.largest_acked.max(ack.largest);
@@ -159,7 +178,7 @@ impl Recovery {
     }
 
     /// Finds datagrams that are lost because later ones arrived (RFC 9002 6.1).
-    fn find_losses(&mut self, now_ns: u64, mut decide: impl FnMut(Option<u64>, u64, Fate)) {
+    fn find_losses(&mut self, now_ns: u64, mut decide: impl FnMut(Sent, Fate)) {
         let delay_ns = self.rtt.loss_delay_ns();
         self.loss_time_ns = None;
         let mut run: Option<(u64, u64)> = None;
@@ -182,10 +201,11 @@ impl Recovery {
             let began_ns = run.map_or(sent.at_ns, |(began_ns, _)| began_ns);
             run = Some((began_ns, sent.at_ns));
             is_collapsed |= sent.at_ns - began_ns >= persistent_ns;
-            self.in_flight -= u64::from(sent.size);
+            let decided = *sent;
             sent.size = 0;
-            self.congestion.note_lost(now_ns, sent.at_ns);
-            decide(sent.block, sent.number, Fate::Lost);
+            self.in_flight -= u64::from(decided.size);
+            self.congestion.note_lost(now_ns, decided.at_ns);
+            decide(decided, Fate::Lost);
         }
         if is_collapsed {
             self.congestion.note_collapse();
@@ -205,7 +225,7 @@ impl Recovery {
     }
 
     /// Declares datagrams lost by their age, or asks for probes.
-    pub(crate) fn handle_timeout(&mut self, now_ns: u64, decide: impl FnMut(Option<u64>, u64, Fate)) {
+    pub(crate) fn handle_timeout(&mut self, now_ns: u64, decide: impl FnMut(Sent, Fate)) {
         if self.loss_time_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.find_losses(now_ns, decide);
         }
@@ -230,7 +250,7 @@ mod tests {
         let (mut out, mut decided) = (Vec::new(), Vec::new());
         push_ack(&mut out, 0, 0, ranges.iter().copied());
         let Ok(Some(Frame::Ack(ack))) = next_frame(&mut &out[..]) else { panic!("an acknowledgement") };
-        assert_eq!(recovery.note_ack(now_ns, ack, |_, number, fate| decided.push((number, fate))), Ok(()));
+        assert_eq!(recovery.note_ack(now_ns, ack, |sent, fate| decided.push((sent.number, fate))), Ok(()));
         decided
     }
 
@@ -258,8 +278,8 @@ mod tests {
         let lost_ns = 1 + RTT_NS + RTT_NS / 8;
         assert_eq!(recovery.next_timeout_ns(), Some(lost_ns));
         let mut lost = Vec::new();
-        recovery.handle_timeout(lost_ns - 1, |_, number, _| lost.push(number));
-        recovery.handle_timeout(lost_ns, |_, number, _| lost.push(number));
+        recovery.handle_timeout(lost_ns - 1, |sent, _| lost.push(sent.number));
+        recovery.handle_timeout(lost_ns, |sent, _| lost.push(sent.number));
         assert_eq!(lost, [1]);
     }
 
@@ -271,7 +291,7 @@ mod tests {
         for doublings in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
             let timeout_ns = recovery.next_timeout_ns().unwrap_or(0);
             assert_eq!(timeout_ns - last_ns, (3 * RTT_NS) << doublings);
-            recovery.handle_timeout(timeout_ns, |_, number, _| panic!("{number} is not lost"));
+            recovery.handle_timeout(timeout_ns, |sent, _| panic!("{} is not lost", sent.number));
             assert!(recovery.must_probe());
             recovery.note_sent(timeout_ns, timeout_ns, None, 100);
             last_ns = timeout_ns;
@@ -287,7 +307,7 @@ mod tests {
         ack(&mut recovery, RTT_NS, &[(2, 2)]);
         let late_ns = 100 * RTT_NS;
         let mut lost = Vec::new();
-        recovery.handle_timeout(late_ns, |_, number, _| lost.push(number));
+        recovery.handle_timeout(late_ns, |sent, _| lost.push(sent.number));
         assert_eq!(lost, [1]);
         assert!(recovery.must_probe(), "3 and 4 are unanswered as well");
         assert!(recovery.next_timeout_ns() > Some(late_ns));

@@ -80,6 +80,14 @@ events! {
     INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
     /// A node is not reachable any more.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
+    /// The largest IP packets that the path to a node carries are known, in bytes.
+    INFO "rivulet::cluster" link_mtu_found(node: text, mtu: u64) = "path MTU found";
+    /// The path to a node carries only smaller packets than before.
+    WARN "rivulet::cluster" link_mtu_lowered(node: text, mtu: u64) = "path MTU lowered";
+    /// The path to a node carries larger packets than before.
+    INFO "rivulet::cluster" link_mtu_raised(node: text, mtu: u64) = "path MTU raised";
+    /// The interface to a node carries no packets of `mtu` bytes, as links need.
+    WARN "rivulet::cluster" link_too_narrow(node: text, mtu: u64) = "path MTU too small";
     /// Another policy goes to all nodes.
     INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";
     /// A node gives its flows away, to come back with the policy.

@@ -1,6 +1,7 @@
 //! A UDP socket that sends and receives many datagrams at once (GSO and GRO, where the kernel has
-//! them).
+//! them). Datagrams are never fragmented (`IP_PMTUDISC_PROBE`): the link finds out their length.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 /// Buffers of one call to receive.
@@ -18,10 +20,23 @@ const BUFFER_LEN: usize = 65_536;
 /// process has no CAP_NET_ADMIN.
 const KERNEL_BUFFER_LEN: usize = 4 << 20;
 
+/// The fate of datagrams given to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// It has taken all of them.
+    Taken,
+    /// It takes no more now, and has taken none.
+    Busy,
+    /// It has taken only that many: the next one is too large for the way out.
+    TooLarge(usize),
+}
+
 /// A UDP socket.
 pub struct DatagramSocket {
     socket: UdpSocket,
     state: UdpSocketState,
+    /// The kernel divides one buffer into many datagrams.
+    has_segmentation: Cell<bool>,
     buffers: Vec<u8>,
     metas: [RecvMeta; BUFFERS],
 }
@@ -40,7 +55,8 @@ impl DatagramSocket {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
         }
         let metas = [RecvMeta::default(); BUFFERS];
-        Ok(DatagramSocket { socket, state, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
+        let has_segmentation = Cell::new(state.max_gso_segments() > 1);
+        Ok(DatagramSocket { socket, state, has_segmentation, buffers: vec![0; BUFFERS * BUFFER_LEN], metas })
     }
 
     /// Returns what becomes readable when a datagram arrives.
@@ -72,16 +88,42 @@ impl DatagramSocket {
         count > 0
     }
 
-    /// Sends datagrams of `segment` bytes each; the last may be shorter. Returns false if the
-    /// kernel takes no more now.
-    pub fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> bool {
-        let segment_size = (segment < contents.len()).then_some(segment);
-        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
-        match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            // Lost on the way, or an earlier one was refused: the link sends it again.
-            Ok(()) | Err(_) => true,
+    /// Sends datagrams of `segment` bytes each; the last may be shorter.
+    pub fn send(&self, destination: SocketAddr, contents: &[u8], segment: usize) -> Handover {
+        let is_batch = segment < contents.len() && self.has_segmentation.get();
+        if is_batch {
+            match self.try_send(destination, contents, Some(segment)) {
+                Ok(()) => return Handover::Taken,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Handover::Busy,
+                // The kernel says with different errors that a batch is too large for the way out,
+                // or that it has no batches: single datagrams show which.
+                Err(_) => {}
+            }
         }
+        for (count, datagram) in contents.chunks(segment.max(1)).enumerate() {
+            match self.try_send(destination, datagram, None) {
+                Err(error) if error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error()) => {
+                    return Handover::TooLarge(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock && count == 0 => return Handover::Busy,
+                // Lost on the way, or an earlier one was refused: the link sends it again.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        if is_batch && self.state.max_gso_segments() == 1 {
+            self.has_segmentation.set(false);
+        }
+        Handover::Taken
+    }
+
+    fn try_send(
+        &self,
+        destination: SocketAddr,
+        contents: &[u8],
+        segment_size: Option<usize>,
+    ) -> io::Result<()> {
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
+        self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
     /// Waits until something arrives.

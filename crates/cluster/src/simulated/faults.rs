@@ -57,6 +57,9 @@ pub enum NodeFaultKind {
     Mute(u64),
     /// Datagrams to the unit are lost for this time, in nanoseconds.
     Deaf(u64),
+    /// Datagrams of more than 1,300 bytes from the unit and to it are lost for this time, in
+    /// nanoseconds: the path has become narrower.
+    Narrow(u64),
     /// Datagrams between the unit and the next one, or the first, are lost for this time, in
     /// nanoseconds.
     Apart(u64),

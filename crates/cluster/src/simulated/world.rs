@@ -17,6 +17,9 @@ use crate::wire::{Hello, Role, UnitFigures, VERSION, VERSION_MIN};
 
 /// Delay before another attempt to connect, in nanoseconds.
 const RETRY_NS: u64 = 200_000_000;
+
+/// Length of the longest datagram that a narrow path carries.
+const NARROW: usize = 1_300;
 /// Datagrams that a node holds before it takes them; more are lost.
 const INBOX_MAX: usize = 4096;
 /// Time for which the dispatcher may wait for units, in nanoseconds.
@@ -89,6 +92,8 @@ struct Node {
     paused_ns: u64,
     mute_ns: u64,
     deaf_ns: u64,
+    /// Until then, long datagrams from it and to it are lost.
+    narrow_ns: u64,
     /// Until then, nothing goes between it and this node.
     apart: (NodeId, u64),
     /// Its clock runs faster than the world's by this share.
@@ -172,6 +177,7 @@ impl World {
             paused_ns: 0,
             mute_ns: 0,
             deaf_ns: 0,
+            narrow_ns: 0,
             apart: (NodeId(0), 0),
             skew,
             restart_ns: None,
@@ -215,6 +221,7 @@ impl World {
         self.has_faults.set(false);
         for node in self.nodes.borrow_mut().iter_mut() {
             (node.paused_ns, node.mute_ns, node.deaf_ns, node.apart.1) = (0, 0, 0, 0);
+            node.narrow_ns = 0;
             node.wake_ns = node.wake_ns.min(self.now_ns.get());
         }
     }
@@ -315,7 +322,9 @@ impl World {
         }
         let is_cut = {
             let nodes = self.nodes.borrow();
+            let is_narrow = nodes[from.0].narrow_ns.max(nodes[to.0].narrow_ns) > now_ns;
             nodes[from.0].mute_ns > now_ns
+                || is_narrow && datagram.len() > NARROW
                 || nodes[to.0].deaf_ns > now_ns
                 || are_apart(&nodes, (from, to), now_ns)
         };
@@ -608,6 +617,7 @@ impl World {
             NodeFaultKind::Pause(ns) => node.paused_ns = now_ns + ns,
             NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,
             NodeFaultKind::Deaf(ns) => node.deaf_ns = now_ns + ns,
+            NodeFaultKind::Narrow(ns) => node.narrow_ns = now_ns + ns,
             NodeFaultKind::Apart(ns) => {
                 let next = if is_last { first } else { at + 1 };
                 node.apart = (NodeId(next), now_ns + ns);

@@ -1,6 +1,6 @@
 //! Received datagrams.
 
-use super::{PeerLink, decide, has_packet_room};
+use super::{Decisions, PeerLink, has_packet_room};
 use crate::datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD, HEADER_LEN, Header, VERSION};
 use crate::errors::DatagramRefusal;
 use crate::events::DeadReason;
@@ -111,6 +111,16 @@ impl PeerLink {
                 }
                 Frame::Ack(ack) => self.handle_ack(now_ns, ack)?,
                 Frame::Ping => must_ack = true,
+                Frame::Probe(size) => {
+                    self.answer = self.answer.max(Some(size));
+                    self.acks.hurry();
+                }
+                Frame::Answer(size) => self.handle_answer(size.into()),
+                Frame::Piece { number, total, offset, bytes } => {
+                    must_ack = true;
+                    let is_new = self.inbox.receive_piece(number, total.into(), offset, bytes)?;
+                    self.counters.blocks_repeated += u64::from(!is_new);
+                }
                 Frame::Unknown => self.counters.frames_unknown += 1,
             }
         }
@@ -124,10 +134,14 @@ impl PeerLink {
         self.counters.acks_received += 1;
         self.send_keys.confirm(ack.largest);
         self.blocks.note_grant(ack.granted);
-        let (blocks, counters) = (&mut self.blocks, &mut self.counters);
-        self.recovery.note_ack(now_ns, ack, |block, number, fate| {
-            decide(blocks, counters, block, number, fate);
-        })?;
+        let rtt_ns = self.recovery.rtt.smoothed_ns();
+        let mut decisions =
+            Decisions { blocks: &mut self.blocks, mtu: &mut self.mtu, counters: &mut self.counters, rtt_ns };
+        let mut is_narrower = false;
+        self.recovery.note_ack(now_ns, ack, |sent, fate| is_narrower |= decisions.decide(sent, fate))?;
+        if is_narrower {
+            self.lower_mtu(self.mtu.above_size());
+        }
         if self.events.is_room_awaited && self.blocks.has_room() {
             (self.events.is_room_awaited, self.events.room) = (false, true);
         }

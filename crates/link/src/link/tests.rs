@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::flow_control::INITIAL_GRANT;
-use crate::frames::{push_ack, push_block, push_fragment, push_message, push_packet, push_ping};
+use crate::frames::{push_ack, push_block, push_fragment, push_message, push_packet, push_piece, push_ping};
 use crate::sending::BLOCKS_MAX;
 
 fn link() -> PeerLink {
     let keys = LinkKeys { send: [1; 32], receive: [2; 32] };
     let config =
-        Config { message_max: 10_000, receive_window: 65_536, send_buffer: 65_536, ..Config::default() };
+        Config { message_max: 10_000, receive_window: 65_536, send_buffer: 65_536, ..Config::default() }
+            .with_fixed_mtu(1_452);
     PeerLink::new(config, &keys, 0).unwrap()
 }
 
@@ -106,7 +107,12 @@ fn violations_end_the_link() {
         push_ack(&mut out, 0, 0, [(largest, largest)].into_iter());
         out
     };
-    let cases: [(&str, Vec<Vec<u8>>); 11] = [
+    let piece = |number: u64, (offset, len): (usize, usize), block: &[u8]| {
+        let mut out = Vec::new();
+        push_piece(&mut out, number, block, offset, len);
+        out
+    };
+    let cases: [(&str, Vec<Vec<u8>>); 16] = [
         ("half a frame", vec![vec![4, 0, 9, 1]]),
         ("a message outside of a block", vec![vec![2, 0, 6, 0, 0, 0, 0, 0, 0]]),
         ("an acknowledgement of what was not sent", vec![ack(1)]),
@@ -128,6 +134,14 @@ fn violations_end_the_link() {
                 push_fragment(out, (1, 0), b"0123456789", 0, 2);
                 push_fragment(out, (1, 0), b"01234567890", 4, 2);
             })],
+        ),
+        ("an empty part", vec![piece(1, (0, 0), b"block")]),
+        ("a part of a block beyond the window", vec![piece(BLOCKS_MAX + 1, (0, 2), b"block")]),
+        ("parts of two lengths", vec![piece(1, (0, 2), b"block"), piece(1, (2, 2), b"blocks")]),
+        ("parts that overlap", vec![piece(1, (0, 4), b"block"), piece(1, (1, 4), b"block")]),
+        (
+            "parts of a malformed block",
+            vec![piece(1, (0, 3), &[2, 0, 9, 1]), piece(1, (3, 1), &[2, 0, 9, 1])],
         ),
         ("an empty fragment", vec![block(1, |out| push_fragment(out, (1, 0), b"0123", 0, 0))]),
     ];
@@ -163,4 +177,42 @@ fn incomplete_messages_are_bounded() {
     }
     let more = block(8, |out| push_fragment(out, (7, 0), &message, 0, 1));
     assert_eq!(receive(&mut link, &[&more]), Some(DeadReason::Violation));
+}
+
+#[test]
+fn blocks_arrive_in_parts_or_whole() {
+    let mut link = link();
+    let mut parts = Vec::new();
+    push_message(&mut parts, 1, 0, b"a message");
+    let piece = |offset: usize| {
+        let mut out = Vec::new();
+        push_piece(&mut out, 1, &parts, offset, 6);
+        out
+    };
+    let whole = block(1, |out| out.extend_from_slice(&parts));
+    assert_eq!(receive(&mut link, &[&piece(12), &piece(0), &piece(12)]), None);
+    assert_eq!(messages(&mut link), [] as [Vec<u8>; 0]);
+    assert_eq!(receive(&mut link, &[&piece(6), &piece(6), &whole]), None);
+    assert_eq!(messages(&mut link), [b"a message"]);
+    assert_eq!(link.counters().blocks_repeated, 3);
+
+    let whole = block(2, |out| push_message(out, 1, 1, b"the next"));
+    let mut first = Vec::new();
+    push_piece(&mut first, 2, &whole[11..], 0, 5);
+    assert_eq!(receive(&mut link, &[&first, &whole, &first]), None);
+    assert_eq!(messages(&mut link), [b"the next"]);
+}
+
+#[test]
+fn blocks_in_parts_are_bounded() {
+    let mut link = link();
+    let block = [0; 60_000];
+    let mut frames = [1, 2].map(|number| {
+        let mut out = Vec::new();
+        push_piece(&mut out, number, &block, 0, 1);
+        out
+    });
+    assert_eq!(receive(&mut link, &[&frames[0]]), None);
+    frames[0].clear();
+    assert_eq!(receive(&mut link, &[&frames[1]]), Some(DeadReason::Violation));
 }

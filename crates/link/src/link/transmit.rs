@@ -1,10 +1,12 @@
 //! Datagrams to send.
 
 use super::PeerLink;
+use crate::config::packet_max;
 use crate::datagram::{DATAGRAM_OVERHEAD, HEADER_LEN, Header, VERSION};
 use crate::events::DeadReason;
-use crate::frames::{BLOCK_HEAD, FRAME_HEAD, PADDING, push_block, push_packet, push_ping};
+use crate::frames::{FRAME_HEAD, PADDING, push_answer, push_packet, push_ping};
 use crate::keys::TAG_LEN;
+use crate::sending::Piece;
 
 /// Datagrams of one [`PeerLink::poll_transmit`], at most (Linux: `UDP_MAX_SEGMENTS`).
 pub const TRANSMIT_DATAGRAMS_MAX: usize = 64;
@@ -19,12 +21,14 @@ pub struct Transmit {
     pub segment: usize,
     /// Length of all of them.
     pub len: usize,
+    /// Number of the first.
+    pub(super) number: u64,
 }
 
 /// The contents of a datagram in the making.
 #[derive(Default)]
 struct Contents {
-    block: Option<u64>,
+    piece: Option<Piece>,
     /// Set if the peer acknowledges it.
     must_ack: bool,
     has_ack: bool,
@@ -36,7 +40,11 @@ impl PeerLink {
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<Transmit> {
         let now_ns = self.advance(now_ns);
         out.clear();
-        let mut segment = self.config.mtu;
+        if let Some(probe) = self.append_probe(now_ns, out) {
+            return Some(probe);
+        }
+        let number = self.next_number;
+        let mut segment = self.mtu.size();
         for count in 0..TRANSMIT_DATAGRAMS_MAX {
             if out.len() + segment > TRANSMIT_BYTES_MAX && count > 0 {
                 break;
@@ -47,7 +55,7 @@ impl PeerLink {
             }
             segment = len;
         }
-        (!out.is_empty()).then_some(Transmit { segment, len: out.len() })
+        (!out.is_empty()).then_some(Transmit { segment, len: out.len(), number })
     }
 
     /// Appends a datagram of at most `room` bytes; returns its length, or 0 if there is nothing to
@@ -56,12 +64,9 @@ impl PeerLink {
         if self.dead.is_some() {
             return 0;
         }
-        let rotated = self.send_keys.prepare(self.next_number);
-        let Ok(rotated) = rotated else {
-            self.end(DeadReason::KeyExhausted);
+        if self.prepare_key().is_none() {
             return 0;
-        };
-        self.counters.keys_rotated += u64::from(rotated);
+        }
         let start = out.len();
         let end = start + room - TAG_LEN;
         out.resize(start + HEADER_LEN, 0);
@@ -75,19 +80,31 @@ impl PeerLink {
         let len = out.len() - start;
         if contents.has_ack {
             self.acks.note_sent(now_ns);
+            self.answer = None;
             self.counters.acks_sent += 1;
         }
         let number = self.next_number;
-        if let Some(block) = contents.block {
-            self.counters.blocks_retransmitted += u64::from(self.blocks.note_sent(block, number));
+        if let Some(piece) = contents.piece {
+            self.counters.blocks_retransmitted += u64::from(self.blocks.note_sent(piece, number));
         }
         if contents.must_ack {
-            self.recovery.note_sent(now_ns, number, contents.block, len);
+            self.recovery.note_sent(now_ns, number, contents.piece, len);
         }
         self.next_number += 1;
         self.counters.datagrams_sent += 1;
         self.counters.datagram_bytes_sent += len as u64;
         len
+    }
+
+    /// Has a key for the next datagram; none if the link has ended instead.
+    #[inline]
+    pub(super) fn prepare_key(&mut self) -> Option<()> {
+        let Ok(rotated) = self.send_keys.prepare(self.next_number) else {
+            self.end(DeadReason::KeyExhausted);
+            return None;
+        };
+        self.counters.keys_rotated += u64::from(rotated);
+        Some(())
     }
 
     /// Appends frames, up to position `end`.
@@ -100,23 +117,23 @@ impl PeerLink {
         let is_ack_expected = self.acks.is_expected(now_ns);
         let ack_len = self.prepare_ack(is_ack_expected);
         let may_send = self.recovery.may_send();
-        let block = if may_send { self.pick_block() } else { None };
+        let piece = if may_send { self.pick_piece() } else { None };
+        self.discard_large_packets();
         let has_packets = may_send && !self.packets_out.is_empty();
-        self.recovery.congestion.note_use(may_send && block.is_none() && !has_packets);
-        if let Some(block) = block
+        self.recovery.congestion.note_use(may_send && piece.is_none() && !has_packets);
+        if let Some(piece) = piece
             && !(self.is_packets_turn && has_packets)
         {
             self.is_packets_turn = true;
-            let bytes = self.blocks.bytes(block);
-            let free = (end - out.len()).checked_sub(BLOCK_HEAD + bytes.len());
+            let free = (end - out.len()).checked_sub(self.blocks.len(piece));
             contents.has_ack = ack_len > 0 && (is_ack_expected || free.is_some_and(|free| ack_len <= free));
             // An acknowledgement that cannot wait and does not fit beside the block goes alone.
             if free.is_none_or(|free| contents.has_ack && ack_len > free) {
                 contents.has_ack &= self.append_ack(out, end);
                 return contents;
             }
-            push_block(out, block, bytes);
-            (contents.block, contents.must_ack) = (Some(block), true);
+            self.blocks.write_piece(piece, out);
+            (contents.piece, contents.must_ack) = (Some(piece), true);
             if contents.has_ack {
                 self.append_ack(out, end);
             }
@@ -155,13 +172,26 @@ impl PeerLink {
         if is_expected || self.acks.is_pending() {
             let granted = self.inbox.credit().announce();
             self.acks.write(self.now_ns, granted, &mut self.ack_frame);
+            if let Some(size) = self.answer {
+                push_answer(&mut self.ack_frame, size);
+            }
         }
         self.ack_frame.len()
     }
 
-    /// Returns the block to send; for a probe also one that was sent before.
+    /// Discards the next packets as far as the path has become too narrow for them.
     #[inline]
-    fn pick_block(&mut self) -> Option<u64> {
+    fn discard_large_packets(&mut self) {
+        let max = packet_max(self.mtu.size());
+        while self.packets_out.front_len().is_some_and(|len| len > max) {
+            self.packets_out.pop();
+            self.counters.packets_too_large += 1;
+        }
+    }
+
+    /// Returns the block or part to send; for a probe also one that was sent before.
+    #[inline]
+    fn pick_piece(&mut self) -> Option<Piece> {
         let pending = self.blocks.pending();
         if pending.is_none() && self.recovery.must_probe() {
             return self.blocks.oldest_sent();
@@ -196,7 +226,7 @@ impl PeerLink {
 
     /// Writes the header of the datagram from `start` on, encrypts it and appends the tag.
     #[inline]
-    fn seal(&mut self, out: &mut Vec<u8>, start: usize) {
+    pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize) {
         let (version, phase, number) = (VERSION, self.send_keys.mark(), self.next_number);
         let header = Header { version, phase, connection: self.send_id, number };
         if let Some((bytes, frames)) = out[start..].split_first_chunk_mut::<HEADER_LEN>() {

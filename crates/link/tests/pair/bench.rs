@@ -53,6 +53,10 @@ pub struct Pair {
     /// Faults of the direction from each end.
     pub faults: [Faults; 2],
     pub delay_ns: u64,
+    /// Length of the longest datagram that the path from each end carries.
+    pub path: [usize; 2],
+    /// Length of the longest datagram that the system of each end sends.
+    pub system: [usize; 2],
     /// Set if the caller of this end takes messages.
     pub takes: [bool; 2],
     /// All datagrams sent, while recording.
@@ -84,6 +88,8 @@ impl Pair {
             received: Default::default(),
             faults: Default::default(),
             delay_ns: 20_000,
+            path: [usize::MAX; 2],
+            system: [usize::MAX; 2],
             takes: [true; 2],
             sent: Vec::new(),
             is_recording: false,
@@ -168,7 +174,13 @@ impl Pair {
                 transmit.segment <= self.links[end].config().mtu && out.len() <= link::TRANSMIT_BYTES_MAX
             );
             assert!(out.len().div_ceil(transmit.segment) <= link::TRANSMIT_DATAGRAMS_MAX);
-            for datagram in out.chunks(transmit.segment) {
+            for (sent, datagram) in out.chunks(transmit.segment).enumerate() {
+                if datagram.len() > self.system[end] {
+                    if self.links[end].handle_too_large(&transmit, sent) {
+                        break;
+                    }
+                    return;
+                }
                 self.traffic[end] += 1;
                 if self.is_recording {
                     self.sent.extend_from_slice(datagram);
@@ -182,6 +194,9 @@ impl Pair {
         let (faults, random) = (&self.faults[end], &mut self.random);
         let is_faulty = self.now_ns < faults.until_ns;
         let (from_ns, to_ns) = faults.partition_ns;
+        if datagram.len() > self.path[end] {
+            return;
+        }
         if (from_ns..to_ns).contains(&self.now_ns) || is_faulty && random.happens(faults.lost_permille) {
             return;
         }
@@ -221,11 +236,11 @@ pub fn patient() -> Config {
 /// Settings with small buffers, so that tests reach the limits.
 pub fn small(mtu: usize) -> Config {
     Config {
-        mtu,
         message_max: 60_000,
         receive_window: 262_144,
         send_buffer: 524_288,
         packet_buffer: 65_536.max(mtu),
         ..patient()
     }
+    .with_fixed_mtu(mtu)
 }

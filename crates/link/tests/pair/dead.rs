@@ -14,7 +14,7 @@ fn end_of(pair: &Pair, end: usize) -> Option<u64> {
 
 #[test]
 fn idle_links_stay_up() {
-    let mut pair = Pair::new(&Config::default(), 1);
+    let mut pair = Pair::new(&Config::default().with_fixed_mtu(1_452), 1);
     pair.run_until(10 * SECOND_NS);
     for end in 0..2 {
         assert_eq!(pair.received[end].events, [(20_000, LinkEvent::Up)]);

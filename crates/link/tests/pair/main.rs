@@ -5,6 +5,7 @@ mod bench;
 mod dead;
 mod determinism;
 mod limits;
+mod mtu;
 mod packets;
 mod refusals;
 mod reliable;

@@ -45,7 +45,7 @@ proptest! {
 
 #[test]
 fn packets_that_do_not_fit_are_refused_and_counted() {
-    let mut pair = Pair::new(&patient(), 1);
+    let mut pair = Pair::new(&patient().with_fixed_mtu(1_452), 1);
     let max = pair.links[0].packet_max();
     assert_eq!(max, 1_452 - 18 - 16 - 3);
     let error = pair.links[0].send_packet(&vec![0; max + 1]).unwrap_err();
@@ -70,7 +70,7 @@ fn packets_that_do_not_fit_are_refused_and_counted() {
 
 #[test]
 fn a_receiver_discards_packets_that_its_caller_does_not_take() {
-    let config = Config { packet_buffer: 10_000, ..patient() };
+    let config = Config { packet_buffer: 10_000, ..patient() }.with_fixed_mtu(1_452);
     let mut pair = Pair::new(&config, 1);
     pair.run_until(1_000_000);
     for _ in 0..40 {
@@ -96,7 +96,7 @@ fn a_receiver_discards_packets_that_its_caller_does_not_take() {
 
 #[test]
 fn messages_and_packets_share_a_link_fairly() {
-    let mut pair = Pair::new(&patient(), 1);
+    let mut pair = Pair::new(&patient().with_fixed_mtu(1_452), 1);
     for _ in 0..600 {
         pair.links[0].send_packet(&[1; 1_400]).unwrap();
         pair.links[0].send_message(1, &[2; 1_400]).unwrap();

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use crate::bench::{Faults, Pair, Random, patient, small};
 
 /// A message to send: the end, the stream, the length.
-type Plan = Vec<(usize, u16, usize)>;
+pub type Plan = Vec<(usize, u16, usize)>;
 
-fn faults() -> impl Strategy<Value = Faults> {
+pub fn faults() -> impl Strategy<Value = Faults> {
     let rates = (0u64..400, 0u64..300, 0u64..100, 0u64..500);
     let partition = prop_oneof![Just((0, 0)), (0u64..3_000_000, 0u64..20_000_000)];
     (rates, 0u64..3_000_000, partition).prop_map(
@@ -25,7 +25,7 @@ fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
-fn plan() -> impl Strategy<Value = Plan> {
+pub fn plan() -> impl Strategy<Value = Plan> {
     let len = prop_oneof![
         8 => 0usize..200,
         4 => 200usize..3_000,
@@ -45,11 +45,23 @@ fn bytes(index: usize, len: usize) -> Vec<u8> {
 
 /// Sends all messages over the time of the faults, and checks all that arrives.
 fn carry(config: &Config, seed: u64, faults: [Faults; 2], plan: &Plan) -> Pair {
+    carry_while(config, seed, faults, plan, |_| {})
+}
+
+/// Does so while the network changes.
+pub fn carry_while(
+    config: &Config,
+    seed: u64,
+    faults: [Faults; 2],
+    plan: &Plan,
+    mut change: impl FnMut(&mut Pair),
+) -> Pair {
     let mut pair = Pair::new(config, seed);
     pair.faults = faults;
     let mut random = Random::new(!seed);
     let mut next = 0;
     let carried = pair.run_while(3_600_000_000_000, |pair| {
+        change(pair);
         // Bursts, as a caller has them.
         for _ in 0..random.below(20) {
             let Some(&(end, stream, len)) = plan.get(next) else { break };
@@ -140,7 +152,7 @@ fn streams_do_not_wait_for_each_other() {
 
 #[test]
 fn a_perfect_network_repeats_nothing() {
-    let mut pair = Pair::new(&Config::default(), 1);
+    let mut pair = Pair::new(&Config::default().with_fixed_mtu(1_452), 1);
     for index in 0..20_000 {
         pair.links[index % 2].send_message(index as u16, &bytes(index, 64)).unwrap();
     }

@@ -37,6 +37,16 @@ record! {
         pub bytes_received: u64 = counter("link_bytes_received"),
         /// Parts of messages sent again over links.
         pub blocks_retransmitted: u64 = counter("link_blocks_retransmitted"),
+        /// The least path MTU of all links now, in bytes of IP packets; 0 without links.
+        pub mtu_least: u64 = level("link_mtu_least"),
+        /// Times that links began to send larger datagrams, because the path carries them.
+        pub mtu_raised: u64 = counter("link_mtu_raised"),
+        /// Times that links fell back to small datagrams, because the path no longer carries
+        /// larger ones, or seemed not to.
+        pub mtu_lowered: u64 = counter("link_mtu_lowered"),
+        /// Datagrams that the system refused as too large for the way out. Their messages left in
+        /// smaller ones.
+        pub datagrams_too_large: u64 = counter("link_datagrams_too_large"),
         /// Received datagrams refused without effect, by reason: `forged` (a wrong tag),
         /// `replayed`, `truncated`, `oversized`, `version`, `phase` (of an unknown key),
         /// `connection` (of an earlier link), `dead` (after the link's end), `unknown_peer` (of no
