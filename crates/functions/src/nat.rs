@@ -66,6 +66,7 @@ pub struct Nat {
     drained: Vec<bool>,
     wanted: events::EventFilter,
     prefixes: Vec<nptv6::Nptv6Rule>,
+    hosts: nptv6::OutsideHosts,
     /// The shares of affinity groups in ports and blocks.
     shares: PortShares,
     /// Below this number of ports in use, or of blocks if there are blocks, none can be wanting.
@@ -134,6 +135,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("subscribers"),
         Shared::Pool("permissions"),
         Shared::Set { name: "limit_events", capacity: 1 },
+        Shared::Set { name: "nptv6_hosts", capacity: 1 },
     ],
     across_nodes: NodeSharing::PerGroup,
     keeps_flows: true,
@@ -151,8 +153,9 @@ impl NetworkFunction for Nat {
     fn new(config: Config, setup: &mut Setup) -> Result<Nat, ConfigError> {
         check(&config)?;
         let forwards = Forwards::new(&config.forwards, &config.one_to_one)?;
-        let external = external_addresses(&config, &forwards)?;
+        let external = external_addresses(&config, &forwards, setup)?;
         let prefixes = config.nptv6.iter().map(nptv6::Nptv6Rule::new).collect::<Result<Vec<_>, _>>()?;
+        let hosts = nptv6::OutsideHosts::new(&config.nptv6, &prefixes, &setup.links)?;
         let space = PortSpace::new(external, config.ports, |class, address| {
             forwards.ports_of(class, address).collect()
         });
@@ -167,7 +170,13 @@ impl NetworkFunction for Nat {
             setup.owns(Some(Side::Outside), from_v4(first), from_v4(last));
         }
         for (first, last) in prefixes.iter().map(nptv6::Nptv6Rule::outside) {
-            setup.owns(Some(Side::Outside), first, last);
+            setup.owns_in_use(Side::Outside, first, last);
+        }
+        for host in hosts.configured() {
+            setup.owns(Some(Side::Outside), host, host);
+        }
+        if hosts.has_neighbours() {
+            setup.set_capacity(nptv6::HOSTS, nptv6::HOSTS_SEEN_MAX);
         }
         if is_whole && !config.inside.is_empty() && config.untranslated == config::UnmatchedAction::Drop {
             let all_v6 = (Addr::NONE, Addr::from_bytes([0xff; 16]));
@@ -193,6 +202,7 @@ impl NetworkFunction for Nat {
             drained: vec![false; addresses as usize],
             space,
             prefixes,
+            hosts,
             shares,
             full_from,
             config,
@@ -356,11 +366,19 @@ fn forward(written: Result<(), RewriteError>) -> Verdict {
     }
 }
 
-/// Returns the addresses of the port pool, sorted and without duplicates.
-fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, ConfigError> {
+/// Returns the addresses of the port pool, sorted and without duplicates. Leaves those out that are
+/// a network's own, or a neighbour's: answers to them would not come back.
+fn external_addresses(
+    config: &Config,
+    forwards: &Forwards,
+    setup: &mut Setup,
+) -> Result<Vec<u32>, ConfigError> {
     let mut addresses = BTreeSet::new();
     for address in config.external.iter().flat_map(|range| range.addresses()) {
-        if !forwards.has_address(address) {
+        let role = setup.links.role_of(from_v4(address)).map(str::to_owned);
+        if let Some(role) = role {
+            setup.warn(format!("external: {} is not used: it is {role}", from_v4(address)));
+        } else if !forwards.has_address(address) {
             addresses.insert(address);
         }
         if addresses.len() > EXTERNAL_MAX {

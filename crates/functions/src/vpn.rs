@@ -13,6 +13,8 @@ mod quoted;
 mod suite;
 mod tunnels;
 
+use std::collections::BTreeSet;
+
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, NodeSharing, PacketView,
     Scaling, Setup, Shared, Verdict,
@@ -116,6 +118,10 @@ impl NetworkFunction for Vpn {
         // At most 1,024 and 4,096: no overflow.
         setup.meters(outbound as u32 * OUTBOUND_METERS + inbound as u32 * INBOUND_METERS);
         setup.label_counters(COUNTERS.tunnel, config.tunnels.iter().map(|tunnel| tunnel.name.to_string()));
+        let locals: BTreeSet<Addr> = config.tunnels.iter().map(|tunnel| tunnel.local.into()).collect();
+        for local in locals {
+            setup.owns(Some(Side::Outside), local, local);
+        }
         Ok(Vpn {
             tunnels,
             others: config.others,

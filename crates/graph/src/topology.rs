@@ -393,6 +393,18 @@ impl Topology {
         behind.iter().any(|one| self.branches[one][side as usize].edge_to(end).is_some())
     }
 
+    /// Returns true if packets from a port may come to a function.
+    pub fn leads(&self, port: u16, stage: usize) -> bool {
+        let Some(node) = self.port(port) else { return false };
+        [Side::Inside, Side::Outside].into_iter().any(|side| {
+            let reach = self.reach(side);
+            node.entries[side as usize].targets.iter().any(|target| match target.hop {
+                Hop::Stage(first) => first == stage || reach[first].has(stage),
+                Hop::End(_) => false,
+            })
+        })
+    }
+
     /// Returns a name for each edge, in the order of their identifiers: that of the policy's
     /// [`PolicyGraph::all_edges`], then packets that no edge takes. Of several edges between the
     /// same nodes, the later ones have a number: `a -> b #2`.
@@ -761,6 +773,8 @@ mod tests {
             [Some(Side::Inside), None, Some(Side::Outside)]
         );
         assert_eq!(site.edges().iter().filter(|edge| edge.to.is_some()).count(), 11);
+        let leads = |port| [0, 1, 2].map(|stage| site.leads(port, stage));
+        assert_eq!([0, 1, 2].map(leads), [[true, true, true], [false, true, false], [true, false, true]]);
     }
 
     #[test]

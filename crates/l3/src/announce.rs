@@ -27,6 +27,9 @@ const MS_NS: u64 = 1_000_000;
 /// The addresses of NFs, and the progress of their announcement.
 pub(crate) struct Announcements {
     ranges: Vec<(u128, u128)>,
+    /// Number of those ranges, from the first, that are configured. Further ones were in use when
+    /// the link came up.
+    configured: usize,
     /// Number of addresses in ranges that are not announced.
     omitted: u128,
     /// Rounds left.
@@ -53,12 +56,27 @@ impl Announcements {
                 ranges.push((first, last));
             }
         }
-        Announcements { ranges, omitted, rounds: ROUNDS, at: (0, 0), began_ns: None, allowed: 0, done: 0 }
+        let configured = ranges.len();
+        Announcements {
+            ranges,
+            configured,
+            omitted,
+            rounds: ROUNDS,
+            at: (0, 0),
+            began_ns: None,
+            allowed: 0,
+            done: 0,
+        }
     }
 
-    /// Starts over.
-    pub fn restart(&mut self) {
+    /// Starts over, also with these addresses in use, as far as the limit allows.
+    pub fn restart(&mut self, in_use: impl Iterator<Item = Addr>) {
         (self.rounds, self.at, self.began_ns, self.done) = (ROUNDS, (0, 0), None, 0);
+        self.ranges.truncate(self.configured);
+        let count: u128 = self.ranges.iter().map(|(first, last)| last - first + 1).sum();
+        let room = u128::from(ANNOUNCED_MAX).saturating_sub(count) as usize;
+        let in_use = in_use.map(|address| (address.to_u128(), address.to_u128()));
+        self.ranges.extend(in_use.take(room));
     }
 
     /// Returns the number of addresses not announced because there are too many.
@@ -100,7 +118,7 @@ impl Announcements {
 pub(crate) fn announcement(mac: MacAddress, address: Addr) -> Vec<u8> {
     match address.ip() {
         IpAddr::V4(own) => arp::request((mac, own), own),
-        IpAddr::V6(own) => nd::advertisement((mac, own), None),
+        IpAddr::V6(own) => nd::advertisement((mac, own), None, true),
     }
 }
 
@@ -127,8 +145,12 @@ mod tests {
         }
         assert_eq!((all.len(), most, agains), (2 * 257, 32, 1));
         assert!(all[..257] == all[257..] && all[256] == v4(1_000));
-        announcements.restart();
-        assert_eq!(announcements.take_due(9 * SECOND_NS).0.len(), 32);
+        announcements.restart([v4(2_000)].into_iter());
+        let all: Vec<_> =
+            (0..1_000).flat_map(|ms| announcements.take_due(9 * SECOND_NS + ms * MS_NS).0).collect();
+        assert_eq!((all.len(), all.last()), (258, Some(&v4(2_000))), "with an address in use");
+        announcements.restart(std::iter::empty());
+        assert_eq!(announcements.take_due(19 * SECOND_NS).0.len(), 32);
     }
 
     #[test]

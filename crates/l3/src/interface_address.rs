@@ -96,8 +96,15 @@ impl InterfaceAddress {
             && (self.length == 0 || differ >> (128 - u32::from(self.length)) == 0)
     }
 
+    /// Returns the first and the last address of the network.
+    pub fn bounds(&self) -> (Addr, Addr) {
+        let host_mask = u128::MAX.checked_shr(self.length.into()).unwrap_or(0);
+        let number = self.address.to_u128();
+        (Addr::from_u128(number & !host_mask), Addr::from_u128(number | host_mask))
+    }
+
     /// Returns the IPv4 network address and the broadcast address, unless it has neither.
-    pub(crate) fn broadcasts(&self) -> impl Iterator<Item = Addr> + use<> {
+    pub fn broadcasts(&self) -> impl Iterator<Item = Addr> + use<> {
         let mask = (1u128 << (128 - u32::from(self.length)).min(127)) - 1;
         let ends = [self.address.to_u128() & !mask, self.address.to_u128() | mask].map(Addr::from_u128);
         let network = *self;

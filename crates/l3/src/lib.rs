@@ -4,7 +4,8 @@
 //! A [`RouterPort`] is placed between an interface and a graph. It consumes incoming frames that
 //! are for the port itself (ARP, neighbour discovery, pings) or for other machines, and forwards
 //! the rest to the graph. Outgoing packets get the next hop's address, once that is known, and a
-//! decremented time to live. The port also answers for addresses owned by the graph's NFs.
+//! decremented time to live. The port also answers for addresses owned by the graph's NFs: for
+//! configured ones always, for those of a prefix as far as hosts use them.
 //!
 //! A [`ProxyPort`] takes its place on a wire whose graph owns addresses; it answers for those only.
 //!
@@ -17,6 +18,7 @@ mod arp;
 mod echo;
 mod fragment;
 mod frame;
+mod in_use;
 mod interface_address;
 mod nd;
 mod neighbours;
@@ -26,6 +28,7 @@ mod router_port;
 
 pub use announce::{ANNOUNCED_MAX, ANNOUNCEMENTS_PER_MS};
 pub use frame::untag;
+pub use in_use::IN_USE_MAX;
 pub use interface_address::{AddressRole, InterfaceAddress, InterfaceAddressError};
 pub use neighbours::{NEIGHBOURS_MAX, PENDING_PER_NEIGHBOUR_MAX};
 pub use proxy_port::{ProxyPort, ProxyPortConfig, SENDERS_MAX};

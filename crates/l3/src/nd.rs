@@ -1,9 +1,9 @@
 //! Neighbour discovery, for IPv6 (RFC 4861).
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, MacAddress, ethernet, ipv6};
+use packet::{Addr, checksum};
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
@@ -49,6 +49,16 @@ pub fn parse(packet: &[u8]) -> Option<NdMessage> {
     }
 }
 
+/// Returns the target of an advertisement in a frame that this Ethernet address sent.
+pub fn own_target(frame: &[u8], mac: MacAddress) -> Option<Addr> {
+    let link = ethernet::Frame::new_checked(frame).ok().filter(|link| link.source() == mac)?;
+    let is_v6 = link.ethertype() == Some(EtherType::IPV6);
+    match parse(&frame[ethernet::HEADER_LEN..]).filter(|_| is_v6)? {
+        NdMessage::Advertisement { target, mac: said } if said == mac => Some(IpAddr::V6(target).into()),
+        _ => None,
+    }
+}
+
 /// Returns the Ethernet address in an option of this kind.
 fn option(message: &[u8], kind: u8) -> Option<MacAddress> {
     let mut options = &message[MESSAGE_LEN..];
@@ -71,19 +81,40 @@ pub fn solicitation(own: (MacAddress, Ipv6Addr), target: Ipv6Addr) -> Vec<u8> {
     frame(destination, own, group, (SOLICITATION, 0), target, SOURCE_OPTION)
 }
 
+/// Builds a solicitation of the target by a node that checks if the address is free (RFC 4862
+/// 5.4.2).
+pub fn probe(mac: MacAddress, target: Ipv6Addr) -> Vec<u8> {
+    let mut frame = solicitation((mac, Ipv6Addr::UNSPECIFIED), target);
+    // It has no option, as the sender has no address.
+    frame.truncate(frame.len() - OPTION_LEN);
+    let (_, packet) = frame.split_at_mut(ethernet::HEADER_LEN);
+    let (header, message) = packet.split_at_mut(ipv6::HEADER_LEN);
+    let mut header = ipv6::Packet::new_unchecked(header);
+    header.set_payload_len(MESSAGE_LEN as u16);
+    let (from, to) = (header.source(), header.destination());
+    write_checksum(message, from, to);
+    frame
+}
+
 /// Builds an advertisement that the target is at this Ethernet address, in reply to `to`. Without
-/// it, all nodes are addressed (a node that checks if an address is free has none).
-pub fn advertisement(own: (MacAddress, Ipv6Addr), to: Option<(MacAddress, Ipv6Addr)>) -> Vec<u8> {
+/// it, all nodes are addressed (a node that checks if an address is free has none). `overrides`: it
+/// replaces another Ethernet address that nodes know.
+pub fn advertisement(
+    own: (MacAddress, Ipv6Addr),
+    to: Option<(MacAddress, Ipv6Addr)>,
+    overrides: bool,
+) -> Vec<u8> {
     const ROUTER: u8 = 0x80;
     const SOLICITED: u8 = 0x40;
     const OVERRIDE: u8 = 0x20;
     let (flags, (mac, address)) = match to {
-        Some(to) => (ROUTER | SOLICITED | OVERRIDE, to),
+        Some(to) => (ROUTER | SOLICITED, to),
         None => {
             let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-            (ROUTER | OVERRIDE, (MacAddress([0x33, 0x33, 0, 0, 0, 1]), all))
+            (ROUTER, (MacAddress([0x33, 0x33, 0, 0, 0, 1]), all))
         }
     };
+    let flags = if overrides { flags | OVERRIDE } else { flags };
     frame(mac, own, address, (ADVERTISEMENT, flags), own.1, TARGET_OPTION)
 }
 
@@ -101,9 +132,7 @@ fn frame(
     message[8..24].copy_from_slice(&target.octets());
     message[24..26].copy_from_slice(&[option, 1]);
     message[26..].copy_from_slice(&own_mac.0);
-    let pseudo = checksum::pseudo_header_v6(own, to, IpProtocol::ICMPV6.0, message.len() as u32);
-    let sum = checksum::finish(pseudo + checksum::sum(&message));
-    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    write_checksum(&mut message, own, to);
 
     let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
     let link = ethernet::Repr { destination: to_mac, source: own_mac, ethertype: EtherType::IPV6 };
@@ -118,4 +147,11 @@ fn frame(
     header.set_destination(to);
     frame.extend_from_slice(&message);
     frame
+}
+
+fn write_checksum(message: &mut [u8], from: Ipv6Addr, to: Ipv6Addr) {
+    message[2..4].fill(0);
+    let pseudo = checksum::pseudo_header_v6(from, to, IpProtocol::ICMPV6.0, message.len() as u32);
+    let sum = checksum::finish(pseudo + checksum::sum(message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
 }

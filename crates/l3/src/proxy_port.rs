@@ -13,6 +13,7 @@ use telemetry::event;
 
 use crate::announce::{Announcements, announcement};
 use crate::frame::{Ip, link_local};
+use crate::in_use::{self, InUse, Leaving};
 use crate::nd::NdMessage;
 use crate::neighbours::{LookupResult, Neighbours};
 use crate::router_port::{Counters, EgressAction, IngressAction};
@@ -30,6 +31,9 @@ pub struct ProxyPortConfig {
     pub wire: Vec<MacAddress>,
     /// Ranges of addresses owned by NFs, first and last, for neighbours on this side.
     pub nf_addresses: Vec<(Addr, Addr)>,
+    /// Ranges of addresses of which NFs own those that are in use, as for
+    /// [`Config::nf_addresses_in_use`](crate::Config::nf_addresses_in_use).
+    pub nf_addresses_in_use: Vec<(Addr, Addr)>,
     /// Index and number of the shards of this port.
     pub shard: (usize, usize),
 }
@@ -38,6 +42,7 @@ pub struct ProxyPortConfig {
 pub struct ProxyPort {
     config: ProxyPortConfig,
     announcements: Announcements,
+    in_use: InUse,
     neighbours: Neighbours,
     /// By a hash of their addresses.
     senders: Vec<Option<(Addr, MacAddress)>>,
@@ -51,6 +56,7 @@ impl ProxyPort {
     pub fn new(config: ProxyPortConfig) -> ProxyPort {
         ProxyPort {
             announcements: Announcements::new(&config.nf_addresses),
+            in_use: InUse::new(&config.nf_addresses_in_use),
             config,
             neighbours: Neighbours::default(),
             senders: vec![None; SENDERS_MAX],
@@ -70,26 +76,42 @@ impl ProxyPort {
     /// Handles a link that came up.
     pub fn handle_link_up(&mut self, now_ns: u64) {
         self.neighbours.mark_stale(now_ns);
-        self.announcements.restart();
+        self.announcements.restart(self.in_use.answered(now_ns));
     }
 
     /// Handles an incoming frame.
     pub fn handle_ingress(&mut self, frame: &[u8], now_ns: u64) -> IngressAction {
-        let Some(said) = self.hear(frame, now_ns) else {
+        let heard = self.hear(frame, now_ns);
+        // Other shards take what has the port's own address for a report of this one.
+        let is_foreign = frame.get(6..12) != Some(&self.config.mac.0);
+        if self.config.shard.1 > 1 && is_foreign && (heard.is_some() || self.is_claim(frame)) {
+            self.snooped.push(frame.to_vec());
+        }
+        let Some(said) = heard else {
             self.remember_sender(frame);
             return IngressAction::Forward;
         };
         self.frames.extend(said);
-        if self.config.shard.1 > 1 {
-            self.snooped.push(frame.to_vec());
-        }
         self.counters.consumed += 1;
         IngressAction::Consumed
     }
 
     /// Learns from a frame about neighbours that another shard received and answers.
     pub fn snoop(&mut self, frame: &[u8], now_ns: u64) {
-        let _said_there = self.hear(frame, now_ns);
+        match nd::own_target(frame, self.config.mac).filter(|&target| self.in_use.covers(target)) {
+            Some(target) => self.in_use.adopt(target, now_ns),
+            None => _ = self.hear(frame, now_ns),
+        }
+    }
+
+    /// Checks for a neighbour's message about an address that NFs own as far as it is in use.
+    fn is_claim(&self, frame: &[u8]) -> bool {
+        let is_v6 = Ip::of(frame).is_some_and(|ip| ip.is_v6);
+        let said = nd::parse(&frame[ethernet::HEADER_LEN.min(frame.len())..]).filter(|_| is_v6);
+        said.is_some_and(|said| {
+            let (NdMessage::Solicitation { target, .. } | NdMessage::Advertisement { target, .. }) = said;
+            self.in_use.covers(Addr::from(IpAddr::V6(target)))
+        })
     }
 
     /// Handles requests for an NF's address and answers to this port's requests. Returns the
@@ -111,17 +133,24 @@ impl ProxyPort {
         let source = Ip::of(frame).filter(|ip| !ip.destination.is_v4())?.source;
         match nd::parse(&frame[ethernet::HEADER_LEN..])? {
             NdMessage::Solicitation { target, source: said } => {
-                if !self.is_owned(Addr::from(IpAddr::V6(target))) {
-                    return None;
+                let address = Addr::from(IpAddr::V6(target));
+                if source.ip().is_unspecified() {
+                    self.in_use.yield_to_neighbour(address, now_ns);
                 }
+                let is_owned = self.is_owned(address);
+                let overrides = if is_owned { Some(true) } else { self.in_use.answer(address, now_ns) }?;
                 let asker = match source.ip() {
                     IpAddr::V6(v6) if !v6.is_unspecified() => Some((said.unwrap_or(link.source()), v6)),
                     _ => None,
                 };
-                Some(Some(nd::advertisement((self.config.mac, target), asker)))
+                Some(Some(nd::advertisement((self.config.mac, target), asker, overrides)))
             }
             NdMessage::Advertisement { target, mac } => {
-                self.learn(Addr::from(IpAddr::V6(target)), mac, now_ns);
+                let address = Addr::from(IpAddr::V6(target));
+                if mac != self.config.mac {
+                    self.in_use.yield_to_neighbour(address, now_ns);
+                }
+                self.learn(address, mac, now_ns);
                 is_to_me.then_some(None)
             }
         }
@@ -154,6 +183,11 @@ impl ProxyPort {
     /// Handles an outgoing packet: if its frame was addressed to the wire itself, it gets the
     /// Ethernet address of the packet's destination.
     pub fn handle_egress(&mut self, frame: &mut [u8], now_ns: u64) -> EgressAction {
+        if !self.may_leave(frame, now_ns) {
+            self.counters.withheld += 1;
+            self.counters.duplicate += 1;
+            return EgressAction::Consumed;
+        }
         let to = frame.first_chunk().copied().map(MacAddress);
         if !to.is_some_and(|to| self.config.wire.contains(&to)) {
             return EgressAction::Transmit;
@@ -182,6 +216,20 @@ impl ProxyPort {
                 EgressAction::Consumed
             }
         }
+    }
+
+    /// Notes that the source of a packet is in use, if NFs own its prefix so. Returns false if a
+    /// neighbour has it.
+    fn may_leave(&mut self, frame: &[u8], now_ns: u64) -> bool {
+        if self.config.nf_addresses_in_use.is_empty() {
+            return true;
+        }
+        let source = Ip::of(frame).map(|ip| ip.source);
+        let Some(source) = source.filter(|&source| self.in_use.covers(source)) else { return true };
+        let leaving = self.in_use.note(source, now_ns);
+        let share = self.config.shard.1 > 1;
+        in_use::tell(leaving, self.config.mac, source, &mut self.frames, share.then_some(&mut self.snooped));
+        leaving != Leaving::Taken
     }
 
     fn put_addresses(&self, frame: &mut [u8], to: MacAddress) {
@@ -229,7 +277,8 @@ impl ProxyPort {
 
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        Counters { unannounced: self.announcements.omitted(), ..self.counters }
+        let (in_use, displaced) = self.in_use.count();
+        Counters { unannounced: self.announcements.omitted(), in_use, displaced, ..self.counters }
     }
 
     /// Returns the number of packets waiting for a neighbour's address.

@@ -31,6 +31,11 @@ impl StaticRoute {
         (first.ip(), if is_v4 { self.to.length - 96 } else { self.to.length })
     }
 
+    /// Returns the next hop.
+    pub fn next_hop(&self) -> Addr {
+        self.next_hop
+    }
+
     /// Checks for an address that the route leads to.
     pub fn contains(&self, address: Addr) -> bool {
         self.to.contains(address.to_u128()) && address.is_v4() == self.next_hop.is_v4()

@@ -10,6 +10,7 @@ use telemetry::{Family, Kind, MetricUnit, event, record};
 
 use crate::announce::{Announcements, announcement};
 use crate::frame::link_local;
+use crate::in_use::InUse;
 use crate::interface_address::InterfaceAddress;
 use crate::neighbours::Neighbours;
 use crate::route_table::{RouteTable, StaticRoute};
@@ -39,10 +40,17 @@ pub struct Config {
     pub routes: Vec<StaticRoute>,
     /// Next hops for everything else, the first of each IP version. They must be on the link.
     pub gateways: Vec<IpAddr>,
-    /// Ranges of addresses owned by NFs, first and last. The port announces and answers for them.
+    /// Ranges of addresses owned by NFs, first and last. The port announces and answers for them,
+    /// but for those that are a network's own, or a next hop's, or another port's.
     pub nf_addresses: Vec<(Addr, Addr)>,
+    /// Ranges of addresses of which NFs own those that are in use. The port answers for an address
+    /// once a packet from it has left, unless a neighbour has it.
+    pub nf_addresses_in_use: Vec<(Addr, Addr)>,
     /// Addresses of all the router's ports: packets must not arrive with such a source.
     pub router_addresses: Vec<Addr>,
+    /// The neighbour is a program that forwards what the router's other ports sent, such as ICMP
+    /// errors: their sources are no martians.
+    pub is_at_program: bool,
     /// Drop packets with a source or destination that must not appear on a link.
     pub drop_martians: bool,
     /// Index and number of the shards of this port, each with a share of the incoming frames. The
@@ -90,8 +98,8 @@ static PACKETS_DROPPED: Family = Family {
 };
 
 record! {
-    /// Counters of a port. `generated`, `pending`, `unreachable`, `too_big` and `expired` account
-    /// for the outgoing packets that were `withheld`.
+    /// Counters of a port. `generated`, `pending`, `unreachable`, `too_big`, `expired` and
+    /// `duplicate` account for the outgoing packets that were `withheld`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     pub struct Counters [interface] {
         /// Incoming frames not passed to the functions: for the port itself, or for nobody here.
@@ -108,10 +116,16 @@ record! {
         pub too_big: u64 = part(PACKETS_DROPPED, "too_big"),
         /// Packets whose time to live expired.
         pub expired: u64 = part(PACKETS_DROPPED, "expired"),
+        /// Packets whose source, an address of a function's prefix, a neighbour has.
+        pub duplicate: u64 = part(PACKETS_DROPPED, "duplicate"),
         /// Announcements of functions' addresses.
         pub announced: u64 = counter("l3_announcements"),
         /// Addresses of functions not announced because there are more than 4,096.
         pub unannounced: u64 = level("l3_addresses_unannounced"),
+        /// Addresses of functions' prefixes that are in use, or that neighbours have: up to 4,096.
+        pub in_use: u64 = gauge("l3_addresses_in_use"),
+        /// Addresses of functions' prefixes that were forgotten because 4,096 were in use.
+        pub displaced: u64 = counter("l3_addresses_displaced"),
     }
 }
 
@@ -123,6 +137,7 @@ pub struct RouterPort {
     /// Made of the networks, routes and gateways. The link-local network is the same for all cards.
     routes: RouteTable,
     announcements: Announcements,
+    in_use: InUse,
     neighbours: Neighbours,
     parser: Parser,
     /// Frames to send.
@@ -146,6 +161,7 @@ impl RouterPort {
             routes: RouteTable::new(networks, &config.routes, &config.gateways),
             link_local,
             announcements: Announcements::new(&config.nf_addresses),
+            in_use: InUse::new(&config.nf_addresses_in_use),
             config,
             neighbours: Neighbours::default(),
             parser: Parser::new(FlowHasher::new(0)),
@@ -178,7 +194,7 @@ impl RouterPort {
     pub fn handle_link_up(&mut self, now_ns: u64) {
         self.neighbours.mark_stale(now_ns);
         self.announce();
-        self.announcements.restart();
+        self.announcements.restart(self.in_use.answered(now_ns));
     }
 
     /// Announces the port's own addresses (RFC 5227 2.3, RFC 4861 7.2.6).
@@ -201,7 +217,7 @@ impl RouterPort {
             self.announce();
         }
         for address in due {
-            if !self.is_own(address) {
+            if !self.is_own(address) && !self.is_taken(address) {
                 self.counters.announced += 1;
                 self.frames.push(announcement(self.config.mac, address));
             }
@@ -213,13 +229,26 @@ impl RouterPort {
         self.networks().any(|network| network.address == address)
     }
 
-    /// Checks if an NF owns the address.
+    /// Checks if an NF owns the address whatever is in use.
     fn is_owned(&self, address: Addr) -> bool {
         let number = address.to_u128();
-        self.config
-            .nf_addresses
-            .iter()
-            .any(|(first, last)| (first.to_u128()..=last.to_u128()).contains(&number))
+        let contains = |(first, last): &(Addr, Addr)| (first.to_u128()..=last.to_u128()).contains(&number);
+        self.config.nf_addresses.iter().any(contains) && !self.is_taken(address)
+    }
+
+    /// Checks for an address that no NF can have here: one of a network itself, of a next hop, or
+    /// of another port of the router.
+    fn is_taken(&self, address: Addr) -> bool {
+        self.networks().any(|network| network.is_broadcast(address))
+            || self.config.gateways.iter().any(|&gateway| Addr::from(gateway) == address)
+            || self.config.routes.iter().any(|route| route.next_hop() == address)
+            || self.config.router_addresses.contains(&address) && !self.is_own(address)
+    }
+
+    /// Returns whether the port answers for an address of an NF, and if so, whether it overrides
+    /// what neighbours know.
+    fn answer_for(&self, address: Addr, now_ns: u64) -> Option<bool> {
+        if self.is_owned(address) { Some(true) } else { self.in_use.answer(address, now_ns) }
     }
 
     fn parsed(&self, frame: &[u8]) -> Option<Packet> {
@@ -311,7 +340,8 @@ impl RouterPort {
 
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        Counters { unannounced: self.announcements.omitted(), ..self.counters }
+        let (in_use, displaced) = self.in_use.count();
+        Counters { unannounced: self.announcements.omitted(), in_use, displaced, ..self.counters }
     }
 
     /// Returns the number of packets waiting for a neighbour's address.

@@ -31,7 +31,9 @@ fn config() -> Config {
         routes: Vec::new(),
         gateways: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
         nf_addresses: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
+        nf_addresses_in_use: Vec::new(),
         router_addresses: Vec::new(),
+        is_at_program: false,
         drop_martians: true,
         shard: (0, 1),
     }
@@ -135,7 +137,9 @@ fn ipv6_solicitation_gets_an_advertisement() {
         routes: Vec::new(),
         gateways: Vec::new(),
         nf_addresses: Vec::new(),
+        nf_addresses_in_use: Vec::new(),
         router_addresses: Vec::new(),
+        is_at_program: false,
         drop_martians: true,
         shard: (0, 1),
     });
@@ -330,7 +334,9 @@ fn queues_and_tables_are_bounded() {
         routes: Vec::new(),
         gateways: Vec::new(),
         nf_addresses: Vec::new(),
+        nf_addresses_in_use: Vec::new(),
         router_addresses: Vec::new(),
+        is_at_program: false,
         drop_martians: true,
         shard: (0, 1),
     });
@@ -362,7 +368,9 @@ proptest! {
             routes: Vec::new(),
             gateways: Vec::new(),
             nf_addresses: Vec::new(),
+            nf_addresses_in_use: Vec::new(),
             router_addresses: Vec::new(),
+            is_at_program: false,
             drop_martians: true,
             shard: (0, 1),
         });
@@ -525,6 +533,13 @@ fn martians_are_dropped_with_their_reason() {
         IngressAction::Consumed
     );
     assert_eq!(port.counters().consumed, 1);
+    // A program forwards what the router's other ports sent.
+    let mut behind =
+        RouterPort::new(Config { router_addresses: router.clone(), is_at_program: true, ..config() });
+    let error = udp(OWN, "203.0.113.1", "192.0.2.1", 9, 10);
+    assert_eq!(behind.handle_ingress(&error, 0), IngressAction::Forward);
+    let own = udp(OWN, "10.0.0.254", "192.0.2.1", 9, 10);
+    assert_eq!(behind.handle_ingress(&own, 0), IngressAction::Drop(packet::DropReason::Martian));
     let mut lenient = RouterPort::new(Config { router_addresses: router, drop_martians: false, ..config() });
     assert_eq!(lenient.handle_ingress(&udp(OWN, "240.0.0.1", "192.0.2.1", 9, 10), 0), IngressAction::Forward);
 }
@@ -542,6 +557,7 @@ fn wire() -> [ProxyPort; 2] {
             mac: MacAddress(mac),
             wire: wire.clone(),
             nf_addresses: owned,
+            nf_addresses_in_use: Vec::new(),
             shard: (0, 1),
         })
     };

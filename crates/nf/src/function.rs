@@ -11,8 +11,8 @@ use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
 use crate::{
-    Connection, Context, Descriptor, EndReason, OwnedAddresses, PacketView, PassedSources, RuleCounters,
-    RuleLabel, Verdict,
+    Connection, Context, Descriptor, EndReason, Links, OwnedAddresses, PacketView, PassedSources,
+    RuleCounters, RuleLabel, Verdict,
 };
 use values::ConfigError;
 
@@ -280,6 +280,8 @@ pub struct Setup {
     /// A digest of the configuration: flows from an instance with another one are
     /// [reconfigured](NetworkFunction::flow_reconfigured).
     pub config_digest: u32,
+    /// The links of the policy's ports.
+    pub links: Links,
     pub(crate) pools: Vec<u32>,
     /// Labels of counters and their values.
     pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
@@ -309,6 +311,7 @@ impl Setup {
             link_control: false,
             affinity_groups: None,
             config_digest: 0,
+            links: Links::default(),
             pools: Vec::new(),
             labels: Vec::new(),
             meters: Vec::new(),
@@ -383,10 +386,16 @@ impl Setup {
         self.one_machine = Some(reason);
     }
 
-    /// Declares that this NF owns the addresses `first` to `last`, for neighbours on `side` or on
-    /// both sides.
+    /// Declares that this NF owns all of the addresses `first` to `last`, for neighbours on `side`
+    /// or on both sides.
     pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
-        self.owned.push(OwnedAddresses { side, first, last });
+        self.owned.push(OwnedAddresses { side, first, last, in_use: false });
+    }
+
+    /// Declares that this NF owns those of the addresses `first` to `last` from which packets leave
+    /// by `side`. Neighbours there may have others of them.
+    pub fn owns_in_use(&mut self, side: Side, first: Addr, last: Addr) {
+        self.owned.push(OwnedAddresses { side: Some(side), first, last, in_use: true });
     }
 
     /// Declares that this NF drops packets from Inside unless their sources are in these ranges,

@@ -44,8 +44,8 @@ pub struct SharedState {
     pub prevents: bool,
 }
 
-/// A range of addresses that an NF owns, such as a NAT's external ones. The ports announce them to
-/// neighbours.
+/// A range of addresses that an NF owns, such as a NAT's external ones. The ports answer neighbours
+/// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnedAddresses {
     /// The side whose neighbours use them; `None` for both.
@@ -54,6 +54,8 @@ pub struct OwnedAddresses {
     pub first: Addr,
     /// The last address, inclusive.
     pub last: Addr,
+    /// Only those that are in use are owned: sources of packets that left by the side.
+    pub in_use: bool,
 }
 
 /// The sources that an NF lets pass from Inside, such as the prefixes that a NAT translates.

@@ -85,7 +85,8 @@ impl Assembly {
         let owned = owned.flat_map(|(stage, entry)| entry.shared().owned.iter().map(move |of| (stage, of)));
         owned
             .filter(move |&(stage, owned)| match (topology, owned.side) {
-                (_, None) => true,
+                (None, None) => true,
+                (Some(topology), None) => topology.leads(port.first, stage),
                 // Packets towards a side come from the other one.
                 (Some(topology), Some(side)) => topology.reaches(stage, side.other(), port.first),
                 (None, side) => port.side == side,
@@ -158,6 +159,7 @@ fn assemble_with(
     let (ports, externals) = ports(policy, &topology, tags, &mut wrong);
     let options = Options { remembers_ports: ports.has_choice(), ..options };
     let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
+    let links = ports.links();
     let (mut stages, mut stream_nodes) = (Vec::new(), Vec::new());
     let first_free = policy.ports.iter().map(|port| u32::from(*port.numbers.end()) + 1).max().unwrap_or(0);
     for &nf in topology.nfs() {
@@ -186,6 +188,7 @@ fn assemble_with(
         let mut setup = Setup::new(options.seed, options.flows_max);
         setup.inner = options.inner;
         setup.affinity_groups = options.affinity_groups;
+        setup.links.clone_from(&links);
         setup.config_digest = instance.config.digest();
         setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
         match entry.make(&instance.config, setup) {
@@ -204,7 +207,17 @@ fn assemble_with(
     let warnings = stages.iter().zip(&names).flat_map(|(stage, name)| {
         stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
     });
-    let warnings = warnings.chain(ports.warning().map(|warning| ("ports".to_owned(), warning))).collect();
+    let all_taken = stages.iter().zip(&names).flat_map(|(stage, name)| {
+        let owned = stage.shared().owned.iter().filter(|owned| !owned.in_use);
+        let taken = owned.flat_map(|owned| links.taken_in(owned.first, owned.last));
+        taken.map(|(address, role)| {
+            (name.clone(), format!("{address} is {role}: no port answers for it; take another address"))
+        })
+    });
+    let warnings = warnings
+        .chain(all_taken)
+        .chain(ports.warning().map(|warning| ("ports".to_owned(), warning)))
+        .collect();
     // NFs share state among all parts, so they were set up for all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
     let options = Options { flows_max, ..options };

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use l3::{AddressRole, InterfaceAddress, ROUTES_MAX, StaticRoute};
+use nf::Links;
 use packet::{Addr, Packet, PacketClass, Side, parse};
 use policy::{Diagnostic, Prefix, Span, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
@@ -259,6 +260,32 @@ impl Ports {
     #[must_use]
     pub fn chosen_by_graph(self) -> Ports {
         Ports { by_graph: true, ..self }
+    }
+
+    /// Returns what the ports' addresses, routes and gateways say about their links.
+    pub(crate) fn links(&self) -> Links {
+        if self.ports.iter().all(|port| port.networks.is_empty()) {
+            return Links::unknown();
+        }
+        let mut links = Links::default();
+        for port in &self.ports {
+            let name = &port.name;
+            for network in &port.networks {
+                let (first, last) = network.bounds();
+                links.add_network(first, last);
+                for address in network.broadcasts() {
+                    let role = if address == first { "network" } else { "broadcast" };
+                    links.add_taken(address, format!("the {role} address at `{name}`"));
+                }
+            }
+            for &gateway in &port.gateways {
+                links.add_taken(gateway.into(), format!("the gateway of `{name}`"));
+            }
+            for route in &port.routes {
+                links.add_taken(route.next_hop(), format!("a next hop of `{name}`"));
+            }
+        }
+        links
     }
 
     /// Returns all ports in order of their numbers.

@@ -94,3 +94,27 @@ fn misspelt_names_of_values_are_suggested() {
     assert!(found.len() == 1 && found[0].contains("p.rvl:2:26"), "{found:?}");
     assert!(found[0].ends_with("did you mean `office`?"), "{found:?}");
 }
+
+#[test]
+fn addresses_that_a_link_has_taken_are_warned_of() {
+    let text = "
+        Port<0> inside { address: 10.0.0.1/24 };
+        Port<1> outside { address: 203.0.113.2/28, gateway: 203.0.113.1 };
+        NAT n {
+          external: [203.0.113.0/29],
+          one_to_one: [{ external: 203.0.113.15, internal: 10.0.0.7 }],
+        };
+        pipelet { inside <-> n <-> outside }";
+    let policy = Policy::read("p.rvl", text, &mut |_| Err("no files".into())).unwrap();
+    let assembly = runtime::assemble(&policy, &functions::registry(), 1, None).unwrap();
+    let warnings: Vec<_> =
+        assembly.warnings.iter().map(|(name, warning)| format!("{name}: {warning}")).collect();
+    assert_eq!(
+        warnings,
+        [
+            "n: external: 203.0.113.0 is not used: it is the network address at `outside`",
+            "n: external: 203.0.113.1 is not used: it is the gateway of `outside`",
+            "n: 203.0.113.15 is the broadcast address at `outside`: no port answers for it; take another address",
+        ]
+    );
+}

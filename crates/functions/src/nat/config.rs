@@ -1,5 +1,7 @@
 //! Configuration as written in a policy; the README documents each key.
 
+use std::net::Ipv6Addr;
+
 use serde::Deserialize;
 use values::Nanos;
 
@@ -289,13 +291,16 @@ pub struct OneToOne {
 }
 
 /// An IPv6 prefix pair (RFC 6296).
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Nptv6Config {
     /// Inside prefix.
     pub inside: Prefix6,
     /// Outside prefix.
     pub outside: Prefix6,
+    /// Inside addresses of hosts that are reached though they may never have sent a packet.
+    #[serde(default)]
+    pub hosts: Vec<Ipv6Addr>,
 }
 
 /// Kinds of NAT events (RFC 8158).

@@ -107,7 +107,8 @@ impl Nat {
         let (from, to) = quoted_ends(packet, quoted);
         let (source, destination) = packet.ends();
         let from_inside = context.side() == Side::Inside;
-        let outer_destination = self.inwards(destination, context)?;
+        let is_neighbour = self.hosts.is_neighbour(destination.addr, context);
+        let outer_destination = if is_neighbour { None } else { self.inwards(destination, context)? };
         let outer_source = if from_inside { self.prefixed(source, Nptv6Rule::outwards)? } else { None };
         let turns = from_inside && outer_destination.is_some();
         // The quoted packet went the other way: undo its translation.

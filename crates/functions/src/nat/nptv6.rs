@@ -1,12 +1,93 @@
 //! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless and checksum-neutral.
 
-use packet::Addr;
+use std::collections::BTreeSet;
+
+use nf::{Context, Links};
+use packet::{Addr, Side, split_mix};
 use values::ConfigError;
 
 use super::config::Nptv6Config;
 
 /// Maximum number of prefix pairs.
 pub const RULES_MAX: usize = 64;
+
+/// Maximum number of configured hosts.
+pub const HOSTS_MAX: usize = 1_024;
+/// Maximum number of hosts inside that are known to use an outside address; the first one is
+/// forgotten.
+pub const HOSTS_SEEN_MAX: u32 = 65_536;
+/// Index of their set in the descriptor.
+pub const HOSTS: usize = 1;
+
+/// Outside addresses that stand for hosts inside, where neighbours may have others of the prefix.
+pub struct OutsideHosts {
+    /// Those of configured hosts.
+    configured: BTreeSet<Addr>,
+    links: Links,
+    has_neighbours: bool,
+}
+
+impl OutsideHosts {
+    /// Translates the configured hosts of these pairs.
+    pub fn new(
+        pairs: &[Nptv6Config],
+        rules: &[Nptv6Rule],
+        links: &Links,
+    ) -> Result<OutsideHosts, ConfigError> {
+        let mut configured = BTreeSet::new();
+        for (pair, rule) in pairs.iter().zip(rules) {
+            for &host in &pair.hosts {
+                let Some(Translated::To(outside)) = rule.outwards(host.into()) else {
+                    let message = format!("nptv6: hosts: {host} has no address of the outside prefix");
+                    return Err(ConfigError::new(message));
+                };
+                configured.insert(outside);
+            }
+        }
+        if configured.len() > HOSTS_MAX {
+            return Err(ConfigError::new(format!("nptv6: more than {HOSTS_MAX} hosts")));
+        }
+        let has_neighbours = rules.iter().any(|rule| {
+            let (first, last) = rule.outside();
+            links.overlaps(first, last)
+        });
+        Ok(OutsideHosts { configured, links: links.clone(), has_neighbours })
+    }
+
+    /// Returns the outside addresses of configured hosts.
+    pub fn configured(&self) -> impl Iterator<Item = Addr> {
+        self.configured.iter().copied()
+    }
+
+    /// Returns true if neighbours may have addresses of an outside prefix.
+    pub fn has_neighbours(&self) -> bool {
+        self.has_neighbours
+    }
+
+    /// Notes that a host inside uses this outside address.
+    pub fn note(&self, outside: Addr, context: &mut Context<'_>) {
+        if self.has_neighbours {
+            let now_ns = context.now_ns();
+            context.set(HOSTS).add(member(outside), now_ns);
+        }
+    }
+
+    /// Returns true if a packet from inside to an outside address is a neighbour's: one may have
+    /// the address, and no host inside is known to use it.
+    pub fn is_neighbour(&self, destination: Addr, context: &mut Context<'_>) -> bool {
+        self.has_neighbours
+            && context.side() == Side::Inside
+            && self.links.may_have(destination)
+            && !self.configured.contains(&destination)
+            && context.set(HOSTS).added_ns(member(destination)).is_none()
+    }
+}
+
+/// Returns an address as a member of a set.
+fn member(address: Addr) -> u64 {
+    let number = address.to_u128();
+    split_mix(&mut (number as u64 ^ split_mix(&mut ((number >> 64) as u64))))
+}
 
 /// A prefix pair with its checksum adjustment.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +201,8 @@ mod tests {
 
     fn rule(inside: &str, outside: &str) -> Nptv6Rule {
         let prefix = |text: &str| Prefix6::try_from(text.to_owned()).unwrap();
-        Nptv6Rule::new(&Nptv6Config { inside: prefix(inside), outside: prefix(outside) }).unwrap()
+        let pair = Nptv6Config { inside: prefix(inside), outside: prefix(outside), hosts: Vec::new() };
+        Nptv6Rule::new(&pair).unwrap()
     }
 
     fn addr(text: &str) -> Addr {
@@ -162,7 +244,7 @@ mod tests {
             };
             let (inside, outside) = (cut(inside, len), cut(outside, other));
             prop_assume!(!Addr::from_u128(inside.network).is_v4());
-            let rule = Nptv6Rule::new(&Nptv6Config { inside, outside }).unwrap();
+            let rule = Nptv6Rule::new(&Nptv6Config { inside, outside, hosts: Vec::new() }).unwrap();
             let longest = Prefix6 { network: 0, len: len.max(other) };
             let inner = Addr::from_u128(inside.network | host & !longest.mask());
             match rule.outwards(inner) {

@@ -167,11 +167,15 @@ impl Nat {
             return self.icmpv6_error(packet, context);
         }
         let (source, destination) = packet.ends();
-        let inwards = self.inwards(destination, context)?;
+        let is_neighbour = self.hosts.is_neighbour(destination.addr, context);
+        let inwards = if is_neighbour { None } else { self.inwards(destination, context)? };
         let outwards = match context.side() {
             Side::Inside => self.prefixed(source, Nptv6Rule::outwards)?,
             Side::Outside => None,
         };
+        if let Some(external) = outwards {
+            self.hosts.note(external.addr, context);
+        }
         let keep_ms = self.keep.ms(Side::Inside, state.class, context.connection());
         let verdict = match (context.side(), outwards, inwards) {
             (Side::Inside, Some(external), None) => {

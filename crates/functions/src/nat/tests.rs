@@ -35,11 +35,26 @@ fn valid_configurations_load_and_others_are_refused() {
                              {"external": "203.0.113.1:80", "internal": "10.0.0.2:80", "protocol": "tcp"}]}"#,
             "203.0.113.1:80 is used twice",
         ),
+        (
+            r#"{"nptv6": [{"inside": "fd00::/48", "outside": "2001:db8:1::/48", "hosts": ["fd01::1"]}]}"#,
+            "no address of the outside prefix",
+        ),
         (r#"{"nptv6": [{"inside": "fd00::/65", "outside": "2001:db8:1::/48"}]}"#, "1 to 64 bits"),
     ] {
         let error = make(wrong).err().unwrap_or_default();
         assert!(error.contains(why), "{wrong}: {error}");
     }
+}
+
+#[test]
+fn pool_leaves_out_what_the_link_has_taken() {
+    let config: Config = serde_json::from_str(r#"{"external": ["203.0.113.0/30"]}"#).unwrap();
+    let mut setup = Setup::new(1, 1000);
+    setup.links.add_taken(Addr::from_v4_bytes([203, 0, 113, 0]), "the network address at `out`".to_owned());
+    setup.links.add_taken(Addr::from_v4_bytes([203, 0, 113, 2]), "the gateway of `out`".to_owned());
+    let nat = Nat::new(config, &mut setup).unwrap();
+    let used = nat.space.addresses().iter().map(|address| address & 0xff);
+    assert_eq!(used.collect::<Vec<_>>(), [1, 3]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 
 use crate::meter_support::{checksums_are_right, echo, fragments, ip, tcp, udp, unreachable};
 use crate::nat_support::{ACK, Bench, Fate, SYN};
+use nf::Links;
 use packet::DropReason::{NatHairpin, NatUntranslated, NatWrongSide};
 use packet::Side::{Inside, Outside};
 use packet::{Addr, Endpoint};
@@ -212,6 +213,48 @@ fn hairpins_have_outside_addresses_at_both_ends() {
         }
         let mut bench = Bench::new(&with(r#""hairpin": false"#));
         assert_eq!(bench.inside(&opens(a, outer_b)).dropped(), NatHairpin);
+    }
+}
+
+/// The link outside has the outside prefix, or may have it, as that of a wire.
+fn shared_links() -> [Links; 2] {
+    let mut links = Links::default();
+    links.add_network(addr("2001:db8:1:d551::"), addr("2001:db8:1:d551:ffff:ffff:ffff:ffff"));
+    [links, Links::unknown()]
+}
+
+#[test]
+fn neighbours_with_the_outside_prefix_are_reached() {
+    let [a, outer_a, b, outer_b] = [HOST[0], HOST[1], PEER[0], PEER[1]].map(addr);
+    for (name, opens, answers) in TALKS {
+        for links in shared_links() {
+            println!("{name}");
+            let mut bench = Bench::with_links(SHORT, links);
+            // Nobody inside has used the address: a neighbour's packets pass both ways.
+            let sent = opens(a, outer_b);
+            came_out(&bench.inside(&sent), Outside, &sent, &opens(outer_a, outer_b));
+            let sent = answers(outer_b, outer_a);
+            came_out(&bench.outside(&sent), Inside, &sent, &answers(outer_b, a));
+            let error = unreachable(a, &answers(outer_b, a));
+            let made = unreachable(outer_a, &answers(outer_b, outer_a));
+            assert_eq!(bench.inside(&error), Fate::Out(Outside, made));
+            // Once the host inside has used it, it is that host's.
+            bench.inside(&opens(b, addr(REMOTE)));
+            let c = addr("fd01:203:405:1::5678");
+            let sent = opens(c, outer_b);
+            assert!(matches!(bench.inside(&sent), Fate::Out(Inside, _)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn configured_hosts_are_reached_before_they_speak() {
+    let [a, outer_a, b, outer_b] = [HOST[0], HOST[1], PEER[0], PEER[1]].map(addr);
+    let config = SHORT.replace("/48\"}", &format!("/48\", \"hosts\": [\"{}\"]}}", PEER[0]));
+    for links in shared_links() {
+        let mut bench = Bench::with_links(&config, links);
+        let (sent, made) = (echo(a, outer_b, 7, false, b"hi"), echo(outer_a, b, 7, false, b"hi"));
+        came_out(&bench.inside(&sent), Inside, &sent, &made);
     }
 }
 

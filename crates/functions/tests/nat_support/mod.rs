@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use functions::nat::Nat;
 use graph::{Graph, Options};
-use nf::{Alert, Setup, stage};
+use nf::{Alert, Links, Setup, stage};
 use packet::{DropReason, LinkType, Packet, PacketPool, Side};
 
 pub const TCP: u8 = 6;
@@ -62,8 +62,19 @@ impl Bench {
     }
 
     pub fn with_flows(config: &str, flows_max: u32) -> Bench {
-        let config = serde_json::from_str(config).unwrap();
-        let nat = stage::load::<Nat>(config, Setup::new(7, flows_max)).unwrap();
+        Bench::with_setup(config, Setup::new(7, flows_max))
+    }
+
+    /// Neighbours on the links of ports may have these addresses.
+    pub fn with_links(config: &str, links: Links) -> Bench {
+        let mut setup = Setup::new(7, 4096);
+        setup.links = links;
+        Bench::with_setup(config, setup)
+    }
+
+    fn with_setup(config: &str, setup: Setup) -> Bench {
+        let (config, flows_max) = (serde_json::from_str(config).unwrap(), setup.flows_max);
+        let nat = stage::load::<Nat>(config, setup).unwrap();
         let options = Options { flows_max, seed: 7, ..Options::default() };
         Bench { graph: Graph::new(vec![nat], options).unwrap(), pool: PacketPool::new(256), now_ns: SECOND }
     }

@@ -9,6 +9,7 @@ use packet::wire::ethernet;
 
 use super::{EgressAction, RouterPort};
 use crate::frame::{Ip, decrement_ttl};
+use crate::in_use::{self, Leaving};
 use crate::neighbours::LookupResult;
 use crate::route_table::NextHop;
 use crate::{arp, echo, fragment, nd};
@@ -43,6 +44,10 @@ impl RouterPort {
             self.counters.expired += 1;
             return EgressAction::Consumed;
         }
+        if self.in_use.covers(ip.source) && !self.may_use(ip.source, now_ns) {
+            self.counters.duplicate += 1;
+            return EgressAction::Consumed;
+        }
         if self.is_own(ip.destination) {
             self.answer_through(frame, now_ns);
             return EgressAction::Consumed;
@@ -57,6 +62,17 @@ impl RouterPort {
         }
         decrement_ttl(frame);
         self.send_to(frame, hop, now_ns)
+    }
+
+    /// Notes that an address of an NF's prefix is in use. Returns false if it is somebody else's.
+    fn may_use(&mut self, address: Addr, now_ns: u64) -> bool {
+        if self.is_own(address) || self.is_taken(address) {
+            return false;
+        }
+        let leaving = self.in_use.note(address, now_ns);
+        let share = self.config.shard.1 > 1;
+        in_use::tell(leaving, self.config.mac, address, &mut self.frames, share.then_some(&mut self.snooped));
+        leaving != Leaving::Taken
     }
 
     /// Answers a packet that came through the graph to one of the port's own addresses, through the

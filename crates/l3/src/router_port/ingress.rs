@@ -28,7 +28,8 @@ impl RouterPort {
         }
         if let Some(said) = self.hear(frame, now_ns) {
             self.frames.extend(said);
-            if self.config.shard.1 > 1 {
+            // Other shards take what has the port's own address for a report of this one.
+            if self.config.shard.1 > 1 && link.source() != self.config.mac {
                 self.snooped.push(frame.to_vec());
             }
             return IngressAction::Consumed;
@@ -72,13 +73,16 @@ impl RouterPort {
             || sanity::is_martian_source(from) && !is_request
             || sanity::is_martian_destination(to)
             || self.is_own(ip.source)
-            || self.config.router_addresses.contains(&ip.source)
+            || !self.config.is_at_program && self.config.router_addresses.contains(&ip.source)
     }
 
     /// Learns from a frame about neighbours that another shard received
     /// ([`RouterPort::take_snooped`]) and answers.
     pub fn snoop(&mut self, frame: &[u8], now_ns: u64) {
-        let _said_there = self.hear(frame, now_ns);
+        match nd::own_target(frame, self.config.mac).filter(|&target| self.in_use.covers(target)) {
+            Some(target) => self.in_use.adopt(target, now_ns),
+            None => _ = self.hear(frame, now_ns),
+        }
     }
 
     /// Handles ARP and neighbour discovery and returns the answer, if any. `None` for other frames.
@@ -115,9 +119,11 @@ impl RouterPort {
         match message {
             NdMessage::Solicitation { target, source: said } => {
                 let address = Addr::from(IpAddr::V6(target));
-                if !(self.is_own(address) || self.is_owned(address)) {
-                    return None;
+                let is_own = self.is_own(address);
+                if !is_own && source.ip().is_unspecified() {
+                    self.in_use.yield_to_neighbour(address, now_ns);
                 }
+                let overrides = if is_own { Some(true) } else { self.answer_for(address, now_ns) }?;
                 let asker = match source.ip() {
                     IpAddr::V6(v6) if !v6.is_unspecified() => Some((said.unwrap_or(mac), v6)),
                     _ => None,
@@ -127,10 +133,14 @@ impl RouterPort {
                 {
                     self.learn(source, mac, true, now_ns);
                 }
-                Some(nd::advertisement((self.config.mac, target), asker))
+                Some(nd::advertisement((self.config.mac, target), asker, overrides))
             }
             NdMessage::Advertisement { target, mac } => {
-                self.learn(Addr::from(IpAddr::V6(target)), mac, false, now_ns);
+                let address = Addr::from(IpAddr::V6(target));
+                if mac != self.config.mac {
+                    self.in_use.yield_to_neighbour(address, now_ns);
+                }
+                self.learn(address, mac, false, now_ns);
                 None
             }
         }

@@ -33,17 +33,20 @@ impl PortL3 {
         shard: (usize, usize),
     ) -> PortL3 {
         let mut owned_anywhere = assembly.graph.stages().iter().flat_map(|stage| &stage.shared().owned);
-        let owned = assembly.owned_at(port);
-        let range = |owned: &OwnedAddresses| (owned.first, owned.last);
+        let ranges = |in_use: bool, is_wire: bool| {
+            let owned = assembly.owned_at(port).filter(move |owned| owned.in_use == in_use);
+            let owned = owned.filter(move |owned| !is_wire || owned.side.is_some());
+            owned.map(|owned: &OwnedAddresses| (owned.first, owned.last)).collect()
+        };
         if port.networks.is_empty() {
             if owned_anywhere.all(|owned| owned.side.is_none()) || link.address.is_none() {
                 return PortL3::Wire;
             }
-            let of_this_side = owned.filter(|owned| owned.side.is_some());
             return PortL3::Proxy(Box::new(ProxyPort::new(ProxyPortConfig {
                 mac: mac(link),
                 wire: wire.to_vec(),
-                nf_addresses: of_this_side.map(range).collect(),
+                nf_addresses: ranges(false, true),
+                nf_addresses_in_use: ranges(true, true),
                 shard,
             })));
         }
@@ -54,8 +57,10 @@ impl PortL3 {
             addresses: port.networks.clone(),
             routes: port.routes.clone(),
             gateways: port.gateways.clone(),
-            nf_addresses: owned.map(range).collect(),
+            nf_addresses: ranges(false, false),
+            nf_addresses_in_use: ranges(true, false),
             router_addresses: networks.map(|network| network.address).collect(),
+            is_at_program: port.is_of_node,
             drop_martians: assembly.graph.options().guards.martians != Some(false),
             shard,
         })))
@@ -159,4 +164,60 @@ impl PortL3 {
 
 fn mac(link: LinkState) -> MacAddress {
     MacAddress(link.address.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use packet::DropReason;
+    use policy::Policy;
+
+    use super::*;
+
+    const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+    /// An IPv4 or IPv6 packet without contents, in a frame to the port.
+    fn frame(from: &str, to: &str) -> Vec<u8> {
+        let mut frame = [&OWN[..], &[2, 0, 0, 0, 0, 2]].concat();
+        match (from.parse().unwrap(), to.parse().unwrap()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                frame.extend([8, 0, 0x45, 0, 0, 20, 0, 1, 0, 0, 64, 253, 0, 0]);
+                frame.extend([from.octets(), to.octets()].concat());
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 253, 64]);
+                frame.extend([from.octets(), to.octets()].concat());
+            }
+            _ => unreachable!("both are of one version"),
+        }
+        frame
+    }
+
+    #[test]
+    fn program_may_send_from_addresses_of_other_ports() {
+        let text = "Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
+            Port<1> outside { address: [\"203.0.113.254/24\", \"fd08::254/64\"] };
+            Legacy box { };
+            pipelet { inside <-> box <-> outside; }";
+        let policy = Policy::read("test", text, &mut |_: &str| Err(String::new())).unwrap();
+        let assembly = crate::assemble(&policy, &functions::registry(), 1, None).unwrap();
+        let action = |port: &str, from: &str, to: &str| {
+            let entry = assembly.ports.named(port).unwrap();
+            let link = LinkState { is_up: true, mtu: 1_500, address: Some(OWN) };
+            PortL3::new(entry, link, &[], &assembly, (0, 1)).handle_ingress(&frame(from, to), 0)
+        };
+        let martian = IngressAction::Drop(DropReason::Martian);
+        // An error about a packet that did not leave by `outside`, and its way back.
+        for (from, to) in [("203.0.113.254", "10.7.0.1"), ("fd08::254", "fd07::1")] {
+            assert_eq!(action("box.inside", from, to), IngressAction::Forward, "{from}");
+            assert_eq!(action("inside", from, to), martian, "{from}");
+        }
+        // An error of the node's other port, about a packet whose time to live was over there.
+        assert_eq!(action("box.inside", "100.127.0.5", "10.7.0.1"), IngressAction::Forward);
+        assert_eq!(action("outside", "100.127.0.5", "203.0.113.2"), martian);
+        // Its own address, or one of no host.
+        assert_eq!(action("box.inside", "100.127.0.1", "10.7.0.1"), martian);
+        assert_eq!(action("box.inside", "127.0.0.1", "10.7.0.1"), martian);
+    }
 }
