@@ -162,7 +162,7 @@ fn of_interfaces(
     name: &str,
 ) -> anyhow::Result<ExitCode> {
     // What was made for nodes is removed on every way out from here on.
-    let nodes = Nodes::start(&assembly)?;
+    let nodes = Nodes::start(&assembly, &args.port)?;
     let given = [args.port.clone(), up::node_ports(&assembly)?].concat();
     let interfaces = up::open(&given, &args.driver, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, true)?;

@@ -7,7 +7,9 @@
 
 mod lock;
 mod namespace;
+mod output;
 mod program;
+mod remains;
 
 use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
@@ -21,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use crate::signals::{self, Signals};
 use lock::NodeLock;
 use namespace::Namespace;
+use output::ProgramOutput;
 use program::Program;
+use remains::Mark;
 
 /// Runs a program in a network namespace for `rivulet up`; of no use elsewhere
 #[derive(Debug, clap::Args)]
@@ -41,6 +45,9 @@ pub enum SupervisorNews {
     Ended(String),
     /// The program wrote this line.
     Line(String),
+    /// The program wrote more or longer lines than go to the log: the numbers since the start of
+    /// those that were dropped, and of those that were cut.
+    Limited { dropped: u64, cut: u64 },
 }
 
 /// An event that the supervisor's thread waits for.
@@ -72,7 +79,10 @@ pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
     drop(input);
     let (sender, happenings) = sync_channel(NEWS_MAX);
     watch_input(sender.clone()).context("cannot start a thread")?;
-    let made = NodeLock::take(&plan, &signals).and_then(|lock| Ok((lock, Namespace::make(&plan)?)));
+    let made = NodeLock::take(&plan, &signals).and_then(|mut lock| {
+        let namespace = Namespace::make(&plan, &mut lock)?;
+        Ok((lock, namespace))
+    });
     let (_lock, namespace) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -81,88 +91,106 @@ pub fn run(_: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     write(&SupervisorNews::Ready);
+    let supervision = Supervision { plan: &plan, happenings, output: ProgramOutput::new(Instant::now()) };
     if !plan.command.is_empty() {
-        supervise(&plan, &happenings, sender);
+        supervision.run(namespace.mark(), &sender);
     } else {
-        wait_until_orphaned(&happenings);
+        supervision.wait_until_orphaned();
     }
     namespace.remove();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the program, and starts it again when it ends, until this process must end.
-fn supervise(plan: &LegacyPlan, happenings: &Receiver<Happening>, sender: SyncSender<Happening>) {
-    let first_delay = Duration::from_nanos(plan.restart_ns);
-    let mut delay = first_delay;
-    loop {
-        let started = Instant::now();
-        let reason = match Program::start(plan, sender.clone()) {
-            Ok(mut program) => {
-                write(&SupervisorNews::Started(program.id()));
-                match wait_for_exit(happenings, None) {
-                    Some(reason) => reason,
-                    None => return end(&mut program, plan, happenings),
+/// The supervision of a plan's program.
+struct Supervision<'p> {
+    plan: &'p LegacyPlan,
+    happenings: Receiver<Happening>,
+    output: ProgramOutput,
+}
+
+impl Supervision<'_> {
+    /// Starts the program, and starts it again when it ends, until this process must end.
+    fn run(&self, mark: &Mark, sender: &SyncSender<Happening>) {
+        let first_delay = Duration::from_nanos(self.plan.restart_ns);
+        let mut delay = first_delay;
+        loop {
+            let started = Instant::now();
+            let reason = match Program::start(self.plan, mark, &self.output, sender.clone()) {
+                Ok(mut program) => {
+                    write(&SupervisorNews::Started(program.id()));
+                    match self.wait_for_exit(None) {
+                        Some(reason) => reason,
+                        None => return self.end(&mut program),
+                    }
                 }
+                Err(error) => format!("{error:#}"),
+            };
+            write(&SupervisorNews::Ended(reason));
+            if started.elapsed() >= STABLE_AFTER {
+                delay = first_delay;
             }
-            Err(error) => format!("{error:#}"),
-        };
-        write(&SupervisorNews::Ended(reason));
-        if started.elapsed() >= STABLE_AFTER {
-            delay = first_delay;
-        }
-        if wait_for_time(happenings, delay) {
-            return;
-        }
-        delay = (delay * 2).min(RESTART_DELAY_MAX.max(first_delay));
-    }
-}
-
-/// Ends the program: asks it to, then kills it.
-fn end(program: &mut Program, plan: &LegacyPlan, happenings: &Receiver<Happening>) {
-    program.terminate();
-    let until = Instant::now() + Duration::from_nanos(plan.stop_timeout_ns);
-    if wait_for_exit(happenings, Some(until)).is_none() {
-        program.kill();
-    }
-}
-
-/// Waits for the end of the program, and returns its reason. Without a time, also returns when this
-/// process must end.
-fn wait_for_exit(happenings: &Receiver<Happening>, until: Option<Instant>) -> Option<String> {
-    loop {
-        match happenings.recv_timeout(SIGNAL_INTERVAL) {
-            Ok(Happening::News(news)) => write(&news),
-            Ok(Happening::Exit(reason)) => return Some(reason),
-            Ok(Happening::Orphaned) if until.is_none() => return None,
-            Ok(Happening::Orphaned) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
-        }
-        match until {
-            Some(until) if Instant::now() >= until => return None,
-            None if signals::is_stopped() => return None,
-            _ => {}
+            if self.wait_for_time(delay) {
+                return;
+            }
+            delay = (delay * 2).min(RESTART_DELAY_MAX.max(first_delay));
         }
     }
-}
 
-/// Waits for this time, and returns true if this process must end.
-fn wait_for_time(happenings: &Receiver<Happening>, time: Duration) -> bool {
-    let until = Instant::now() + time;
-    while Instant::now() < until {
-        match happenings.recv_timeout(SIGNAL_INTERVAL.min(until - Instant::now())) {
-            Ok(Happening::News(news)) => write(&news),
-            Ok(Happening::Orphaned) | Err(RecvTimeoutError::Disconnected) => return true,
-            Ok(Happening::Exit(_)) | Err(RecvTimeoutError::Timeout) => {}
-        }
-        if signals::is_stopped() {
-            return true;
+    /// Ends the program: asks it to, then kills it.
+    fn end(&self, program: &mut Program) {
+        program.terminate();
+        let until = Instant::now() + Duration::from_nanos(self.plan.stop_timeout_ns);
+        if self.wait_for_exit(Some(until)).is_none() {
+            program.kill();
         }
     }
-    false
-}
 
-fn wait_until_orphaned(happenings: &Receiver<Happening>) {
-    while !wait_for_time(happenings, STABLE_AFTER) {}
+    /// Waits for the end of the program, and returns its reason. Without a time, also returns when
+    /// this process must end.
+    fn wait_for_exit(&self, until: Option<Instant>) -> Option<String> {
+        loop {
+            match self.next(SIGNAL_INTERVAL) {
+                Ok(Happening::News(news)) => write(&news),
+                Ok(Happening::Exit(reason)) => return Some(reason),
+                Ok(Happening::Orphaned) if until.is_none() => return None,
+                Ok(Happening::Orphaned) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            match until {
+                Some(until) if Instant::now() >= until => return None,
+                None if signals::is_stopped() => return None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for this time, and returns true if this process must end.
+    fn wait_for_time(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            match self.next(SIGNAL_INTERVAL.min(until - Instant::now())) {
+                Ok(Happening::News(news)) => write(&news),
+                Ok(Happening::Orphaned) | Err(RecvTimeoutError::Disconnected) => return true,
+                Ok(Happening::Exit(_)) | Err(RecvTimeoutError::Timeout) => {}
+            }
+            if signals::is_stopped() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn wait_until_orphaned(&self) {
+        while !self.wait_for_time(STABLE_AFTER) {}
+    }
+
+    /// Returns the next event, and reports lines that are not in the log.
+    fn next(&self, timeout: Duration) -> Result<Happening, RecvTimeoutError> {
+        if let Some(news) = self.output.news(Instant::now()) {
+            write(&news);
+        }
+        self.happenings.recv_timeout(timeout)
+    }
 }
 
 /// Reports when standard input is closed.

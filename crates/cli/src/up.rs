@@ -186,7 +186,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let functions = assembly.names.len() as u64;
     // What was made for nodes is removed on every way out from here on.
-    let nodes = Nodes::start(assembly)?;
+    let nodes = Nodes::start(assembly, &args.port)?;
     let given = [args.port.clone(), nodes::ports(assembly)?].concat();
     let mut interfaces = open_parts(&given, &args.driver, &assembly.ports, args.workers.into())?;
     let outputs = Outputs {

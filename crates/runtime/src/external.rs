@@ -22,10 +22,19 @@ pub use state::{NodeGate, NodeState};
 use config::{LegacyConfig, NativeConfig};
 use tags::NodeTags;
 
+use crate::ports::Ports;
+
 /// Limit on the bytes of an interface's name (Linux: `IFNAMSIZ` without the final zero).
 pub const INTERFACE_NAME_MAX: usize = 15;
 /// Limit on the bytes of a legacy node's name: its interfaces are `NAME-in` and `NAME-out`.
 pub const LEGACY_NAME_MAX: usize = INTERFACE_NAME_MAX - "-out".len();
+
+/// The MTU of Ethernet.
+pub const ETHERNET_MTU: u32 = 1_500;
+/// Limits on the MTU of a node's interfaces: IPv6 needs that much (RFC 8200 5), and an IP packet is
+/// no longer.
+const MTU_MIN: u32 = 1_280;
+const MTU_MAX: u32 = 65_535 - packet::TAG_LEN as u32;
 
 /// Inside and outside, in this order.
 pub type Sides<T> = [T; 2];
@@ -84,12 +93,41 @@ pub struct LegacyPlan {
     pub gateways: Sides<Vec<IpAddr>>,
     /// Networks that the namespace reaches by its inside interface.
     pub networks: Vec<String>,
+    /// MTUs of the interfaces, without room for a tag.
+    pub mtus: Sides<u32>,
     /// Room for a tag around those that packets have, in bytes.
     pub tag_len: u32,
     /// Delay before the first restart; it doubles.
     pub restart_ns: u64,
     /// Time between SIGTERM and SIGKILL.
     pub stop_timeout_ns: u64,
+}
+
+impl External {
+    /// Returns the MTUs of the program's interfaces, if `mtu_of` says that of a port of the policy
+    /// by its number; unknown ones count as Ethernet's.
+    ///
+    /// Each interface of a router has the smallest MTU of the ports of its segment, so that the
+    /// program itself refuses what would not leave. A program that only passes frames cannot refuse
+    /// any: both interfaces have the largest MTU of the ports around, and the ports refuse.
+    pub fn mtus(&self, ports: &Ports, mtu_of: impl Fn(u16) -> Option<u32>) -> Sides<u32> {
+        let of_text = || ports.all().iter().filter(|port| !port.is_of_node);
+        let all = |segment: Option<u16>| -> Vec<u32> {
+            let near = of_text().filter(|port| segment.is_none_or(|segment| port.segment == segment));
+            near.map(|port| mtu_of(port.number).unwrap_or(ETHERNET_MTU)).collect()
+        };
+        let around = self.ports.map(|number| {
+            let near = ports.number(number).map(|port| all(Some(port.segment))).unwrap_or_default();
+            // Other nodes are on all sides of it.
+            if near.is_empty() { all(None) } else { near }
+        });
+        let is_router = matches!(&self.setup, ExternalSetup::Legacy(plan) if plan.mode == NodeMode::Routed);
+        let chosen = match is_router {
+            true => around.map(|near| near.into_iter().min()),
+            false => [around.iter().flatten().copied().max(); 2],
+        };
+        chosen.map(|mtu| mtu.unwrap_or(ETHERNET_MTU).clamp(MTU_MIN, MTU_MAX))
+    }
 }
 
 /// L3 of a node's port: Rivulet's addresses, and the next hops.
@@ -137,4 +175,33 @@ pub(crate) fn read(
     };
     let external = External { name: node.name.clone(), ports, setup, when_down, tags };
     (wrong.len() == before).then_some((external, l3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mtus(nodes: &str, path: &str, of_ports: [u32; 3]) -> Vec<Sides<u32>> {
+        let text = format!("Port<0> a; Port<1> b; Port<2> c; {nodes}; pipelet {{ {path} }}");
+        let policy = Policy::read("test", &text, &mut |_: &str| Err(String::new())).unwrap();
+        let assembly = crate::assemble(&policy, &functions::registry(), 1, None).unwrap();
+        let mtu_of = |port| of_ports.get(usize::from(port)).copied().filter(|&mtu| mtu > 0);
+        assembly.externals.iter().map(|node| node.mtus(&assembly.ports, mtu_of)).collect()
+    }
+
+    #[test]
+    fn interfaces_of_a_node_have_the_mtu_of_the_ports() {
+        let path = "a <-> x [udp] <-> b; x <-> c;";
+        // A router refuses what its segment would not take.
+        assert_eq!(mtus("Legacy x { mode: routed }", path, [9_000, 1_500, 1_400]), [[9_000, 1_400]]);
+        // A bridge cannot refuse.
+        assert_eq!(mtus("Legacy x { mode: bridged }", path, [1_400, 1_500, 1_450]), [[1_500, 1_500]]);
+        assert_eq!(mtus("Legacy x { }", path, [9_000, 1_500, 1_450]), [[9_000, 9_000]]);
+        // Unknown, and less than IPv6 needs.
+        assert_eq!(mtus("Legacy x { mode: routed }", path, [0, 1_500, 576]), [[1_500, 1_280]]);
+        // Between two nodes is no port.
+        let nodes = "Legacy x { mode: routed }; Legacy y { mode: routed }";
+        let path = "a <-> x <-> y [udp] <-> b; y <-> c;";
+        assert_eq!(mtus(nodes, path, [1_500, 1_400, 1_450]), [[1_500, 1_400], [1_400, 1_400]]);
+    }
 }

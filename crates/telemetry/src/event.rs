@@ -120,6 +120,9 @@ events! {
     WARN "rivulet::node" node_ended(node: text, reason: text) = "program ended";
     /// The program of an external node wrote a line.
     INFO "rivulet::node" node_output(node: text, line: text) = "program output";
+    /// The program of an external node writes more, or longer lines, than go to the log. Further
+    /// ones are counted in the report; let it write a log of its own.
+    WARN "rivulet::node" node_output_limited(node: text) = "program output limited";
     /// A capture ended early, or has packets that are not processed.
     WARN "rivulet::input" input_incomplete(reason: text) = "input incomplete";
     /// An output cannot be written; it is tried again.

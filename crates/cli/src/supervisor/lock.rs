@@ -1,6 +1,7 @@
 //! Locks of nodes: one supervisor per namespace and node.
 
 use std::fs::{self, File, TryLockError};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,20 @@ use anyhow::{Context, bail};
 use runtime::external::LegacyPlan;
 
 use super::SIGNAL_INTERVAL;
+use super::remains::Mark;
 use crate::signals::Signals;
 
 /// Prefix of the names of lock files. Their place is that of network namespaces, which network
 /// namespaces share, other than abstract sockets.
 const PREFIX: &str = "/run/rivulet-node-";
+/// Limit on the bytes of a lock file that are read.
+const FILE_MAX: u64 = 1_024;
 
-/// A lock of a node, whose file is removed with it.
+/// A lock of a node, whose file is removed with it. The file has the mark of its holder, so that
+/// the next one finds what is left of one that was killed.
 pub(super) struct NodeLock {
     path: String,
-    _file: File,
+    file: File,
 }
 
 impl NodeLock {
@@ -28,10 +33,10 @@ impl NodeLock {
         let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
         let until = Instant::now() + patience;
         loop {
-            let file = File::options().create(true).append(true).open(&path);
+            let file = File::options().create(true).read(true).append(true).open(&path);
             let file = file.with_context(|| format!("cannot open {path}"))?;
             match file.try_lock() {
-                Ok(()) if is_at(&file, &path) => return Ok(NodeLock { path, _file: file }),
+                Ok(()) if is_at(&file, &path) => return Ok(NodeLock { path, file }),
                 // Its holder has removed it in the meantime.
                 Ok(()) => {}
                 Err(TryLockError::Error(error)) => {
@@ -43,6 +48,22 @@ impl NodeLock {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(SIGNAL_INTERVAL),
             }
         }
+    }
+}
+
+impl NodeLock {
+    /// Returns the mark of the holder before this one, if it was killed.
+    pub fn former(&mut self) -> Option<Mark> {
+        let mut text = String::new();
+        self.file.rewind().ok()?;
+        (&self.file).take(FILE_MAX).read_to_string(&mut text).ok()?;
+        Mark::parse(&text)
+    }
+
+    /// Notes the mark of this holder.
+    pub fn note(&mut self, mark: &Mark) -> anyhow::Result<()> {
+        let written = self.file.set_len(0).and_then(|()| writeln!(self.file, "{}", mark.as_str()));
+        written.with_context(|| format!("cannot write {}", self.path))
     }
 }
 

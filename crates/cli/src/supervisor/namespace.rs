@@ -7,25 +7,31 @@ use anyhow::{Context, bail};
 use runtime::external::{LegacyPlan, NodeMode};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::lock::NodeLock;
 use super::program;
+use super::remains::Mark;
 
 /// Beginning of the alias of interfaces that Rivulet made.
 const ALIAS: &str = "rivulet node";
-/// The MTU of Ethernet.
-const ETHERNET_MTU: u32 = 1500;
 /// The bridge of a bridged node.
 const BRIDGE: &str = "rivulet0";
 
 /// The namespace of a legacy node. What was made for the node is removed by [`Namespace::remove`].
 pub(super) struct Namespace<'p> {
     plan: &'p LegacyPlan,
+    mark: Mark,
 }
 
 impl Namespace<'_> {
-    /// Makes the namespace and the interfaces of a plan, and runs its setup.
-    pub fn make(plan: &LegacyPlan) -> anyhow::Result<Namespace<'_>> {
-        let namespace = Namespace { plan };
+    /// Makes the namespace and the interfaces of a plan, and runs its setup. The holder of the lock
+    /// before this one may have left something.
+    pub fn make<'p>(plan: &'p LegacyPlan, lock: &mut NodeLock) -> anyhow::Result<Namespace<'p>> {
+        let namespace = Namespace { plan, mark: Mark::new() };
+        if let Some(former) = lock.former() {
+            former.kill_processes();
+        }
         namespace.remove_remains()?;
+        lock.note(&namespace.mark)?;
         let made = namespace.begin().and_then(|()| namespace.set_up());
         if let Err(error) = made {
             namespace.remove();
@@ -34,11 +40,17 @@ impl Namespace<'_> {
         Ok(namespace)
     }
 
-    /// Removes what was made: in a namespace of its own, also processes that the program left.
+    /// Returns the mark of all processes that are started for the node.
+    pub fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    /// Removes what was made, and processes that the program left.
     pub fn remove(&self) {
         if self.plan.is_own_netns {
             self.kill_processes();
         }
+        self.mark.kill_processes();
         for host in &self.plan.host_interfaces {
             let _ = ip(&["link", "del", host]);
         }
@@ -77,9 +89,13 @@ impl Namespace<'_> {
         if plan.is_own_netns {
             ip(&["netns", "add", &plan.netns])?;
         }
-        for (host, inner) in plan.host_interfaces.iter().zip(&plan.interfaces) {
+        let interfaces = plan.host_interfaces.iter().zip(&plan.interfaces).zip(plan.mtus);
+        for ((host, inner), mtu) in interfaces {
             let (netns, alias) = (&*plan.netns, format!("{ALIAS} {}", plan.name));
-            ip(&["link", "add", host, "type", "veth", "peer", "name", inner, "netns", netns])?;
+            // One tag fits any link, so room for another is for packets that have one of their own.
+            let mtu = (mtu + plan.tag_len).to_string();
+            let pair = ["link", "add", host, "mtu", &mtu, "type", "veth", "peer", "name", inner, "mtu", &mtu];
+            ip(&[&pair[..], &["netns", netns]].concat())?;
             // The kernels' own IPv6 is quiet on a link that only carries packets of others.
             // `ip` sets an interface up before it sets the mode.
             ip(&["link", "set", host, "alias", &alias, "addrgenmode", "none"])?;
@@ -88,19 +104,10 @@ impl Namespace<'_> {
                 ip(&["-n", netns, "link", "set", inner, "addrgenmode", "none"])?;
             }
             ip(&["-n", netns, "link", "set", inner, "up"])?;
-            self.make_room_for_tags(host, inner)?;
         }
         ip(&["-n", &plan.netns, "link", "set", "lo", "up"])?;
-        Ok(())
-    }
-
-    /// Lets frames get a tag more than they have. One tag fits any link, so this is for those that
-    /// have one of their own.
-    fn make_room_for_tags(&self, host: &str, inner: &str) -> anyhow::Result<()> {
-        if self.plan.tag_len > 0 {
-            let mtu = (ETHERNET_MTU + self.plan.tag_len).to_string();
-            ip(&["link", "set", host, "mtu", &mtu])?;
-            ip(&["-n", &self.plan.netns, "link", "set", inner, "mtu", &mtu])?;
+        if plan.is_own_netns {
+            ip(&["-n", &plan.netns, "link", "set", "lo", "alias", &self.mark.alias()])?;
         }
         Ok(())
     }
@@ -113,7 +120,8 @@ impl Namespace<'_> {
         }
         for words in &self.plan.setup {
             let line = words.join(" ");
-            let output = program::command(self.plan, words)?.output().context("cannot run `ip`")?;
+            let output =
+                program::command(self.plan, &self.mark, words)?.output().context("cannot run `ip`")?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
                 bail!("`{line}` failed ({}): {}", output.status, said.trim());

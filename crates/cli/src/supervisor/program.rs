@@ -1,6 +1,5 @@
 //! A program in a network namespace.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
@@ -9,10 +8,9 @@ use anyhow::{Context, bail};
 use runtime::external::LegacyPlan;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::{Happening, SupervisorNews};
-
-/// Limit on the bytes of a line of the program's output; the rest is another line.
-const LINE_MAX: u64 = 4096;
+use super::Happening;
+use super::output::ProgramOutput;
+use super::remains::{Mark, VARIABLE};
 
 /// A running program, the leader of a process group.
 pub(super) struct Program {
@@ -21,8 +19,13 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts the program of a plan. Its output and its end are sent.
-    pub fn start(plan: &LegacyPlan, sender: SyncSender<Happening>) -> anyhow::Result<Program> {
-        let mut child = command(plan, &plan.command)?
+    pub fn start(
+        plan: &LegacyPlan,
+        mark: &Mark,
+        output: &ProgramOutput,
+        sender: SyncSender<Happening>,
+    ) -> anyhow::Result<Program> {
+        let mut child = command(plan, mark, &plan.command)?
             .envs(plan.environment.iter().map(|(name, value)| (name, value)))
             .process_group(0)
             .stdin(Stdio::null())
@@ -31,11 +34,11 @@ impl Program {
             .spawn()
             .context("cannot run `ip`; it is part of iproute2")?;
         let id = child.id();
-        if let Some(output) = child.stdout.take() {
-            copy_lines(output, sender.clone())?;
+        if let Some(from) = child.stdout.take() {
+            output.copy_lines(from, sender.clone())?;
         }
-        if let Some(output) = child.stderr.take() {
-            copy_lines(output, sender.clone())?;
+        if let Some(from) = child.stderr.take() {
+            output.copy_lines(from, sender.clone())?;
         }
         std::thread::Builder::new().name("wait".to_owned()).spawn(move || wait(child, &sender))?;
         Ok(Program { id })
@@ -64,17 +67,17 @@ impl Program {
     }
 }
 
-/// Returns the command that runs these words in the namespace of a plan.
+/// Returns the command that runs these words in the namespace of a plan, with this mark.
 ///
 /// # Errors
 /// If there is no such program: `ip` would not name it clearly.
-pub(super) fn command(plan: &LegacyPlan, words: &[String]) -> anyhow::Result<Command> {
+pub(super) fn command(plan: &LegacyPlan, mark: &Mark, words: &[String]) -> anyhow::Result<Command> {
     let Some(program) = words.first() else { bail!("the command is empty") };
     if !is_there(program) {
         bail!("there is no program `{program}`; install it, or give its path");
     }
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", &plan.netns]).args(words);
+    command.args(["netns", "exec", &plan.netns]).args(words).env(VARIABLE, mark.as_str());
     Ok(command)
 }
 
@@ -101,26 +104,4 @@ fn describe(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => status.to_string(),
     }
-}
-
-/// Sends the lines that the program writes.
-fn copy_lines(output: impl Read + Send + 'static, sender: SyncSender<Happening>) -> std::io::Result<()> {
-    std::thread::Builder::new().name("output".to_owned()).spawn(move || {
-        let mut output = BufReader::new(output);
-        loop {
-            let mut line = Vec::new();
-            match output.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
-                Ok(0) => return,
-                Ok(_) => {
-                    let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-                    if !text.is_empty() && sender.send(Happening::News(SupervisorNews::Line(text))).is_err() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
-        }
-    })?;
-    Ok(())
 }

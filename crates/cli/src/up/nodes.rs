@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use io::port::PortSpec;
 use runtime::Assembly;
 use runtime::external::{ExternalSetup, LegacyPlan, NodeState};
-use telemetry::event;
+use telemetry::{event, shown};
 
 use super::PortInterface;
 use crate::messages;
@@ -37,14 +37,18 @@ pub struct NodesEnding {
 }
 
 impl Nodes {
-    /// Starts the supervisors of a policy's legacy nodes. Their interfaces are there afterwards.
+    /// Starts the supervisors of a policy's legacy nodes. Their interfaces are there afterwards,
+    /// with the MTUs of the policy's ports on these interfaces.
     ///
     /// Must come before privileges are given up.
-    pub fn start(assembly: &Assembly) -> anyhow::Result<Nodes> {
+    pub fn start(assembly: &Assembly, given: &[PortInterface]) -> anyhow::Result<Nodes> {
         let mut nodes = Nodes::default();
+        let number = |given: &PortInterface| Some(assembly.ports.named(&given.port)?.number);
+        let mtu_of = |port| given.iter().find(|given| number(given) == Some(port))?.spec.mtu();
         for (node, state) in assembly.externals.iter().zip(assembly.node_states()) {
             if let ExternalSetup::Legacy(plan) = &node.setup {
-                let supervisor = Supervisor::start(plan, state);
+                let plan = LegacyPlan { mtus: node.mtus(&assembly.ports, mtu_of), ..(**plan).clone() };
+                let supervisor = Supervisor::start(&plan, state);
                 nodes
                     .supervisors
                     .push(supervisor.with_context(|| format!("cannot start the node {}", node.name))?);
@@ -127,6 +131,7 @@ pub fn ports(assembly: &Assembly) -> anyhow::Result<Vec<PortInterface>> {
 /// Reports what a supervisor says, until it has ended.
 fn read_news(state: &NodeState, mut news: BufReader<ChildStdout>) {
     let name = state.name();
+    let mut is_limited = false;
     while let Some(news) = next(&mut news) {
         match news {
             SupervisorNews::Ready => {}
@@ -137,11 +142,24 @@ fn read_news(state: &NodeState, mut news: BufReader<ChildStdout>) {
             }
             SupervisorNews::Ended(reason) | SupervisorNews::Failed(reason) => {
                 state.note_end(&reason);
-                let line = || format!("rivulet: {name}: ended: {reason}; it is started again");
+                let line = || format!("rivulet: {name}: ended: {}; it is started again", shown(&reason));
                 messages::report(|| event::node_ended(&name, &reason), line);
             }
             SupervisorNews::Line(text) => {
-                messages::report(|| event::node_output(&name, &text), || format!("{name}: {text}"));
+                let line = || format!("{name}: {}", shown(&text));
+                messages::report(|| event::node_output(&name, &text), line);
+            }
+            SupervisorNews::Limited { dropped, cut } => {
+                state.note_limited_output(dropped, cut);
+                if !std::mem::replace(&mut is_limited, true) {
+                    let line = || {
+                        format!(
+                            "rivulet: {name}: it writes more, or longer lines, than go to the log; the rest is \
+                             counted (`lines_dropped`, `lines_cut`), let it write a log of its own"
+                        )
+                    };
+                    messages::report(|| event::node_output_limited(&name), line);
+                }
             }
         }
     }

@@ -37,6 +37,12 @@ pub trait Driver: Sized {
     /// its devices before the first one is opened.
     fn announce(_spec: &Self::Spec, _parts: usize) {}
 
+    /// Returns the bytes of the longest packet that the port takes after the link-layer header, as
+    /// far as that is known before it is opened.
+    fn mtu(_spec: &Self::Spec) -> Option<u32> {
+        None
+    }
+
     /// Checks that the driver loses nothing at this interface, so that `auto` may choose it.
     ///
     /// # Errors

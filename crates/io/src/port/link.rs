@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::io::{Error, ErrorKind, Result};
 use std::mem::zeroed;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::sys::done;
@@ -46,6 +47,12 @@ pub fn link(socket: &OwnedFd, name: &str) -> Result<LinkState> {
                 .then(|| std::array::from_fn(|i| hardware.sa_data[i] as u8)),
         })
     }
+}
+
+/// Returns the MTU of the interface with this name, if there is one.
+pub fn mtu(name: &str) -> Option<u32> {
+    let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?);
+    link(&socket, name).ok().map(|link| link.mtu)
 }
 
 /// Returns whether the system has an IPv4 address at the interface with this name.

@@ -162,6 +162,10 @@ impl Driver for MemifPort {
         config.name()
     }
 
+    fn mtu(config: &MemifConfig) -> Option<u32> {
+        Some(config.mtu.into())
+    }
+
     fn check(_: CapabilitySet) -> Readiness {
         Readiness::ready("no capability is needed")
     }

@@ -57,6 +57,10 @@ impl Driver for PacketPort {
         name.clone()
     }
 
+    fn mtu(name: &String) -> Option<u32> {
+        link::mtu(name)
+    }
+
     fn check(held: CapabilitySet) -> Readiness {
         match held.contains(CapabilitySet::NET_RAW) {
             true => Readiness::ready("CAP_NET_RAW is held"),

@@ -68,6 +68,12 @@ macro_rules! registry {
                 }
             }
 
+            fn mtu(&self) -> Option<u32> {
+                match self {
+                    $(DriverSpec::$driver(spec) => <$module::$driver as Driver>::mtu(spec)),+
+                }
+            }
+
             fn suits(&self) -> Result<()> {
                 match self {
                     $(DriverSpec::$driver(spec) => <$module::$driver as Driver>::suits(spec)),+

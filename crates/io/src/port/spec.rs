@@ -81,6 +81,12 @@ impl PortSpec {
         self.choices.iter().for_each(|choice| choice.announce(parts));
     }
 
+    /// Returns the bytes of the longest packet that the port takes after the link-layer header, as
+    /// far as that is known before it is opened.
+    pub fn mtu(&self) -> Option<u32> {
+        self.choices.first().and_then(DriverSpec::mtu)
+    }
+
     /// Returns the driver that is used if it opens, and why not an earlier one.
     ///
     /// # Errors
@@ -186,6 +192,14 @@ mod tests {
         assert_eq!(refused(""), "expected an interface, such as eth0 or tap:rvl0");
         assert!(refused("memif:").contains("a socket's path"));
         assert!(refused("packet:").contains("an interface"));
+    }
+
+    #[test]
+    fn longest_packet_is_known_as_far_as_the_port_is_there() {
+        let mtu = |text: &str| text.parse::<PortSpec>().unwrap().mtu();
+        assert_eq!(mtu("memif:@a,mtu=9000"), Some(9_000));
+        assert_eq!((mtu("lo"), mtu("packet:lo")), (Some(65_536), Some(65_536)));
+        assert_eq!((mtu("no such one"), mtu("tap:no-such-one")), (None, None));
     }
 
     #[test]

@@ -98,6 +98,10 @@ impl Driver for TapPort {
         name.clone()
     }
 
+    fn mtu(name: &String) -> Option<u32> {
+        link::mtu(name)
+    }
+
     fn check(held: CapabilitySet) -> Readiness {
         match open_device() {
             Err(error) => Readiness::missing(error.to_string(), "no port can be `tap:NAME`; others can"),

@@ -115,6 +115,10 @@ impl Driver for XdpPort {
         name.clone()
     }
 
+    fn mtu(name: &String) -> Option<u32> {
+        link::mtu(name)
+    }
+
     fn check(held: CapabilitySet) -> Readiness {
         let may_load = held.contains(CapabilitySet::NET_ADMIN)
             && (held.contains(CapabilitySet::BPF) || held.contains(CapabilitySet::SYS_ADMIN));

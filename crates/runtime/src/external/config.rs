@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use values::Nanos;
 
 use super::{
-    INTERFACE_NAME_MAX, LEGACY_NAME_MAX, LegacyPlan, NodePort, SIDE_NAMES, Sides, Surroundings, words,
+    ETHERNET_MTU, INTERFACE_NAME_MAX, LEGACY_NAME_MAX, LegacyPlan, NodePort, SIDE_NAMES, Sides, Surroundings,
+    words,
 };
 use crate::ports::{item_span, one_or_many};
 
@@ -251,6 +252,7 @@ impl LegacyConfig {
             addresses: addresses.map(|addresses| addresses.iter().map(text_of).collect()),
             gateways,
             networks,
+            mtus: [ETHERNET_MTU; 2],
             tag_len: if node.tags == TagCarrier::None { 0 } else { packet::TAG_LEN as u32 },
             restart_ns: self.restart.0,
             stop_timeout_ns: self.stop_timeout.0,

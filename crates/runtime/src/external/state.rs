@@ -24,6 +24,8 @@ pub struct NodeState {
     untagged: AtomicU64,
     bad_tags: AtomicU64,
     assumed: AtomicU64,
+    lines_dropped: AtomicU64,
+    lines_cut: AtomicU64,
     last_end: Mutex<String>,
 }
 
@@ -47,6 +49,8 @@ impl NodeState {
             untagged: AtomicU64::new(0),
             bad_tags: AtomicU64::new(0),
             assumed: AtomicU64::new(0),
+            lines_dropped: AtomicU64::new(0),
+            lines_cut: AtomicU64::new(0),
             last_end: Mutex::default(),
         }
     }
@@ -66,6 +70,12 @@ impl NodeState {
     pub fn note_end(&self, reason: &str) {
         self.runs.store(false, Ordering::Release);
         reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// So many lines of the program's output were dropped, and cut, since the start.
+    pub fn note_limited_output(&self, dropped: u64, cut: u64) {
+        self.lines_dropped.store(dropped, Ordering::Relaxed);
+        self.lines_cut.store(cut, Ordering::Relaxed);
     }
 
     /// Counts a frame of the program whose tag cannot be read.
@@ -93,6 +103,8 @@ impl NodeState {
             untagged: self.untagged.load(Ordering::Relaxed),
             bad_tags: self.bad_tags.load(Ordering::Relaxed),
             assumed: self.assumed.load(Ordering::Relaxed),
+            lines_dropped: self.lines_dropped.load(Ordering::Relaxed),
+            lines_cut: self.lines_cut.load(Ordering::Relaxed),
             answers: 0,
             bad_answers: 0,
             last_end: self.last_end.lock().unwrap_or_else(PoisonError::into_inner).clone(),

@@ -45,6 +45,11 @@ record! {
         /// Packets that went on behind the node as if its program had forwarded them: only `rivulet
         /// up` runs it. They count as sent by one of its ports and received by the other.
         pub assumed: u64 = counter("node_packets_assumed"),
+        /// Lines of the program's output that are not in the log: more than 500 at once or 20 per
+        /// second.
+        pub lines_dropped: u64 = counter("node_output_lines_dropped"),
+        /// Lines of the program's output of which the log has the first 1,024 bytes.
+        pub lines_cut: u64 = counter("node_output_lines_cut"),
         /// Answers of a program that gets streams.
         pub answers: u64 = counter("node_answers"),
         /// Frames of a program that gets streams that are no answers.
