@@ -30,6 +30,8 @@ pub struct HandshakeCounters {
     pub connected: u64,
     /// Attempts of this node that failed; it tries again.
     pub failed: u64,
+    /// Nodes that this node has not tried to reach, because too many were named.
+    pub no_room: u64,
     /// Handshakes of other nodes that succeeded.
     pub accepted: u64,
     /// Handshakes of others that failed.
@@ -78,7 +80,7 @@ impl LinkTotals {
     pub fn report(&self, now: &[LinkInfo], handshakes: HandshakeCounters) -> LinksReport {
         let mut sum = self.ended;
         now.iter().for_each(|link| sum.add(&link.counters));
-        let HandshakeCounters { connected, failed, accepted, refused, too_many } = handshakes;
+        let HandshakeCounters { connected, failed, no_room, accepted, refused, too_many } = handshakes;
         let reasons = sum.refused.by_reason().into_iter().chain([("unknown_peer", self.strange)]);
         LinksReport {
             links: now.len() as u64,
@@ -97,9 +99,11 @@ impl LinkTotals {
             refused: reasons.collect(),
             messages_refused: 0,
             messages_relayed: 0,
+            store_entries_refused: 0,
             handshakes: [
                 ("connected", connected),
                 ("failed", failed),
+                ("no_room", no_room),
                 ("accepted", accepted),
                 ("refused", refused),
                 ("too_many", too_many),

@@ -5,6 +5,7 @@
 //! | [`HostNetwork`] | processes: a UDP socket, handshakes on threads, the system's clock |
 //! | [`SimulatedNetwork`](crate::simulated::SimulatedNetwork) | of one thread, on virtual time, behind faulty links |
 
+mod attempts;
 mod connector;
 mod socket;
 

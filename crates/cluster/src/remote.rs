@@ -15,6 +15,7 @@ mod units;
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use graph::Graph;
@@ -63,6 +64,8 @@ const WAIT: Duration = Duration::from_micros(200);
 const STATUS_NS: u64 = 50_000_000;
 /// Limit on the time for a drained unit to end its link, to be taken back.
 const PART_NS: u64 = 2_000_000_000;
+/// Commands that are taken between two batches of packets, at most; others wait.
+const COMMANDS_MAX: usize = 16;
 /// Limit on the time for the first units to be there.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -334,7 +337,8 @@ impl<N: Network> RemoteUnits<N> {
             self.begin_rollout(number, policy);
         }
         self.advance_rollout();
-        while let Ok(command) = self.control.commands.try_recv() {
+        for _ in 0..COMMANDS_MAX {
+            let Some(command) = self.control.poll_command() else { break };
             match command {
                 NodeCommand::Add { name, address } => {
                     if self.nodes.add(&name, &address) {
@@ -398,7 +402,8 @@ impl<N: Network> RemoteUnits<N> {
 
     fn links_report(&self) -> LinksReport {
         let (messages_refused, messages_relayed) = (self.refused, self.relayed);
-        LinksReport { messages_refused, messages_relayed, ..self.peers.links_report() }
+        let store_entries_refused = self.control.entries_refused.load(Ordering::Relaxed);
+        LinksReport { messages_refused, messages_relayed, store_entries_refused, ..self.peers.links_report() }
     }
 
     /// Gives a spare node a unit's number. Returns false if there is no such node.

@@ -22,8 +22,11 @@ use crate::{
 
 /// Limit on the time to connect to an endpoint.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// Limit on the length of an answer.
-const ANSWER_LEN_MAX: u64 = 1 << 30;
+/// Limit on the length of an answer, in bytes, and on that of a message of a watch. An entry that etcd
+/// takes by default, of 1.5 MiB, has room.
+pub const ANSWER_LEN_MAX: u64 = 8 << 20;
+/// Keys that are asked for at a time.
+const PAGE: usize = 1_000;
 /// The code of gRPC for something that does not exist: here, a lease.
 const NOT_FOUND: i64 = 5;
 
@@ -52,6 +55,8 @@ enum Fault {
     Unreachable(String),
     Error(StoreError),
     NotFound,
+    /// The answer exceeds [`ANSWER_LEN_MAX`].
+    TooLong,
 }
 
 /// Reads the files of TLS.
@@ -133,8 +138,11 @@ impl EtcdStore {
     fn request(&self, path: &str, body: &Value) -> Result<Value, Fault> {
         self.call(|endpoint| {
             let (status, mut reader) = self.post(endpoint, path, body, CALL_MAX, Some(CALL_MAX))?;
-            let mut text = String::new();
+            let (mut text, mut reader) = (String::new(), reader.by_ref().take(ANSWER_LEN_MAX + 1));
             reader.read_to_string(&mut text).map_err(|error| Fault::Unreachable(error.to_string()))?;
+            if text.len() as u64 > ANSWER_LEN_MAX {
+                return Err(Fault::TooLong);
+            }
             let answer: Value = serde_json::from_str(text.trim()).map_err(|_| damaged(endpoint, "JSON"))?;
             if status == 200 {
                 return Ok(answer);
@@ -157,7 +165,7 @@ impl EtcdStore {
         let sent = limited.content_type("application/json").send(body.to_string());
         let response = sent.map_err(|error| Fault::Unreachable(error.to_string()))?;
         let status = response.status().as_u16();
-        Ok((status, BufReader::new(response.into_body().into_reader().take(ANSWER_LEN_MAX))))
+        Ok((status, BufReader::new(response.into_body().into_reader())))
     }
 
     fn result(&self, outcome: Result<Value, Fault>) -> Result<Value, StoreError> {
@@ -174,27 +182,65 @@ impl EtcdStore {
             (Fault::NotFound, None) => {
                 StoreError::Refused { place: self.endpoints.join(", "), reason: "not found".to_owned() }
             }
+            (Fault::TooLong, _) => StoreError::Damaged {
+                place: self.endpoints.join(", "),
+                reason: format!("expected an answer of up to {ANSWER_LEN_MAX} bytes"),
+            },
         }
     }
 
-    fn range(&self, body: &Value) -> Result<Listing, StoreError> {
-        let answer = self.result(self.request("kv/range", body))?;
-        let entries = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
-        let entries = entries.iter().map(|entry| self.entry(entry)).collect::<Result<_, _>>()?;
-        Ok(Listing { revision: number(&answer["header"]["revision"]), entries })
+    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: a page at a time, all of them at the
+    /// revision of the first.
+    fn range(&self, mut start: Vec<u8>, end: &[u8]) -> Result<Listing, StoreError> {
+        let mut listing = Listing { revision: 0, entries: Vec::new(), refused: 0 };
+        let mut limit = PAGE;
+        loop {
+            let mut body = json!({
+                "key": encode_bytes(&start),
+                "range_end": encode_bytes(end),
+                "limit": limit.to_string(),
+            });
+            if listing.revision > 0 {
+                body["revision"] = listing.revision.to_string().into();
+            }
+            let answer = match self.request("kv/range", &body) {
+                Err(Fault::TooLong) if limit > 1 => {
+                    limit = limit.div_ceil(8);
+                    continue;
+                }
+                // Its value alone is too long; its key may do.
+                Err(Fault::TooLong) => {
+                    body["keys_only"] = true.into();
+                    self.result(self.request("kv/range", &body))?
+                }
+                outcome => self.result(outcome)?,
+            };
+            if listing.revision == 0 {
+                listing.revision = number(&answer["header"]["revision"]);
+            }
+            let found = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
+            for entry in found {
+                match self.entry(entry).filter(|_| body["keys_only"].is_null()) {
+                    Some(entry) => listing.entries.push(entry),
+                    None => listing.refused += 1,
+                }
+            }
+            let last = found.last().and_then(|last| bytes(&last["key"]));
+            let (Some(last), Some(true)) = (last, answer["more"].as_bool()) else { return Ok(listing) };
+            if listing.entries.len() > LIST_MAX || listing.refused > LIST_MAX as u64 {
+                return Ok(listing);
+            }
+            start = last;
+            start.push(0);
+        }
     }
 
-    fn entry(&self, value: &Value) -> Result<StoreEntry, StoreError> {
-        let damaged = |reason: &str| StoreError::Damaged {
-            place: self.endpoints.join(", "),
-            reason: format!("expected {reason}"),
-        };
-        let key = bytes(&value["key"]).and_then(|key| String::from_utf8(key).ok());
-        Ok(StoreEntry {
-            key: key.ok_or_else(|| damaged("a key of UTF-8"))?,
-            value: bytes(&value["value"]).ok_or_else(|| damaged("a value in base64"))?,
-            revision: number(&value["mod_revision"]),
-        })
+    /// Reads an entry; none if it is longer than this program writes, or its key is no text.
+    fn entry(&self, value: &Value) -> Option<StoreEntry> {
+        let key = String::from_utf8(bytes(&value["key"])?).ok()?;
+        let entry =
+            StoreEntry { key, value: bytes(&value["value"])?, revision: number(&value["mod_revision"]) };
+        check_put(&entry.key, &entry.value).is_ok().then_some(entry)
     }
 
     /// Executes `operation` if the key is as expected. Returns the answer, or none.
@@ -227,7 +273,7 @@ impl EtcdStore {
     fn watch(
         &self,
         endpoint: &str,
-        body: &Value,
+        (body, after): (&Value, u64),
         until: Instant,
     ) -> Result<Result<Vec<StoreChange>, StoreError>, Fault> {
         let wait = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -236,8 +282,12 @@ impl EtcdStore {
         let mut is_created = false;
         loop {
             line.clear();
-            match reader.read_line(&mut line) {
+            match reader.by_ref().take(ANSWER_LEN_MAX).read_line(&mut line) {
                 Ok(0) => return Err(Fault::Unreachable("the watch ended".to_owned())),
+                // The listing passes over what is too long.
+                Ok(_) if line.len() as u64 == ANSWER_LEN_MAX => {
+                    return Ok(Err(StoreError::Compacted { oldest: after + 1 }));
+                }
                 Ok(_) => {}
                 // Silence is an answer, once the watch exists.
                 Err(_) if is_created && Instant::now() >= until => return Ok(Ok(Vec::new())),
@@ -248,7 +298,15 @@ impl EtcdStore {
                 return Err(refusal(endpoint, &answer));
             }
             let result = &answer["result"];
-            is_created |= result["created"].as_bool() == Some(true);
+            if result["created"].as_bool() == Some(true) {
+                is_created = true;
+                // etcd waits in silence for a revision that it has not reached. Only the revision tells that
+                // it was restored from a snapshot: cluster, member and term are as before.
+                let now = number(&result["header"]["revision"]);
+                if now < after {
+                    return Ok(Err(StoreError::Reverted { now, seen: after }));
+                }
+            }
             let oldest = number(&result["compact_revision"]);
             if oldest > 0 {
                 return Ok(Err(StoreError::Compacted { oldest }));
@@ -258,36 +316,32 @@ impl EtcdStore {
             }
             let changes = result["events"].as_array().map_or(&[][..], Vec::as_slice);
             if !changes.is_empty() {
-                return Ok(changes.iter().map(|change| self.change(change)).collect());
+                return Ok(Ok(changes.iter().map(|change| self.change(change)).collect()));
             }
         }
     }
 
-    fn change(&self, value: &Value) -> Result<StoreChange, StoreError> {
-        let entry = self.entry(&value["kv"])?;
+    fn change(&self, value: &Value) -> StoreChange {
+        let Some(entry) = self.entry(&value["kv"]) else {
+            return StoreChange::Refused { revision: number(&value["kv"]["mod_revision"]) };
+        };
         // The default, PUT, is left out.
-        Ok(match value["type"].as_str() {
+        match value["type"].as_str() {
             Some("DELETE") => StoreChange::Deleted { key: entry.key, revision: entry.revision },
             _ => StoreChange::Put(entry),
-        })
+        }
     }
 }
 
 impl ClusterStore for EtcdStore {
     fn get(&self, key: &str) -> Result<Option<StoreEntry>, StoreError> {
-        self.range(&json!({ "key": encode(key) })).map(|mut listing| listing.entries.pop())
+        let key = key.as_bytes();
+        self.range(key.to_vec(), &[key, &[0]].concat()).map(|mut listing| listing.entries.pop())
     }
 
     fn list(&self, prefix: &str) -> Result<Listing, StoreError> {
-        let body = json!({
-            "key": encode_start(prefix),
-            "range_end": encode_bytes(&prefix_end(prefix)),
-            "sort_order": "ASCEND",
-            "sort_target": "KEY",
-            "limit": (LIST_MAX + 1).to_string(),
-        });
-        let listing = self.range(&body)?;
-        if listing.entries.len() > LIST_MAX {
+        let listing = self.range(start_of(prefix), &prefix_end(prefix))?;
+        if listing.entries.len() > LIST_MAX || listing.refused > LIST_MAX as u64 {
             return Err(StoreError::TooMany(prefix.to_owned()));
         }
         Ok(listing)
@@ -318,11 +372,13 @@ impl ClusterStore for EtcdStore {
     fn changes(&self, prefix: &str, after: u64, wait: Duration) -> Result<Vec<StoreChange>, StoreError> {
         let until = Instant::now() + wait;
         let body = json!({ "create_request": {
-            "key": encode_start(prefix),
+            "key": encode_bytes(&start_of(prefix)),
             "range_end": encode_bytes(&prefix_end(prefix)),
+            // Messages of many changes come in parts.
+            "fragment": true,
             "start_revision": (after + 1).to_string(),
         } });
-        let outcome = self.call(|endpoint| self.watch(endpoint, &body, until));
+        let outcome = self.call(|endpoint| self.watch(endpoint, (&body, after), until));
         outcome.map_err(|fault| self.error(fault, None))?
     }
 
@@ -391,9 +447,9 @@ fn encode_bytes(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Encodes the first key of a range. A zero byte stands for the beginning.
-fn encode_start(prefix: &str) -> String {
-    encode_bytes(if prefix.is_empty() { &[0] } else { prefix.as_bytes() })
+/// Returns the first key of a range. A zero byte stands for the beginning.
+fn start_of(prefix: &str) -> Vec<u8> {
+    if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() }
 }
 
 /// Returns the first key after those with a prefix. UTF-8 has no byte 0xff.

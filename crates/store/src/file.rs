@@ -287,7 +287,7 @@ impl ClusterStore for FileStore {
                 }
                 entries.push(entry_of(key.value(), entry.value()));
             }
-            Ok(Listing { revision: number(transaction, REVISION)?, entries })
+            Ok(Listing { revision: number(transaction, REVISION)?, entries, refused: 0 })
         })
     }
 

@@ -11,6 +11,8 @@
 //! | length of a key | [`KEY_LEN_MAX`] | [`StoreError::TooLong`] |
 //! | length of a value | [`VALUE_LEN_MAX`] | [`StoreError::TooLong`] |
 //! | keys of a listing | [`LIST_MAX`] | [`StoreError::TooMany`] |
+//! | an entry that another program wrote, longer than these | | passed over, and counted |
+//! | an answer of etcd | [`ANSWER_LEN_MAX`] | it is asked for less at a time |
 //! | history of a file, in changes | [`HISTORY_MAX`] | the oldest are discarded, as by [`ClusterStore::compact`] |
 //! | time of a call, unless it waits for changes | [`CALL_MAX`] per endpoint | [`StoreError::Unreachable`] |
 
@@ -22,7 +24,7 @@ pub mod membership;
 
 use std::time::Duration;
 
-pub use etcd::{EtcdFiles, EtcdStore};
+pub use etcd::{ANSWER_LEN_MAX, EtcdFiles, EtcdStore};
 pub use file::{FileStore, HISTORY_MAX};
 
 /// Length of the longest key, in bytes.
@@ -52,6 +54,8 @@ pub struct Listing {
     pub revision: u64,
     /// The keys, in order.
     pub entries: Vec<StoreEntry>,
+    /// Entries of other programs that were passed over: too long, or with a key that is no text.
+    pub refused: u64,
 }
 
 /// A change of a key.
@@ -63,6 +67,11 @@ pub enum StoreChange {
     Deleted {
         /// The key.
         key: String,
+        /// The revision of the store.
+        revision: u64,
+    },
+    /// Another program wrote an entry that is too long, or whose key is no text.
+    Refused {
         /// The revision of the store.
         revision: u64,
     },
@@ -108,6 +117,15 @@ pub enum StoreError {
     Compacted {
         /// The oldest revision with history.
         oldest: u64,
+    },
+    /// The store has changed less often than its reader has seen: it was restored from an earlier
+    /// state, or created again. List the keys again.
+    #[error("the store is at revision {now}, and was at {seen} before; list the keys again")]
+    Reverted {
+        /// The present revision.
+        now: u64,
+        /// A revision of before.
+        seen: u64,
     },
     /// The key or value is too long.
     #[error("the {what} has {len} bytes; at most {max} are allowed")]
@@ -181,7 +199,7 @@ pub trait ClusterStore: Send + Sync {
     /// far, oldest first; none if nothing has changed.
     ///
     /// # Errors
-    /// [`StoreError::Compacted`], or if the store cannot be reached.
+    /// [`StoreError::Compacted`], [`StoreError::Reverted`], or if the store cannot be reached.
     fn changes(&self, prefix: &str, after: u64, wait: Duration) -> Result<Vec<StoreChange>, StoreError>;
 
     /// Creates a lease that expires after this time, in whole seconds, unless it is kept alive.

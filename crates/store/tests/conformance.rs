@@ -94,7 +94,7 @@ fn changes_follow_a_listing(store: &dyn ClusterStore, other: &dyn ClusterStore) 
 fn revision_of(change: &StoreChange) -> u64 {
     match change {
         StoreChange::Put(entry) => entry.revision,
-        StoreChange::Deleted { revision, .. } => *revision,
+        StoreChange::Deleted { revision, .. } | StoreChange::Refused { revision } => *revision,
     }
 }
 

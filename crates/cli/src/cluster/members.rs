@@ -73,12 +73,13 @@ pub fn register(store: Arc<dyn ClusterStore>, name: &str, address: String, incar
 /// Has the dispatcher follow the members of the store. It keeps those that it knows while the store
 /// cannot be reached.
 pub fn follow(store: Arc<dyn ClusterStore>, dispatcher: RemoteHandle) -> anyhow::Result<()> {
+    let refused = dispatcher.entries_refused();
     let notify = move |change| {
         let command = match change {
             MemberChange::Joined { name, member } => NodeCommand::Add { name, address: member.address },
             MemberChange::Left { name } => NodeCommand::Remove { name },
         };
-        dispatcher.send(command)
+        dispatcher.send_late(command)
     };
-    watch(store, notify).context("cannot start a thread")
+    watch(store, refused, notify).context("cannot start a thread")
 }

@@ -1,114 +1,117 @@
-//! Connects to nodes, on threads: handshakes may take long, and nodes may not be there yet.
+//! Connects to nodes, on a few threads: handshakes may take long, and nodes may not be there yet.
 
-use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use telemetry::event;
 
+use super::attempts::{Attempt, AttemptQueue, Next, THREADS_MAX};
 use crate::identity::{Identity, Session, connect};
 use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;
 use crate::wire::Hello;
 
-/// Delay before another attempt.
-const RETRY: Duration = Duration::from_millis(200);
+/// Nodes that cannot be reached are named this often in a [`PERIOD`]; others are counted.
+const WARNINGS_MAX: u32 = 16;
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// Connects to nodes until they are there.
 pub(crate) struct Connector {
+    shared: Arc<Shared>,
+    sessions: Receiver<(Session, Attempt)>,
+}
+
+/// The part that the threads share.
+struct Shared {
     identity: Identity,
     hello: Hello,
     policies: KnownPolicies,
-    sender: Sender<(Session, Arc<AtomicBool>)>,
-    sessions: Receiver<(Session, Arc<AtomicBool>)>,
-    /// By dispatcher of the scope and the node's name: whether attempts to connect have ended.
-    attempts: HashMap<(String, String), Arc<AtomicBool>>,
-    counts: Arc<Counts>,
+    sender: Mutex<Sender<(Session, Attempt)>>,
+    state: Mutex<State>,
+    /// The queue has changed.
+    changed: Condvar,
+    began: Instant,
+    connected: AtomicU64,
+    failed: AtomicU64,
+    no_room: AtomicU64,
 }
 
 #[derive(Default)]
-struct Counts {
-    connected: AtomicU64,
-    failed: AtomicU64,
+struct State {
+    queue: AttemptQueue,
+    threads: usize,
+    is_over: bool,
+    warnings: Warnings,
 }
 
-/// A node has one unit for a dispatcher: an attempt at another one ends that at the one before.
-fn key_of(scope: &str, name: &str) -> (String, String) {
-    (scope.split('/').next().unwrap_or_default().to_owned(), name.to_owned())
+/// Bounds warnings about nodes that cannot be reached.
+#[derive(Default)]
+struct Warnings {
+    since: Duration,
+    said: u32,
+    withheld: u64,
 }
 
 impl Connector {
     pub fn new(identity: Identity, hello: Hello, policies: KnownPolicies) -> Connector {
         let (sender, sessions) = channel();
-        let (attempts, counts) = (HashMap::new(), Arc::default());
-        Connector { identity, hello, policies, sender, sessions, attempts, counts }
+        let shared = Shared {
+            identity,
+            hello,
+            policies,
+            sender: Mutex::new(sender),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            began: Instant::now(),
+            connected: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            no_room: AtomicU64::new(0),
+        };
+        Connector { shared: Arc::new(shared), sessions }
     }
 
     /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
     /// of this name in this scope are over.
     pub fn connect(&mut self, scope: &str, name: &str, address: &str) {
-        self.forget(scope, name);
-        let is_over = Arc::new(AtomicBool::new(false));
-        self.attempts.insert(key_of(scope, name), Arc::clone(&is_over));
-        let hello = Hello { scope: scope.to_owned(), ..self.hello.clone() };
-        let (identity, sender) = (self.identity.clone(), self.sender.clone());
-        let (name, address) = (name.to_owned(), address.to_owned());
-        let (counts, policies) = (Arc::clone(&self.counts), self.policies.clone());
-        let work = move || {
-            let mut has_failed = false;
-            for number in 0.. {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                // The other node may run a policy from before, or the next one.
-                let known = policies.all();
-                let hello = Hello { policy: known[number % known.len()], ..hello.clone() };
-                match attempt(&identity, &name, &address, &hello) {
-                    Ok(session) => {
-                        counts.connected.fetch_add(1, Ordering::Relaxed);
-                        // Nobody waits for it any more if this fails.
-                        let _ = sender.send((session, is_over));
-                        return;
-                    }
-                    Err(reason) if !has_failed => {
-                        event::peer_refused(&format!("{name} at {address}: {reason}"))
-                    }
-                    Err(_) => {}
-                }
-                counts.failed.fetch_add(1, Ordering::Relaxed);
-                has_failed = true;
-                std::thread::sleep(RETRY);
-            }
-        };
-        // Without a thread, the node stays out.
-        let _ = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        if !state.queue.add(now, scope, name, address) {
+            self.shared.no_room.fetch_add(1, Ordering::Relaxed);
+            state.warnings.say(now, || format!("{name} at {address}: too many nodes are named"));
+        }
+        if state.threads < THREADS_MAX.min(state.queue.len()) {
+            let shared = Arc::clone(&self.shared);
+            let work = move || shared.work();
+            // Without a thread, the node waits for one of the others.
+            let thread = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
+            state.threads += usize::from(thread.is_ok());
+        }
+        self.shared.changed.notify_one();
     }
 
     /// Returns counts of its handshakes.
     pub fn counters(&self) -> HandshakeCounters {
         HandshakeCounters {
-            connected: self.counts.connected.load(Ordering::Relaxed),
-            failed: self.counts.failed.load(Ordering::Relaxed),
+            connected: self.shared.connected.load(Ordering::Relaxed),
+            failed: self.shared.failed.load(Ordering::Relaxed),
+            no_room: self.shared.no_room.load(Ordering::Relaxed),
             ..HandshakeCounters::default()
         }
     }
 
     /// Stops connecting to a node.
     pub fn forget(&mut self, scope: &str, name: &str) {
-        if let Some(is_over) = self.attempts.remove(&key_of(scope, name)) {
-            is_over.store(true, Ordering::Relaxed);
-        }
+        self.shared.lock().queue.forget(scope, name);
     }
 
     /// Returns the next node that is there.
     pub fn poll(&mut self) -> Option<Session> {
         loop {
-            let (session, is_over) = self.sessions.try_recv().ok()?;
-            if !is_over.load(Ordering::Relaxed) {
-                self.attempts.remove(&key_of(&session.scope, &session.peer.name));
+            let (session, attempt) = self.sessions.try_recv().ok()?;
+            if self.shared.lock().queue.take(&attempt) {
                 return Some(session);
             }
         }
@@ -117,11 +120,87 @@ impl Connector {
 
 impl Drop for Connector {
     fn drop(&mut self) {
-        self.attempts.values().for_each(|is_over| is_over.store(true, Ordering::Relaxed));
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
     }
 }
 
-fn attempt(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
+impl Shared {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes attempts until none is left.
+    fn work(&self) {
+        let mut state = self.lock();
+        while !state.is_over {
+            let wait = match state.queue.next(self.now()) {
+                Next::Now(attempt) => {
+                    drop(state);
+                    self.make(attempt);
+                    state = self.lock();
+                    continue;
+                }
+                Next::After(wait) => wait,
+                // Those that are made now may have to be made again, by their threads.
+                Next::Never => break,
+            };
+            let waited = self.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.threads -= 1;
+    }
+
+    fn make(&self, attempt: Attempt) {
+        // The other node may run a policy from before, or the next one.
+        let known = self.policies.all();
+        let policy = known[attempt.failures % known.len()];
+        let hello = Hello { policy, scope: attempt.scope.clone(), ..self.hello.clone() };
+        match try_at(&self.identity, &attempt.name, &attempt.address, &hello) {
+            Ok(session) => {
+                self.connected.fetch_add(1, Ordering::Relaxed);
+                self.lock().queue.succeeded(&attempt);
+                // Nobody waits for it any more if this fails.
+                let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = sender.send((session, attempt));
+            }
+            Err(reason) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                let now = self.now();
+                let mut state = self.lock();
+                if attempt.failures == 0 {
+                    state.warnings.say(now, || format!("{} at {}: {reason}", attempt.name, attempt.address));
+                }
+                state.queue.failed(now, attempt);
+            }
+        }
+    }
+}
+
+impl Warnings {
+    fn say(&mut self, now: Duration, text: impl FnOnce() -> String) {
+        if now >= self.since + PERIOD {
+            (self.since, self.said) = (now, 0);
+        }
+        if self.said == WARNINGS_MAX {
+            self.withheld += 1;
+            return;
+        }
+        self.said += 1;
+        match std::mem::take(&mut self.withheld) {
+            0 => event::peer_refused(&text()),
+            withheld => {
+                event::peer_refused(&format!("{} ({withheld} nodes more were not named)", text()));
+            }
+        }
+    }
+}
+
+fn try_at(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
     let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| error.to_string())?.collect();
     let mut reason = "the name has no address".to_owned();
     for address in addresses {

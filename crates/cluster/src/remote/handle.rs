@@ -1,8 +1,9 @@
 //! The way to a running dispatcher, for operators.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use runtime::report::LinksReport;
 
@@ -11,6 +12,11 @@ use super::nodes::NodeInfo;
 use super::rollout::{NewPolicy, RolloutStatus};
 use crate::links::LinkInfo;
 use crate::policies::Digest;
+
+/// Commands that wait for the dispatcher before others must; see [`RemoteHandle::send_late`].
+pub const PENDING_MAX: usize = 64;
+/// Period of looks at the commands that wait.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// An operator's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct RemoteHandle {
     commands: Sender<NodeCommand>,
     policies: Sender<(u64, NewPolicy)>,
     rollouts: Arc<AtomicU64>,
+    entries_refused: Arc<AtomicU64>,
+    pending: Arc<AtomicUsize>,
     status: Arc<Mutex<RemoteStatus>>,
 }
 
@@ -62,15 +70,33 @@ pub(super) struct RemoteStatus {
 
 /// The dispatcher's end of [`RemoteHandle`].
 pub struct RemoteControl {
-    pub(super) commands: Receiver<NodeCommand>,
+    commands: Receiver<NodeCommand>,
+    /// Commands that wait.
+    pending: Arc<AtomicUsize>,
     pub(super) policies: Receiver<(u64, NewPolicy)>,
+    /// Entries of the store that were passed over.
+    pub(super) entries_refused: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
 }
 
 impl RemoteControl {
+    /// Returns the next command.
+    pub(super) fn poll_command(&self) -> Option<NodeCommand> {
+        let command = self.commands.try_recv().ok()?;
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        Some(command)
+    }
+
     /// Shows the status to operators.
     pub(super) fn show(&self, status: RemoteStatus) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+impl Drop for RemoteControl {
+    fn drop(&mut self) {
+        // Nobody waits for a dispatcher that has ended.
+        self.pending.store(0, Ordering::Relaxed);
     }
 }
 
@@ -80,14 +106,38 @@ impl RemoteHandle {
         let (sender, commands) = channel();
         let (of_policies, policies) = channel();
         let status = Arc::new(Mutex::new(RemoteStatus::default()));
-        let control = RemoteControl { commands, policies, status: Arc::clone(&status) };
-        let rollouts = Arc::default();
-        (RemoteHandle { commands: sender, policies: of_policies, rollouts, status }, control)
+        let (rollouts, entries_refused) = (Arc::default(), Arc::<AtomicU64>::default());
+        let counted = Arc::clone(&entries_refused);
+        let pending = Arc::<AtomicUsize>::default();
+        let control = RemoteControl {
+            commands,
+            pending: Arc::clone(&pending),
+            policies,
+            entries_refused: counted,
+            status: Arc::clone(&status),
+        };
+        let policies = of_policies;
+        (RemoteHandle { commands: sender, policies, rollouts, entries_refused, pending, status }, control)
+    }
+
+    /// Returns the count of the store's entries that were passed over, for the thread that reads it.
+    pub fn entries_refused(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.entries_refused)
     }
 
     /// Sends a command. Returns false if the dispatcher has ended.
     pub fn send(&self, command: NodeCommand) -> bool {
+        self.pending.fetch_add(1, Ordering::Relaxed);
         self.commands.send(command).is_ok()
+    }
+
+    /// Sends a command that may wait: after those before it, up to [`PENDING_MAX`] of them. Returns
+    /// false if the dispatcher has ended.
+    pub fn send_late(&self, command: NodeCommand) -> bool {
+        while self.pending.load(Ordering::Relaxed) >= PENDING_MAX {
+            std::thread::sleep(LOOK);
+        }
+        self.send(command)
     }
 
     /// Gives a policy to all nodes, one after the other, once that is done with the one before.

@@ -83,6 +83,14 @@ pub(super) struct Node {
     is_removed: bool,
 }
 
+impl Node {
+    /// Returns true if nothing remains of it: it is no member, has no link, and no unit had flows.
+    fn is_forgotten(&self) -> bool {
+        let Node { info, peer, is_removed, .. } = self;
+        *is_removed && peer.is_none() && info.unit.is_none() && info.status == NodeStatus::Connecting
+    }
+}
+
 impl Nodes {
     /// A node is a member, at this address. Returns true if it must be connected now.
     pub fn add(&mut self, name: &str, address: &str) -> bool {
@@ -99,7 +107,10 @@ impl Nodes {
                 next_address: None,
                 is_removed: false,
             };
-            self.0.push(node);
+            match self.0.iter_mut().find(|node| node.is_forgotten()) {
+                Some(place) => *place = node,
+                None => self.0.push(node),
+            }
             return true;
         };
         let was_removed = std::mem::replace(&mut node.is_removed, false);

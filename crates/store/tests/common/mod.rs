@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore};
 use tempfile::TempDir;
@@ -122,6 +124,71 @@ impl EtcdBench {
         wait_until("etcd answers", || {
             TcpStream::connect(("127.0.0.1", self.ports[0])).is_ok() && store.list("none/").is_ok()
         });
+    }
+
+    fn snapshot(&self) -> String {
+        self.file("snapshot").display().to_string()
+    }
+
+    fn control(&self, arguments: &[&str]) {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint()]).args(arguments);
+        let output = command.output().expect("etcdctl is not installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Saves a snapshot.
+    pub fn save_snapshot(&self) {
+        self.control(&["snapshot", "save", &self.snapshot()]);
+    }
+
+    /// Begins again with the snapshot.
+    pub fn restore_snapshot(&mut self) {
+        self.stop();
+        let data = self.folder.path().join("data");
+        std::fs::remove_dir_all(&data).unwrap();
+        let peer = format!("http://127.0.0.1:{}", self.ports[1]);
+        let cluster = format!("default={peer}");
+        self.control(&[
+            "snapshot",
+            "restore",
+            &self.snapshot(),
+            "--data-dir",
+            &data.display().to_string(),
+            "--initial-cluster",
+            &cluster,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ]);
+        self.run();
+    }
+
+    /// Begins again with nothing.
+    pub fn recreate(&mut self) {
+        self.stop();
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+        self.run();
+    }
+
+    /// Writes what the store itself would refuse.
+    pub fn put_raw(&self, key: &[u8], value: &[u8]) {
+        let [key, value] = [key, value].map(|bytes| STANDARD.encode(bytes));
+        self.post("kv/put", &serde_json::json!({ "key": key, "value": value }));
+    }
+
+    /// Writes the same value to keys, a hundred at a time.
+    pub fn put_all(&self, keys: impl Iterator<Item = String>, value: &[u8]) {
+        let keys: Vec<String> = keys.collect();
+        for keys in keys.chunks(100) {
+            let put = |key: &String| serde_json::json!({ "request_put": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } });
+            let puts: Vec<serde_json::Value> = keys.iter().map(put).collect();
+            self.post("kv/txn", &serde_json::json!({ "success": puts }));
+        }
+    }
+
+    fn post(&self, path: &str, body: &serde_json::Value) {
+        let sent = ureq::post(format!("{}/v3/{path}", self.endpoint())).send(body.to_string());
+        assert_eq!(sent.unwrap().status(), 200);
     }
 
     pub fn stop(&mut self) {
