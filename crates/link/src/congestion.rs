@@ -1,4 +1,5 @@
-//! The congestion window: NewReno, as in RFC 9002 appendix B.
+//! The congestion window: NewReno, as in RFC 9002 appendix B. A reduction whose losses all turn out
+//! to be late arrivals is undone (RFC 4015).
 
 /// Datagrams that may be in flight at first (RFC 9002 7.2).
 pub const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
@@ -16,9 +17,22 @@ pub(crate) struct CongestionWindow {
     window: u64,
     slow_start_until: u64,
     recovery_began_ns: Option<u64>,
+    /// What can be undone, and the number of reductions so far.
+    undo: Option<Undo>,
+    reductions: u64,
     /// Set while the caller sends less than the window allows; the window must not grow then (RFC
     /// 9002 7.8).
     is_underused: bool,
+}
+
+/// The state before reductions, as long as none of their losses is final.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    reduction: u64,
+    window: u64,
+    slow_start_until: u64,
+    /// Losses that may still be late arrivals.
+    losses: u64,
 }
 
 impl CongestionWindow {
@@ -29,6 +43,8 @@ impl CongestionWindow {
             window: INITIAL_WINDOW_DATAGRAMS * datagram,
             slow_start_until: u64::MAX,
             recovery_began_ns: None,
+            undo: None,
+            reductions: 0,
             is_underused: false,
         }
     }
@@ -65,20 +81,46 @@ impl CongestionWindow {
         self.window = (self.window + more).min(CONGESTION_WINDOW_MAX);
     }
 
-    /// Notes a loss of a datagram that was sent then.
-    pub(crate) fn note_lost(&mut self, now_ns: u64, sent_ns: u64) {
-        if self.recovery_began_ns.is_some_and(|began_ns| sent_ns <= began_ns) {
-            return;
+    /// Notes a loss of a datagram that was sent then. Returns the number of the reduction to which
+    /// it belongs.
+    pub(crate) fn note_lost(&mut self, now_ns: u64, sent_ns: u64) -> u64 {
+        if self.recovery_began_ns.is_none_or(|began_ns| sent_ns > began_ns) {
+            if self.undo.is_none() {
+                self.reductions += 1;
+                let (window, slow_start_until) = (self.window, self.slow_start_until);
+                self.undo = Some(Undo { reduction: self.reductions, window, slow_start_until, losses: 0 });
+            }
+            self.recovery_began_ns = Some(now_ns);
+            self.window = (self.window / 2).max(self.least());
+            self.slow_start_until = self.window;
         }
-        self.recovery_began_ns = Some(now_ns);
-        self.window = (self.window / 2).max(self.least());
-        self.slow_start_until = self.window;
+        if let Some(undo) = &mut self.undo {
+            undo.losses += 1;
+        }
+        self.reductions
+    }
+
+    /// Notes that a datagram that counted as lost has arrived. Once all of a reduction have, it is
+    /// undone.
+    pub(crate) fn note_late(&mut self, reduction: u64) {
+        let Some(undo) = self.undo.as_mut().filter(|undo| undo.reduction == reduction) else { return };
+        undo.losses = undo.losses.saturating_sub(1);
+        if undo.losses == 0 {
+            self.window = self.window.max(undo.window);
+            self.slow_start_until = self.slow_start_until.max(undo.slow_start_until);
+            (self.undo, self.recovery_began_ns) = (None, None);
+        }
+    }
+
+    /// Notes that a loss is final.
+    pub(crate) fn note_final(&mut self, reduction: u64) {
+        self.undo = self.undo.filter(|undo| undo.reduction != reduction);
     }
 
     /// Notes that everything was lost for a long time (RFC 9002 7.6).
     pub(crate) fn note_collapse(&mut self) {
         self.window = self.least();
-        self.recovery_began_ns = None;
+        (self.recovery_began_ns, self.undo) = (None, None);
     }
 
     fn least(&self) -> u64 {
@@ -107,7 +149,31 @@ mod tests {
         assert_eq!(window.window(), 5_681, "underused");
         window.note_collapse();
         assert_eq!(window.window(), 2_000);
-        (0..5).for_each(|at| window.note_lost(100 + 2 * at, 99 + 2 * at));
+        for at in 0..5 {
+            window.note_lost(100 + 2 * at, 99 + 2 * at);
+        }
         assert_eq!(window.window(), 2_000, "the least");
+    }
+
+    // RFC 4015 3.
+    #[test]
+    fn reductions_without_a_loss_are_undone() {
+        let mut window = CongestionWindow::new(1_000);
+        let first = [window.note_lost(10, 5), window.note_lost(11, 6), window.note_lost(20, 15)];
+        assert_eq!((first, window.window()), ([1; 3], 2_500), "twice, and the first is not decided");
+        first.into_iter().for_each(|reduction| window.note_late(reduction));
+        assert_eq!(window.window(), 10_000);
+        window.note_acked(1_000, 21);
+        assert_eq!(window.window(), 11_000, "still in slow start");
+
+        let second = [window.note_lost(30, 25), window.note_lost(30, 26)];
+        window.note_late(second[0]);
+        window.note_final(second[1]);
+        assert_eq!((second, window.window()), ([2; 2], 5_500), "one was lost");
+        let third = window.note_lost(40, 35);
+        window.note_late(second[0]);
+        assert_eq!(window.window(), 2_750, "of an earlier reduction");
+        window.note_late(third);
+        assert_eq!(window.window(), 5_500);
     }
 }

@@ -35,6 +35,8 @@ pub struct Counters {
     pub datagram_bytes_received: u64,
     /// Datagrams that the peer should have acknowledged and that count as lost.
     pub datagrams_lost: u64,
+    /// Datagrams that counted as lost, and had only been overtaken.
+    pub datagrams_late: u64,
     /// Blocks of messages sent again.
     pub blocks_retransmitted: u64,
     /// Blocks of messages received again, and ignored.
@@ -104,6 +106,7 @@ impl Counters {
             datagrams_received,
             datagram_bytes_received,
             datagrams_lost,
+            datagrams_late,
             blocks_retransmitted,
             blocks_repeated,
             probe_timeouts,
@@ -133,6 +136,7 @@ impl Counters {
         self.datagrams_received += datagrams_received;
         self.datagram_bytes_received += datagram_bytes_received;
         self.datagrams_lost += datagrams_lost;
+        self.datagrams_late += datagrams_late;
         self.blocks_retransmitted += blocks_retransmitted;
         self.blocks_repeated += blocks_repeated;
         self.probe_timeouts += probe_timeouts;

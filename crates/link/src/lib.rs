@@ -9,7 +9,8 @@
 //!   Small ones share a datagram;
 //! - **authentication and encryption** of all of it (AES-256-GCM), replays refused, keys rotated;
 //! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B), loss
-//!   recovery (RFC 9002 6);
+//!   recovery (RFC 9002 6), which bears reordering (RFC 8985) and undoes what it took for a loss
+//!   (RFC 4015);
 //! - **life signs**: [`LinkEvent::Up`] at the first authentic datagram, [`LinkEvent::Dead`] after a
 //!   bounded silence. A dead link stays dead; its successor has other keys.
 //!
@@ -139,6 +140,8 @@
 //! | blocks after the oldest without acknowledgement | [`BLOCKS_MAX`] | wait |
 //! | parts of a block | [`BLOCK_PARTS_MAX`] | [`Config::mtu`] is refused |
 //! | bytes of blocks that arrive in parts | [`Config::receive_window`] | [`DeadReason::Violation`] |
+//! | lost datagrams that may still arrive | [`LATE_MAX`] | the oldest ones' loss is final |
+//! | lateness that counts as reordering | [`REORDERING_MAX_NS`], or a round trip | lost |
 //! | datagrams in flight | [`IN_FLIGHT_MAX`], and the congestion window, [`CONGESTION_WINDOW_MAX`] | wait |
 //! | reordering of datagrams | [`REPLAY_WINDOW`] | refused, counted; messages are sent again |
 //! | ranges of an acknowledgement | [`ACK_RANGES_MAX`] | the oldest are left out |
@@ -162,6 +165,7 @@ mod mtu;
 mod queue;
 mod receiving;
 mod recovery;
+mod reordering;
 mod replay;
 mod rtt;
 mod sending;
@@ -183,6 +187,7 @@ pub use link::{PeerLink, TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
 pub use mtu::{MTU_PROBES_MAX, MTU_RAISE_NS, MtuChange};
 pub use receiving::StreamMessage;
 pub use recovery::{IN_FLIGHT_MAX, PACKET_THRESHOLD, PROBE_DOUBLINGS_MAX};
+pub use reordering::{LATE_MAX, REORDERING_MAX_NS};
 pub use replay::REPLAY_WINDOW;
 pub use rtt::GRANULARITY_NS;
 pub use sending::{BLOCK_PARTS_MAX, BLOCKS_MAX};

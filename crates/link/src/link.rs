@@ -423,7 +423,8 @@ impl Decisions<'_> {
     fn decide(&mut self, sent: Sent, fate: Fate) -> bool {
         let size = sent.size as usize;
         match (fate, sent.piece) {
-            (Fate::Acked, piece) => {
+            (Fate::Acked | Fate::Late, piece) => {
+                self.counters.datagrams_late += u64::from(fate == Fate::Late);
                 self.mtu.note_acked(size, sent.at_ns);
                 if let Some(piece) = piece {
                     self.blocks.note_acked(piece);

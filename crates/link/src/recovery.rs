@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use crate::congestion::CongestionWindow;
 use crate::frames::{AckFrame, Malformed};
+use crate::reordering::{LostDatagram, LostDatagrams, Reordering};
 use crate::rtt::RttEstimate;
 use crate::sending::Piece;
 
 /// Datagrams in flight, at most.
 pub const IN_FLIGHT_MAX: usize = 8_192;
 
-/// Later datagrams that must arrive before one counts as lost (RFC 9002 6.1.1).
+/// Later datagrams that must arrive before one counts as lost (RFC 9002 6.1.1), unless the path has
+/// reordered datagrams lately: then time alone decides.
 pub const PACKET_THRESHOLD: u64 = 3;
 
 /// Doublings of the probe timeout, at most.
@@ -22,17 +24,24 @@ const PROBES: u32 = 2;
 /// Probe timeouts of silence after which the congestion window collapses (RFC 9002 7.6.1).
 const PERSISTENT_TIMEOUTS: u64 = 3;
 
+/// Probe timeouts after which the loss of a datagram is final.
+const FINAL_TIMEOUTS: u64 = 3;
+
 /// A datagram in flight is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Acked,
     Lost,
+    /// It counted as lost, and has arrived.
+    Late,
 }
 
 /// The datagrams that the peer should acknowledge, in order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     sent: VecDeque<Sent>,
+    lost: LostDatagrams,
+    reordering: Reordering,
     in_flight: u64,
     largest_acked: u64,
     loss_time_ns: Option<u64>,
@@ -64,6 +73,8 @@ impl Recovery {
     pub(crate) fn new(mtu: usize, initial_rtt_ns: u64, ack_delay_ns: u64) -> Recovery {
         Recovery {
             sent: VecDeque::new(),
+            lost: LostDatagrams::new(),
+            reordering: Reordering::new(),
             in_flight: 0,
             largest_acked: 0,
             loss_time_ns: None,
@@ -133,9 +144,19 @@ impl Recovery {
         ack: AckFrame<'_>,
         mut decide: impl FnMut(Sent, Fate),
     ) -> Result<(), Malformed> {
-        let mut newest = None;
+        let (mut newest, mut has_late) = (None, false);
+        let (before, smoothed_ns) = (self.largest_acked, self.rtt.smoothed_ns());
         for range in ack.ranges() {
             let (first, last) = range?;
+            if !self.lost.is_empty() {
+                let (congestion, reordering) = (&mut self.congestion, &mut self.reordering);
+                self.lost.take_acked((first, last), |lost| {
+                    has_late = true;
+                    congestion.note_late(lost.reduction);
+                    reordering.note(now_ns, (now_ns - lost.sent.at_ns).saturating_sub(smoothed_ns));
+                    decide(lost.sent, Fate::Late);
+                });
+            }
             let mut at = self.position(first);
             while let Some(sent) = self.sent.get_mut(at)
                 && sent.number <= last
@@ -150,6 +171,10 @@ impl Recovery {
                 self.in_flight -= size;
                 self.congestion.note_acked(size, decided.at_ns);
                 newest = newest.max(Some((decided.number, decided.at_ns)));
+                if decided.number < before {
+                    let late_ns = (now_ns - decided.at_ns).saturating_sub(smoothed_ns);
+                    self.reordering.note(now_ns, late_ns);
+                }
                 decide(decided, Fate::Acked);
             }
         }
@@ -159,8 +184,10 @@ impl Recovery {
                 let delay_ns = u64::from(ack.delay_ns).min(self.ack_delay_ns);
                 self.rtt.sample(now_ns - at_ns, delay_ns);
             }
-            (self.timeouts, self.probes) = (0, 0);
             self.find_losses(now_ns, decide);
+        }
+        if newest.is_some() || has_late {
+            (self.timeouts, self.probes) = (0, 0);
         }
         Ok(())
     }
@@ -179,8 +206,14 @@ impl Recovery {
 
     /// Finds datagrams that are lost because later ones arrived (RFC 9002 6.1).
     fn find_losses(&mut self, now_ns: u64, mut decide: impl FnMut(Sent, Fate)) {
-        let delay_ns = self.rtt.loss_delay_ns();
+        let window_ns = self.reordering.window_ns(now_ns, self.rtt.smoothed_ns());
+        let delay_ns = self.rtt.loss_delay_ns(window_ns.unwrap_or(0));
+        let threshold = if window_ns.is_none() { PACKET_THRESHOLD } else { u64::MAX };
         self.loss_time_ns = None;
+        while let Some(lost) = self.lost.pop_final(now_ns) {
+            self.congestion.note_final(lost.reduction);
+        }
+        let final_ns = FINAL_TIMEOUTS * self.rtt.probe_timeout_ns(self.ack_delay_ns);
         let mut run: Option<(u64, u64)> = None;
         let mut is_collapsed = false;
         let persistent_ns = PERSISTENT_TIMEOUTS * self.rtt.probe_timeout_ns(self.ack_delay_ns);
@@ -192,8 +225,8 @@ impl Recovery {
                 run = None;
                 continue;
             }
-            let is_lost =
-                sent.number + PACKET_THRESHOLD <= self.largest_acked || sent.lost_at_ns(delay_ns) <= now_ns;
+            let is_lost = sent.number.saturating_add(threshold) <= self.largest_acked
+                || sent.lost_at_ns(delay_ns) <= now_ns;
             if !is_lost {
                 self.loss_time_ns = Some(sent.lost_at_ns(delay_ns));
                 break;
@@ -204,7 +237,11 @@ impl Recovery {
             let decided = *sent;
             sent.size = 0;
             self.in_flight -= u64::from(decided.size);
-            self.congestion.note_lost(now_ns, decided.at_ns);
+            let reduction = self.congestion.note_lost(now_ns, decided.at_ns);
+            let lost = LostDatagram { sent: decided, reduction, until_ns: now_ns.saturating_add(final_ns) };
+            if let Some(forgotten) = self.lost.push(lost) {
+                self.congestion.note_final(forgotten.reduction);
+            }
             decide(decided, Fate::Lost);
         }
         if is_collapsed {

@@ -49,10 +49,11 @@ impl RttEstimate {
         self.smoothed_ns + (4 * self.variance_ns).max(GRANULARITY_NS) + ack_delay_ns
     }
 
-    /// Returns the age at which a datagram is lost if a later one arrived (RFC 9002 6.1.2).
-    pub(crate) fn loss_delay_ns(&self) -> u64 {
+    /// Returns the age at which a datagram is lost if a later one arrived (RFC 9002 6.1.2); it may
+    /// be late by `window_ns`.
+    pub(crate) fn loss_delay_ns(&self, window_ns: u64) -> u64 {
         let rtt = self.smoothed_ns.max(self.latest_ns);
-        (rtt + rtt / 8).max(GRANULARITY_NS)
+        (rtt + window_ns.max(rtt / 8)).max(GRANULARITY_NS)
     }
 }
 
@@ -71,9 +72,10 @@ mod tests {
         assert_eq!((rtt.smoothed_ns, rtt.variance_ns), (850_000, 400_000), "less the peer's delay");
         rtt.sample(900_000, 400_000);
         assert_eq!(rtt.smoothed_ns, 856_250, "not below the least one");
-        assert_eq!(rtt.loss_delay_ns(), 900_000 + 112_500);
+        assert_eq!(rtt.loss_delay_ns(7), 900_000 + 112_500);
+        assert_eq!(rtt.loss_delay_ns(300_000), 900_000 + 300_000);
         (0..100).for_each(|_| rtt.sample(10_000, 0));
         assert_eq!(rtt.probe_timeout_ns(0), rtt.smoothed_ns + GRANULARITY_NS);
-        assert_eq!(rtt.loss_delay_ns(), GRANULARITY_NS);
+        assert_eq!(rtt.loss_delay_ns(0), GRANULARITY_NS);
     }
 }

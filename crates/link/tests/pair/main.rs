@@ -9,3 +9,4 @@ mod mtu;
 mod packets;
 mod refusals;
 mod reliable;
+mod reordering;
