@@ -394,8 +394,8 @@ impl FlowTable {
     }
 
     /// A flow to give up for a new one, if there is any.
-    pub fn victim(&mut self) -> Option<Victim> {
-        self.classes.victim(&self.records)
+    pub fn victim(&mut self, now_ns: u64) -> Option<Victim> {
+        self.classes.victim(&self.records, now_ns)
     }
 
     /// Makes a record for the second pass of the flow of this packet, which a function has just

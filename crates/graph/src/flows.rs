@@ -278,7 +278,7 @@ impl Flows {
         if self.when_full == WhenFull::RefuseNew {
             return false;
         }
-        match self.table.victim() {
+        match self.table.victim(self.now_ns) {
             Some(victim) => self.evict(victim, stages, pool),
             None => return false,
         }
@@ -506,7 +506,7 @@ impl Flows {
         let (main, near, direction) = (meta.transit.flow, meta.transit.side, meta.transit.direction);
         if self.is_full() {
             let may_evict = may_evict && self.when_full != WhenFull::RefuseNew;
-            let victim = if may_evict { self.table.victim() } else { None };
+            let victim = if may_evict { self.table.victim(self.now_ns) } else { None };
             let victim = victim.filter(|victim| victim.record != main).ok_or(DropReason::FlowTableFull)?;
             self.evict(victim, stages, pool);
         }

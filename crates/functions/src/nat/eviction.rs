@@ -1,8 +1,10 @@
 //! Eviction of half-open mappings. A host that sends many opening packets, spoofed or not, cannot
 //! keep ports from others.
 
+use std::cmp::Reverse;
+
 use nf::pool::{PoolRange, SharedPool};
-use nf::{Context, LiveFlows, VICTIMS_MAX};
+use nf::{Context, LiveFlows, VICTIMS_MAX, compared_silence_ns};
 use packet::{Addr, Endpoint, Packet, PacketClass, Side};
 
 use super::config::{BlockConfig, ExhaustionPolicy};
@@ -18,9 +20,6 @@ const SAMPLE: u32 = 8;
 /// Distance between two ports to compare. It is large because clients with preserved ports are
 /// often adjacent.
 const STRIDE: u32 = 8191;
-
-/// Flows with more packets probably have answers that take another path; they are evicted last.
-const FEW_PACKETS: u64 = 4;
 
 impl Nat {
     /// Selects the flows to evict for the flow that this packet opens, if every port available to
@@ -56,14 +55,15 @@ impl Nat {
         if !wants_port {
             return;
         }
+        let now_ns = context.now_ns();
         let start = (context.random() % u64::from(full.count.max(1))) as u32;
         let sample = (0..SAMPLE.min(full.count)).map(|i| full.first + (start + i * STRIDE) % full.count);
         match self.config.blocks {
             Some(blocks) => self.half_open_block(sample, blocks, flows, context, victims),
             None => {
                 let ports = context.pool(pool::PORTS);
-                let victim = sample.filter_map(|item| half_open(item, ports, flows)).min();
-                victims.extend(victim.map(|HalfOpen { record, .. }| record));
+                let victim = sample.filter_map(|item| half_open(item, ports, flows, now_ns)).max();
+                victims.extend(victim.map(|HalfOpen { record, .. }| record.0));
             }
         }
         context.count(COUNTERS.mappings_evicted, victims.len() as u64);
@@ -79,6 +79,7 @@ impl Nat {
         context: &mut Context<'_>,
         victims: &mut Vec<u32>,
     ) {
+        let now_ns = context.now_ns();
         let (mut best, mut candidate) = (None, Vec::new());
         for block in sample {
             let users = context.pool(pool::BLOCKS).users(block) as usize;
@@ -93,12 +94,12 @@ impl Nat {
                 .flat_map(|class| self.space.choices(class, address, range, range.first, 1));
             let items = choices.flat_map(|choice| ports.taken_in(choice.first, choice.count));
             // One more than a block can have: then not all of them belong to the block.
-            candidate.extend(items.map_while(|item| half_open(item, ports, flows)).take(users + 1));
-            let latest = candidate.iter().max().map(|latest| (latest.has_many_packets, latest.last_seen_ns));
-            if candidate.len() == users && best.is_none_or(|best| latest < best) {
-                best = Some(latest);
+            candidate.extend(items.map_while(|item| half_open(item, ports, flows, now_ns)).take(users + 1));
+            let silence_ns = candidate.iter().min().map(|latest| latest.silence_ns);
+            if candidate.len() == users && best.is_none_or(|best| silence_ns > best) {
+                best = Some(silence_ns);
                 victims.clear();
-                victims.extend(candidate.iter().map(|flow| flow.record));
+                victims.extend(candidate.iter().map(|flow| flow.record.0));
             }
         }
     }
@@ -193,20 +194,21 @@ impl Nat {
     }
 }
 
-/// A flow to evict. The smallest in order is evicted first.
+/// A flow to evict. The greatest in order is evicted first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HalfOpen {
-    has_many_packets: bool,
-    last_seen_ns: u64,
-    record: u32,
+    /// See [`compared_silence_ns`]. Flows with more than a few packets probably have answers that
+    /// take another path.
+    silence_ns: u64,
+    record: Reverse<u32>,
 }
 
 /// Returns the flow that holds this port, if it is the only one and its connection is not open.
-fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
+fn half_open(item: u32, ports: &SharedPool, flows: &LiveFlows<'_, State>, now_ns: u64) -> Option<HalfOpen> {
     let record = u32::try_from(ports.note(item)).ok()?;
     let flow = flows.get(record)?;
     let holds = flow.state.has(State::HELD) && flow.state.item == PoolItem::of(item);
     let gives_way = holds && flow.connection.gives_way() && ports.users(item) == 1;
-    let has_many_packets = flow.packets > FEW_PACKETS;
-    gives_way.then_some(HalfOpen { has_many_packets, last_seen_ns: flow.last_seen_ns, record })
+    let silence_ns = compared_silence_ns(now_ns.saturating_sub(flow.last_seen_ns), flow.packets);
+    gives_way.then_some(HalfOpen { silence_ns, record: Reverse(record) })
 }

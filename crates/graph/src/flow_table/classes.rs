@@ -1,15 +1,25 @@
 //! Classes of flows: which flow gives way when the table is full.
 //!
 //! While there is room, any flow may begin. In a full table the least useful class that holds more
-//! than its share gives way, its flows in the order in which they entered the class: so a flood of
-//! new flows, spoofed or not, displaces itself and not the connections of others. Within a class,
-//! flows go first whose source holds more than its own share of the table, then those with few
-//! packets, then those silent longest.
+//! than its share gives way: so a flood of new flows, spoofed or not, displaces itself and not the
+//! connections of others. Within a class, flows go first whose source holds more than its own share
+//! of the table, then silent ones.
+//!
+//! Silence is looked at only in a full table, so it costs packets nothing. A class has two queues.
+//! The first flow in one of them is evicted if it has been silent for more than half of the time
+//! since it was queued, else it is queued again. Flows with more than a few packets are
+//! conversations, and go to the other queue when they come to be first. The oldest one there is
+//! treated in the same way once it has more than half of the class's share. So idle conversations
+//! outlive floods of short flows, and those that are over give way to flows that go on.
+
+mod queues;
 
 use nf::record::{FlowRecords, RecordHeader};
-use nf::{Connection, SourceAccounts};
+use nf::{Connection, FEW_PACKETS, SourceAccounts};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
+
+use queues::{QueueId, Queues};
 
 /// Usefulness of a flow when the table is full, the least useful class first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,30 +114,22 @@ impl Shares {
         let Shares { udp_unanswered, tcp_half_open, other, udp_answered, per_source: _ } = *self;
         [0, of(udp_unanswered), of(tcp_half_open), of(other), of(udp_answered), 0]
     }
+
+    /// Returns how many conversations of each class are kept apart from its other flows: half of
+    /// its share. That of open connections is what the others leave.
+    fn conversations(&self, flows_max: u32) -> [u32; FlowClass::COUNT] {
+        let mut shares = self.quotas(flows_max);
+        let others = shares.iter().fold(0u32, |sum, share| sum.saturating_add(*share));
+        shares[FlowClass::TcpEstablished as usize] = flows_max.saturating_sub(others);
+        shares.map(|share| share / 2)
+    }
 }
 
-/// No record.
-const NONE: u32 = u32::MAX;
-
-/// A flow's place in the queue of its class.
-#[derive(Clone, Copy)]
-struct Place {
-    next: u32,
-    previous: u32,
-    /// The class's number; [`FlowClass::COUNT`] if the record is in none.
-    class: u8,
-}
-
-const NOWHERE: Place = Place { next: NONE, previous: NONE, class: FlowClass::COUNT as u8 };
-
-/// Flows of a class that are compared when one has to go.
+/// Flows of a class that are looked at when one has to go.
 const SAMPLE: u32 = 16;
 
 /// Samples that are taken to find a flow of a source above its share, while there is such a source.
 const SAMPLES_MAX: u32 = 4;
-
-/// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
-const FEW_PACKETS: u64 = 4;
 
 /// The flow to be evicted, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,14 +140,32 @@ pub(crate) struct Victim {
     pub over_source: bool,
 }
 
-/// The flows of a table by class, each class as a queue, and how many each source has.
+/// A flow that may have to give way; of two, the lesser one does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// Its source does not hold more than its share.
+    is_within_share: bool,
+    /// It has not been silent for half of the time that it was queued.
+    goes_on: bool,
+    last_seen_ns: u64,
+    record: u32,
+    is_conversation: bool,
+}
+
+impl Candidate {
+    /// Returns true if no other has to be looked at. `any_over`: there are sources above their
+    /// share, whose flows are looked for.
+    fn gives_way(self, any_over: bool) -> bool {
+        !self.goes_on && self.is_within_share != any_over
+    }
+}
+
+/// The flows of a table by class, each class as two queues, and how many each source has.
 pub(crate) struct Classes {
-    /// By record; grows with the records in use.
-    places: Vec<Place>,
-    /// First and last of each class.
-    ends: [(u32, u32); FlowClass::COUNT],
-    live: [u32; FlowClass::COUNT],
+    queues: Queues,
     quotas: [u32; FlowClass::COUNT],
+    /// Limits of conversations by class.
+    conversations: [u32; FlowClass::COUNT],
     sources: SourceAccounts,
 }
 
@@ -156,26 +176,26 @@ impl Classes {
         let mut sources = SourceAccounts::new(u64::from(flows_max) * 2, share, seed)?;
         sources.prefault(); // Reached at random.
         Ok(Classes {
-            places: Vec::with_capacity(flows_max as usize),
-            ends: [(NONE, NONE); FlowClass::COUNT],
-            live: [0; FlowClass::COUNT],
+            queues: Queues::new(flows_max),
             quotas: shares.quotas(flows_max),
+            conversations: shares.conversations(flows_max),
             sources,
         })
     }
 
     /// Returns the number of flows in each class.
     pub fn live(&self) -> [u32; FlowClass::COUNT] {
-        self.live
+        FlowClass::ALL.map(|class| self.live_of(class))
+    }
+
+    fn live_of(&self, class: FlowClass) -> u32 {
+        self.queues.len(QueueId::of(class, false)) + self.queues.len(QueueId::of(class, true))
     }
 
     /// A flow is in the table from now on.
     pub fn enter(&mut self, record: u32, header: &RecordHeader) {
-        let at = record as usize;
-        if self.places.len() <= at {
-            self.places.resize(at + 1, NOWHERE);
-        }
-        self.push(record, FlowClass::of(header.key.protocol, header.connection));
+        let class = FlowClass::of(header.key.protocol, header.connection);
+        self.queues.push(record, QueueId::of(class, false), header.last_seen_ns);
         self.sources.add(self.sources.account(header.source()), 1);
     }
 
@@ -184,231 +204,84 @@ impl Classes {
     #[inline(never)]
     pub fn follow(&mut self, record: u32, header: &RecordHeader) {
         let class = FlowClass::of(header.key.protocol, header.connection);
-        let moves = self.places.get(record as usize).is_some_and(|place| place.class != class as u8);
-        if moves && self.unlink(record) {
-            self.push(record, class);
+        if self.queues.is_of_other_class(record, class) && self.queues.unlink(record) {
+            self.queues.push(record, QueueId::of(class, false), header.last_seen_ns);
         }
     }
 
     /// The flow is no longer in the table.
     pub fn leave(&mut self, record: u32, header: &RecordHeader) {
-        if self.unlink(record) {
+        if self.queues.unlink(record) {
             self.sources.remove(self.sources.account(header.source()), 1);
         }
     }
 
-    /// A flow to give up for a new one in a full table. Those that were compared and found more
-    /// useful are compared again only when all others of their class were.
-    pub fn victim(&mut self, records: &FlowRecords) -> Option<Victim> {
+    /// A flow to give up for a new one in a full table. Those that were looked at and are more
+    /// useful are looked at again only when all others of their class were.
+    pub fn victim(&mut self, records: &FlowRecords, now_ns: u64) -> Option<Victim> {
         let class = self.class_to_give_way()?;
-        let samples = if self.sources.is_any_over() { SAMPLES_MAX } else { 1 };
-        let mut victim = None;
-        for sample in 1..=samples {
-            victim = self.least_useful(class, records);
-            if sample == samples || victim.is_none_or(|victim: Victim| victim.over_source) {
+        let of = |candidate: Candidate| {
+            let Candidate { record, is_within_share, .. } = candidate;
+            Some(Victim { record, class, over_source: !is_within_share })
+        };
+        let any_over = self.sources.is_any_over();
+        let samples = if any_over { SAMPLES_MAX } else { 1 };
+        let [others, conversations] = [false, true].map(|of| QueueId::of(class, of));
+        let mut least: Option<Candidate> = None;
+        for looked_at in 1..=(samples * SAMPLE).min(self.queues.len(others)) {
+            let Some(first) = self.queues.first(others) else { break };
+            let first = self.candidate(first, records, now_ns);
+            if first.gives_way(any_over) && (any_over || !first.is_conversation) {
+                return of(first);
+            }
+            least = least.map_or(Some(first), |least| Some(least.min(first)));
+            let queued_ns = self.queues.queued_ns(first.record);
+            self.queues.unlink(first.record);
+            if !first.is_conversation {
+                self.queues.push(first.record, others, now_ns);
+            } else {
+                self.queues.push(first.record, conversations, queued_ns);
+                let has_room = self.queues.len(conversations) <= self.conversations[class as usize];
+                if !has_room && let Some(oldest) = self.queues.first(conversations) {
+                    let oldest = self.candidate(oldest, records, now_ns);
+                    if oldest.gives_way(any_over) {
+                        return of(oldest);
+                    }
+                    least = least.map_or(Some(oldest), |least| Some(least.min(oldest)));
+                    self.queues.unlink(oldest.record);
+                    self.queues.push(oldest.record, others, now_ns);
+                }
+            }
+            if looked_at % SAMPLE == 0 && least.is_some_and(|least| !least.is_within_share) {
                 break;
             }
-            self.pass_over(class, NONE);
         }
-        let victim = victim?;
-        self.pass_over(class, victim.record);
-        Some(victim)
+        let oldest = || Some(self.candidate(self.queues.first(conversations)?, records, now_ns));
+        of(least.or_else(oldest)?)
+    }
+
+    fn candidate(&self, record: u32, records: &FlowRecords, now_ns: u64) -> Candidate {
+        let header = records.header(record);
+        let silent_ns = now_ns.saturating_sub(header.last_seen_ns);
+        let queued_for_ns = now_ns.saturating_sub(self.queues.queued_ns(record));
+        Candidate {
+            is_within_share: !self.sources.is_over(self.sources.account(header.source())),
+            goes_on: silent_ns.saturating_mul(2) < queued_for_ns,
+            last_seen_ns: header.last_seen_ns,
+            record,
+            is_conversation: header.seq > FEW_PACKETS,
+        }
     }
 
     /// The first class above its share. Of a table without any (they sum up to less than all of
     /// it), the open connections; of one without those, the class with most flows.
     fn class_to_give_way(&self) -> Option<FlowClass> {
-        let live = |class: FlowClass| self.live[class as usize];
-        let is_over = |class: &FlowClass| live(*class) > self.quotas[*class as usize];
+        let is_over = |class: &FlowClass| self.live_of(*class) > self.quotas[*class as usize];
         let over = FlowClass::ALL.into_iter().find(is_over);
-        over.or_else(|| FlowClass::ALL.into_iter().max_by_key(|class| live(*class)))
-            .filter(|class| live(*class) > 0)
-    }
-
-    /// The least useful of the first flows of a class.
-    fn least_useful(&self, class: FlowClass, records: &FlowRecords) -> Option<Victim> {
-        let first = self.ends[class as usize].0;
-        let next = |&record: &u32| self.places.get(record as usize).map(|place| place.next);
-        let queue = std::iter::successors(Some(first), next).take_while(|&record| record != NONE);
-        let sample = queue.take(SAMPLE as usize);
-        let (any_over, mut least) = (self.sources.is_any_over(), None);
-        for record in sample {
-            let header = records.header(record);
-            let over_source = any_over && self.sources.is_over(self.sources.account(header.source()));
-            let few = header.seq <= FEW_PACKETS;
-            if few && !any_over && class != FlowClass::TcpEstablished {
-                // Of those with few packets, the first in the queue is about the one silent
-                // longest.
-                return Some(Victim { record, class, over_source });
-            }
-            let usefulness = (!over_source, !few, header.last_seen_ns);
-            if least.is_none_or(|(least, _)| usefulness < least) {
-                least = Some((usefulness, record));
-            }
-        }
-        let ((within, ..), record) = least?;
-        Some(Victim { record, class, over_source: !within })
-    }
-
-    /// Moves the flows of a sample that come before this one to the end of their class; all if it
-    /// is not among them.
-    fn pass_over(&mut self, class: FlowClass, until: u32) {
-        for _ in 0..SAMPLE.min(self.live[class as usize]) {
-            let first = self.ends[class as usize].0;
-            if first == until || first == NONE {
-                return;
-            }
-            self.unlink(first);
-            self.push(first, class);
-        }
-    }
-
-    fn push(&mut self, record: u32, class: FlowClass) {
-        let ends = &mut self.ends[class as usize];
-        let last = std::mem::replace(&mut ends.1, record);
-        match last {
-            NONE => ends.0 = record,
-            last => self.places[last as usize].next = record,
-        }
-        self.places[record as usize] = Place { next: NONE, previous: last, class: class as u8 };
-        self.live[class as usize] += 1;
-    }
-
-    /// Takes a record out of its queue; whether it was in one.
-    fn unlink(&mut self, record: u32) -> bool {
-        let Some(place) = self.places.get_mut(record as usize) else { return false };
-        let Place { next, previous, class } = std::mem::replace(place, NOWHERE);
-        let Some(ends) = self.ends.get_mut(usize::from(class)) else { return false };
-        match previous {
-            NONE => ends.0 = next,
-            previous => self.places[previous as usize].next = next,
-        }
-        match next {
-            NONE => ends.1 = previous,
-            next => self.places[next as usize].previous = previous,
-        }
-        self.live[usize::from(class)] -= 1;
-        true
+        over.or_else(|| FlowClass::ALL.into_iter().max_by_key(|class| self.live_of(*class)))
+            .filter(|class| self.live_of(*class) > 0)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nf::record::RecordLayout;
-    use packet::{Addr, Endpoint, FlowKey, Scope};
-
-    struct Table {
-        records: FlowRecords,
-        classes: Classes,
-    }
-
-    impl Table {
-        fn new(flows: u32) -> Table {
-            Table {
-                records: FlowRecords::new(flows, RecordLayout::default()).unwrap(),
-                classes: Classes::new(flows, &Shares::default(), 7).unwrap(),
-            }
-        }
-
-        fn add(&mut self, source: u32, protocol: u8, connection: Connection, at_ns: u64) -> u32 {
-            let record = self.records.allocate().unwrap();
-            let end = |addr: u32| Endpoint::new(Addr::from_v4_bytes(addr.to_be_bytes()), record as u16);
-            let (key, reversed) = FlowKey::new(end(source), end(1), protocol, 4, Scope::default(), 0);
-            let header = self.records.header_mut(record);
-            header.flags = RecordHeader::FLAG_LIVE;
-            header.set_key(key, reversed);
-            (header.connection, header.last_seen_ns, header.seq) = (connection, at_ns, 3);
-            self.classes.enter(record, self.records.header(record));
-            record
-        }
-
-        fn evict(&mut self) -> Victim {
-            let victim = self.classes.victim(&self.records).unwrap();
-            self.classes.leave(victim.record, self.records.header(victim.record));
-            self.records.release(victim.record);
-            victim
-        }
-    }
-
-    const IDLE: Connection = Connection::ESTABLISHED;
-
-    #[test]
-    fn a_flood_displaces_itself() {
-        for (protocol, connection, class) in [
-            (17, Connection::REPLIED, FlowClass::UdpAnswered),
-            (17, Connection::UNREPLIED, FlowClass::UdpUnanswered),
-            (6, Connection::SYN_SENT, FlowClass::TcpHalfOpen),
-            (6, Connection::SYN_RECEIVED, FlowClass::TcpHalfOpen),
-            (1, Connection::REPLIED, FlowClass::Other),
-        ] {
-            let mut table = Table::new(1000);
-            let idle: Vec<u32> = (0..300).map(|i| table.add(0x0a00_0000 + i, 6, IDLE, 1)).collect();
-            for i in 300..5000 {
-                if i >= 1000 {
-                    assert_eq!(table.evict().class, class);
-                }
-                table.add(0x2000_0000 + i, protocol, connection, u64::from(i));
-            }
-            assert!(idle.iter().all(|&record| table.records.header(record).has(RecordHeader::FLAG_LIVE)));
-            assert_eq!(table.classes.live()[class as usize], 700);
-        }
-    }
-
-    #[test]
-    fn open_connections_give_way_to_each_other_only_and_the_silent_first() {
-        let mut table = Table::new(100);
-        let records: Vec<u32> = (0..100).map(|i| table.add(i, 6, IDLE, u64::from(i % 16))).collect();
-        // Of the first 16, that of time 0 is the one silent longest.
-        assert_eq!(table.evict().record, records[0]);
-        // A handshake takes its place: its class may have 20.
-        table.add(500, 6, Connection::SYN_SENT, 999);
-        assert_eq!(table.evict().class, FlowClass::TcpEstablished);
-    }
-
-    #[test]
-    fn of_a_class_the_source_above_its_share_gives_way() {
-        let mut table = Table::new(1000);
-        let others: Vec<u32> = (0..500).map(|i| table.add(0x0a00_0000 + i, 6, IDLE, 1)).collect();
-        (0..500).for_each(|_| {
-            table.add(0x0b00_0000, 6, IDLE, 100);
-        });
-        // The others, silent longer, are 500 at the head of the queue: the search passes them over.
-        let victims: Vec<Victim> = (0..300).map(|_| table.evict()).collect();
-        let of_others = victims.iter().filter(|victim| others.contains(&victim.record)).count();
-        assert!(of_others <= 1 + 500 / (SAMPLE * (SAMPLES_MAX - 1)) as usize, "{of_others}");
-        // Within its share it is one like all others.
-        (0..100).for_each(|_| {
-            table.evict();
-        });
-        assert!(!table.classes.sources.is_any_over() || table.evict().over_source);
-    }
-
-    #[test]
-    fn closed_connections_go_first_and_classes_follow_connections() {
-        let mut table = Table::new(10);
-        let records: Vec<u32> = (0..10).map(|i| table.add(i, 6, IDLE, 1)).collect();
-        table.records.header_mut(records[7]).connection = Connection::RESET;
-        table.classes.follow(records[7], table.records.header(records[7]));
-        assert_eq!(table.classes.live(), [1, 0, 0, 0, 0, 9]);
-        assert_eq!(
-            table.evict(),
-            Victim { record: records[7], class: FlowClass::Closed, over_source: false }
-        );
-        assert_eq!(table.classes.live(), [0, 0, 0, 0, 0, 9]);
-    }
-
-    #[test]
-    fn a_conversation_outlives_queries() {
-        let mut table = Table::new(100);
-        let tunnel = table.add(5, 17, Connection::REPLIED, 1);
-        table.records.header_mut(tunnel).seq = 100;
-        (1..100).for_each(|i| {
-            table.add(0x0a00_0000 + i, 17, Connection::REPLIED, u64::from(i) + 10);
-        });
-        for i in 0..1000 {
-            assert_ne!(table.evict().record, tunnel);
-            table.add(0x0b00_0000 + i, 17, Connection::REPLIED, 1000 + u64::from(i));
-        }
-    }
-}
+mod tests;

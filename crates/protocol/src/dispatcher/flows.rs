@@ -1,8 +1,10 @@
 //! The dispatcher's flow table: owner and progress of each flow, found by key or alias.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use crate::message::{FlowId, UnitId};
+use nf::compared_silence_ns;
 use nf::index::HashIndex;
 use packet::FlowKey;
 use packet::memory::{OutOfMemory, Zeroed, prefetch};
@@ -122,9 +124,6 @@ impl FlowGuess {
 
 /// Number of flows sampled for displacement.
 const DISPLACEMENT_SAMPLE: u32 = 16;
-
-/// Limit on the packets of a flow that counts as a query with its answer.
-const FEW_PACKETS: u64 = 4;
 
 /// Packets per flowlet up to which flowlets are prefetched for all packets: one more line for each
 /// then costs about as much as waiting for the lines of some.
@@ -389,14 +388,18 @@ impl Flows {
     }
 
     /// Returns a flow to end for a new one: of a few sampled flows that have been silent for this
-    /// long, the longest silent, those with few packets first. So a flood of queries displaces
-    /// itself and no idle connections.
+    /// long, the longest silent by [`compared_silence_ns`]. So a flood of queries displaces itself
+    /// and no idle connections.
     pub fn victim(&mut self, now_ns: u64, silent_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
+        let silence_ns = |index| {
+            let flow = self.get(index);
+            compared_silence_ns(now_ns.saturating_sub(flow.last_seen_ns), flow.seq)
+        };
         let victim = sample
             .filter(|&index| self.is_silent(index, now_ns, silent_ns))
-            .min_by_key(|&index| (self.get(index).seq > FEW_PACKETS, self.get(index).last_seen_ns, index));
+            .max_by_key(|&index| (silence_ns(index), Reverse(index)));
         self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
         victim
     }
@@ -478,16 +481,29 @@ mod tests {
     use super::*;
     use packet::{Addr, Endpoint, FlowHasher, Scope};
 
+    fn create(flows: &mut Flows, port: u16, seq: u64, now_ns: u64) -> u32 {
+        let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
+        let (key, _) = FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0);
+        let index = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
+        flows.get_mut(index).seq = seq;
+        index
+    }
+
+    #[test]
+    fn conversations_that_are_over_give_way_to_short_flows_that_are_not() {
+        let mut flows = Flows::new(16).unwrap();
+        let old: Vec<u32> = (1..16).map(|port| create(&mut flows, port, 16, 0)).collect();
+        let young = create(&mut flows, 16, 2, 90_000);
+        for _ in 0..15 {
+            let victim = flows.victim(100_000, 5_000).unwrap();
+            assert!(old.contains(&victim), "{young} has been silent for a tenth of the time");
+            flows.remove(victim);
+        }
+    }
+
     #[test]
     fn a_conversation_outlives_queries() {
         let mut flows = Flows::new(16).unwrap();
-        let create = |flows: &mut Flows, port: u16, seq, now_ns| {
-            let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
-            let (key, _) = FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0);
-            let index = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
-            flows.get_mut(index).seq = seq;
-            index
-        };
         let idle = create(&mut flows, 1, 100, 0);
         (2..17).for_each(|port| {
             create(&mut flows, port, 2, 10);

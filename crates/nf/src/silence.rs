@@ -1,0 +1,27 @@
+//! Comparison of flows by their silence, where one of a sample has to give way.
+
+/// Limit on the packets of a flow that counts as a query with its answer, not as a conversation.
+pub const FEW_PACKETS: u64 = 4;
+
+/// Factor by which a conversation may be silent for longer than a query before it counts as over.
+const PATIENCE: u64 = 8;
+
+/// Returns the silence by which a flow with this many packets is compared with others: the greatest
+/// gives way. It is shorter than the real one for conversations, so idle ones outlive floods of
+/// short flows, and those that are over give way to short ones that have just begun.
+pub const fn compared_silence_ns(silent_ns: u64, packets: u64) -> u64 {
+    if packets > FEW_PACKETS { silent_ns / PATIENCE } else { silent_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_may_be_silent_for_longer_but_not_for_ever() {
+        let query = compared_silence_ns(1_000, 2);
+        assert!(compared_silence_ns(7_000, 100) < query);
+        assert!(compared_silence_ns(9_000, 100) > query);
+        assert_eq!(compared_silence_ns(9_000, FEW_PACKETS), 9_000);
+    }
+}
