@@ -19,6 +19,7 @@ use packet::{
 use crate::cache::{FlowCache, RuleGuards};
 use crate::flow_table::{AliasHolder, FlowTable, Joining, SecondPass, Victim};
 use crate::fragments::Datagram;
+use crate::places::Places;
 use crate::reassembly::Reassembly;
 use crate::routing::Routing;
 use crate::stages::Stages;
@@ -79,8 +80,8 @@ pub(crate) struct Flows {
     makes_room: bool,
     when_full: WhenFull,
     affinity_groups: Option<AffinityGroups>,
-    /// The segment of each port, by number: aliases are keys of the segment that packets leave to.
-    segments: Vec<(u16, u16)>,
+    /// The places of ports: aliases are keys of the place where packets leave.
+    pub places: Places,
     /// Memory that is reused.
     due: Vec<u32>,
 }
@@ -137,7 +138,7 @@ impl Flows {
             makes_room: stages.all.iter().any(|stage| stage.makes_room()),
             when_full: options.when_full,
             affinity_groups: options.affinity_groups,
-            segments: Vec::new(),
+            places: Places::default(),
             due: Vec::new(),
         })
     }
@@ -348,7 +349,7 @@ impl Flows {
             return true;
         }
         let (mut key, reversed) = parser.current_key(packet);
-        self.enter_segment(&mut key, meta.transit.egress);
+        self.places.leave(&mut key, &meta.transit);
         let record = meta.transit.flow;
         let other = match self.set_alias(record, key, reversed) {
             Ok(()) => return true,
@@ -365,19 +366,6 @@ impl Flows {
             return false;
         }
         self.set_alias(record, key, reversed).is_ok()
-    }
-
-    /// Sets the segments of ports. Replies have keys of the segment of the port where they arrive.
-    pub fn set_segments(&mut self, segments: Vec<(u16, u16)>) {
-        self.segments = segments;
-    }
-
-    /// Makes a key that of a packet which arrives at this port.
-    #[inline]
-    fn enter_segment(&self, key: &mut FlowKey, port: u16) {
-        if let Some(&(_, segment)) = self.segments.iter().find(|(of, _)| *of == port) {
-            key.place = FlowKey::place_of(key.tenant(), segment);
-        }
     }
 
     /// Gives a flow an alias, or says who has it.

@@ -176,6 +176,13 @@ impl Routing {
         route.map_or(NfSet::default(), |(route, _)| NfSet(route.started))
     }
 
+    /// Returns the ports at the ends of a saved flow's path: where its first packet came in, and
+    /// where packets of that direction leave.
+    pub fn saved_ports(&self, record: &[u8]) -> Option<(u16, u16)> {
+        let (route, _) = Route::read_from_prefix(record.get(self.part.start()..)?).ok()?;
+        Some((route.from, route.to))
+    }
+
     /// Returns true if the route in the bytes of a saved record names functions of this graph only.
     pub fn takes(&self, record: &[u8]) -> bool {
         let route = record.get(self.part.start()..).and_then(|bytes| Route::read_from_prefix(bytes).ok());

@@ -1,10 +1,10 @@
-//! Segments: the parts of a policy's graph between external nodes.
+//! Segments: the parts of a policy's graph that have nothing in common.
 
 use crate::external::ExternalNode;
 use crate::pipelet::{EdgeDirection, Node};
 use crate::policy::Policy;
 
-/// Limit on the segments of a policy: parts of its graph between external nodes.
+/// Limit on the segments of a policy: parts of its graph without common nodes.
 pub const SEGMENTS_MAX: usize = 64;
 
 impl Policy {
@@ -38,27 +38,77 @@ impl Policy {
     }
 
     /// Returns the segment of each of [`Policy::ports`]. Flows of different segments have different
-    /// keys, because a program may return a packet with the same addresses and ports.
+    /// keys: two wires may carry the same packets, and a program may return a packet with the same
+    /// addresses and ports.
     ///
     /// Ports that edges connect, directly or over NFs, are one segment. Where edges also pass by an
     /// external node, so that they connect its own two ports, each port is a segment.
+    ///
+    /// A segment has the number of its first port, so that it keeps it when other segments change;
+    /// with external nodes, or more ports than there may be segments, they are counted.
     pub fn segments(&self) -> Vec<usize> {
-        if self.externals.is_empty() {
-            return vec![0; self.ports.len()];
-        }
         let parts = Parts::of(self);
-        let mut numbers: Vec<usize> = Vec::new();
-        let segments = (0..self.ports.len()).map(|port| {
+        let first = |port: usize| {
             let part = parts.find(port);
             let is_bypassed =
                 |node: &ExternalNode| parts.find(node.inside) == part && parts.find(node.outside) == part;
-            let segment = if self.externals.iter().any(is_bypassed) { port } else { part };
+            if self.externals.iter().any(is_bypassed) { port } else { part }
+        };
+        if self.externals.is_empty() && self.ports.len() <= SEGMENTS_MAX {
+            return (0..self.ports.len()).map(first).collect();
+        }
+        let mut numbers: Vec<usize> = Vec::new();
+        let segments = (0..self.ports.len()).map(|port| {
+            let segment = first(port);
             numbers.iter().position(|known| *known == segment).unwrap_or_else(|| {
                 numbers.push(segment);
                 numbers.len() - 1
             })
         });
         segments.collect()
+    }
+}
+
+impl Policy {
+    /// Returns pairs of ports whose packets come to the same port, a third one, by different NFs
+    /// with one of this type on each way. The networks behind the two may overlap.
+    pub fn ways_apart(&self, nf_type: &str) -> Vec<[usize; 3]> {
+        let edges = || self.pipelets.iter().flat_map(|pipelet| &pipelet.edges);
+        let forward = || edges().filter(|edge| edge.direction == EdgeDirection::Forward);
+        // By port: the NFs that packets come to from there, and the ports.
+        let reached = |port: usize| {
+            let mut reached = vec![Node::Port(port)];
+            let mut at = 0;
+            while let Some(&from) = reached.get(at) {
+                at += 1;
+                if at == 1 || matches!(from, Node::Nf(_)) {
+                    for edge in forward().filter(|edge| edge.from == from) {
+                        if !reached.contains(&edge.to) {
+                            reached.push(edge.to);
+                        }
+                    }
+                }
+            }
+            reached.split_off(1)
+        };
+        let is_of_type = |node: &Node| matches!(node, Node::Nf(nf) if self.nfs[*nf].type_name == nf_type);
+        let ways: Vec<Vec<Node>> = (0..self.ports.len()).map(reached).collect();
+        let ways: Vec<(usize, &Vec<Node>)> =
+            ways.iter().enumerate().filter(|(_, way)| way.iter().any(is_of_type)).collect();
+        let mut found = Vec::new();
+        for (at, (one, way)) in ways.iter().enumerate() {
+            for (other, others) in &ways[at + 1..] {
+                let common = || way.iter().filter(|node| others.contains(node));
+                let end = common().find_map(|node| match node {
+                    Node::Port(port) => Some(*port),
+                    _ => None,
+                });
+                if let Some(end) = end.filter(|_| !common().any(is_of_type)) {
+                    found.push([*one, *other, end]);
+                }
+            }
+        }
+        found
     }
 }
 

@@ -50,6 +50,10 @@ fn segments_are_the_parts_between_external_nodes() {
     assert_eq!(read(two).segments(), [0, 1, 0, 2, 2, 1]);
     let none = "Port<0> a; Port<1> b; pipelet { a <-> b; }";
     assert_eq!(read(none).segments(), [0, 0]);
+    // Two wires, each a segment with the number of its first port, and a port without edges.
+    let wires = "Port<0> a; Port<1> b; Port<2> c; Port<3> d; Port<4> e; Monitor m; Monitor n;
+        pipelet { a <-> m <-> c; } pipelet { b <-> n <-> e; }";
+    assert_eq!(read(wires).segments(), [0, 1, 0, 3, 1]);
 }
 
 #[test]

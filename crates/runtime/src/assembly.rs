@@ -7,7 +7,7 @@ use std::sync::Arc;
 use graph::{Graph, Options, Topology, TopologyError};
 use nf::stage::{LoadError, Stage};
 use nf::{AFFINITY_GROUPS, MakeError, OwnedAddresses, Registry, Setup};
-use packet::Side;
+use packet::{FlowKey, Side};
 use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
 use crate::external::streams::{DeliveryConfig, SharedBoard, StreamConfig, StreamDelivery, StreamNode};
@@ -214,10 +214,9 @@ fn assemble_with(
             (name.clone(), format!("{address} is {role}: no port answers for it; take another address"))
         })
     });
-    let warnings = warnings
-        .chain(all_taken)
-        .chain(ports.warning().map(|warning| ("ports".to_owned(), warning)))
-        .collect();
+    let of_ports = ports.warning().into_iter().chain(overlaps(policy, &ports));
+    let warnings =
+        warnings.chain(all_taken).chain(of_ports.map(|warning| ("ports".to_owned(), warning))).collect();
     // NFs share state among all parts, so they were set up for all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
     let options = Options { flows_max, ..options };
@@ -228,9 +227,7 @@ fn assemble_with(
         false => Graph::branching(stages, topology, options),
     };
     let mut graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    if !externals.is_empty() {
-        graph.set_segments(ports.all().iter().map(|port| (port.number, port.segment)).collect());
-    }
+    graph.set_places(&ports.places());
     let ports = ports.with_programs(stream_nodes.iter().map(|node| (node.port, node.port_name.clone())));
     let node_states = externals.iter().map(|node| Arc::new(NodeState::new(node))).collect();
     Ok(Assembly {
@@ -268,6 +265,24 @@ fn stream_node(
     Ok((StreamNode::new(&instance.name, port, spec, board), stage))
 }
 
+/// Returns warnings of ports whose networks may overlap, where that would mix their flows.
+fn overlaps(policy: &Policy, ports: &Ports) -> impl Iterator<Item = String> {
+    let entry = |port: usize| ports.number(*policy.ports.get(port)?.numbers.start());
+    policy.ways_apart("NAT").into_iter().filter_map(move |[one, other, end]| {
+        let (one, other, end) = (entry(one)?, entry(other)?, entry(end)?);
+        let may_overlap = one.place == other.place && one.may_overlap(other);
+        may_overlap.then(|| {
+            format!(
+                "`{one}` and `{other}` lead to `{end}` by NATs of their own, but flows with the same addresses and ports \
+                 are one flow: if networks behind them overlap, give each port a `tenant`, else `prefixes`",
+                one = one.name,
+                other = other.name,
+                end = end.name
+            )
+        })
+    })
+}
+
 fn refused(policy: &Policy, error: &TopologyError) -> Diagnostic {
     match policy.pipelets.first() {
         Some(pipelet) => Diagnostic::error(error, pipelet.span),
@@ -284,11 +299,11 @@ fn ports(
 ) -> (Ports, Vec<External>) {
     let mut ports = Vec::new();
     let segments = policy.segments();
-    if let Some(node) =
-        policy.externals.get(SEGMENTS_MAX / 2).filter(|_| segments.iter().any(|of| *of >= SEGMENTS_MAX))
-    {
-        let message = format!("external nodes may divide a graph into up to {SEGMENTS_MAX} segments");
-        wrong.push(Diagnostic::error(message, node.span));
+    if segments.iter().any(|of| *of >= SEGMENTS_MAX) {
+        let node = policy.externals.get(SEGMENTS_MAX / 2).map(|node| node.span);
+        let span = node.or(policy.pipelets.last().map(|pipelet| pipelet.span));
+        let message = format!("a graph may have up to {SEGMENTS_MAX} segments, parts without common nodes");
+        wrong.push(Diagnostic::error(message, span.unwrap_or(policy.settings.span)));
     }
     let mut addresses = BTreeMap::new();
     let of_text = policy.ports.len() - 2 * policy.externals.len();
@@ -315,7 +330,7 @@ fn ports(
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
             let (prefixes, networks) = (config.prefixes.clone(), config.address.clone());
             let (routes, gateways) = (routes.clone(), config.gateway.clone());
-            let segment = segment as u16;
+            let place = FlowKey::place_of(config.tenant, segment as u16);
             let is_of_node = false;
             ports.push(PortEntry {
                 number,
@@ -326,7 +341,7 @@ fn ports(
                 networks,
                 routes,
                 gateways,
-                segment,
+                place,
                 is_of_node,
             });
         }
@@ -350,7 +365,7 @@ fn ports(
                 networks: l3.networks,
                 routes: Vec::new(),
                 gateways: l3.gateways,
-                segment: segments[port] as u16,
+                place: FlowKey::place_of(0, segments[port] as u16),
                 is_of_node: true,
             });
         }

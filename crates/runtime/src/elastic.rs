@@ -638,6 +638,11 @@ impl<T: Transport> Elastic<T> {
         // has looked among its own flows only: if another unit's flow has the key, the later one
         // gets it.
         for (flow, FlowAlias { key, hash, is_turned }) in aliases {
+            let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
+            let (key, hash) = match begun.filter(|_| !T::IS_LOCAL) {
+                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
+                None => (key, hash),
+            };
             self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
             self.dispatcher.set_alias_order(flow, is_turned);
             if !self.lost.is_empty() {

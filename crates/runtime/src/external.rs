@@ -113,11 +113,11 @@ impl External {
     pub fn mtus(&self, ports: &Ports, mtu_of: impl Fn(u16) -> Option<u32>) -> Sides<u32> {
         let of_text = || ports.all().iter().filter(|port| !port.is_of_node);
         let all = |segment: Option<u16>| -> Vec<u32> {
-            let near = of_text().filter(|port| segment.is_none_or(|segment| port.segment == segment));
+            let near = of_text().filter(|port| segment.is_none_or(|segment| port.segment() == segment));
             near.map(|port| mtu_of(port.number).unwrap_or(ETHERNET_MTU)).collect()
         };
         let around = self.ports.map(|number| {
-            let near = ports.number(number).map(|port| all(Some(port.segment))).unwrap_or_default();
+            let near = ports.number(number).map(|port| all(Some(port.segment()))).unwrap_or_default();
             // Other nodes are on all sides of it.
             if near.is_empty() { all(None) } else { near }
         });

@@ -6,9 +6,10 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use graph::PortPlace;
 use l3::{AddressRole, InterfaceAddress, ROUTES_MAX, StaticRoute};
 use nf::Links;
-use packet::{Addr, Packet, PacketClass, Side, parse};
+use packet::{Addr, Packet, PacketClass, Side, TENANT_MAX, parse};
 use policy::{Diagnostic, Prefix, Span, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
 
@@ -28,6 +29,9 @@ pub struct PortConfig {
     /// Next hops of all others, one per IP version.
     #[serde(deserialize_with = "one_or_many")]
     pub gateway: Vec<IpAddr>,
+    /// The tenant that flows which enter here are of. Flows of different tenants may have the same
+    /// addresses and ports.
+    pub tenant: u16,
 }
 
 /// A static route of a port in a policy.
@@ -67,6 +71,10 @@ impl PortConfig {
                 AddressRole::Broadcast => format!("{address} is the broadcast address of its network"),
             };
             faults.push(Diagnostic::error(fault, item_span(value, "address", at)));
+        }
+        if self.tenant > TENANT_MAX {
+            let fault = format!("`tenant` is at most {TENANT_MAX}, not {}", self.tenant);
+            faults.push(Diagnostic::error(fault, value.get("tenant").unwrap_or(value).span));
         }
         faults.extend(self.route_faults(value));
         for (at, &gateway) in self.gateway.iter().enumerate() {
@@ -208,13 +216,34 @@ pub struct PortEntry {
     pub routes: Vec<StaticRoute>,
     /// Next hops of all others.
     pub gateways: Vec<IpAddr>,
-    /// The part of the graph that its packets are in, see [`packet::FlowKey::segment`].
-    pub segment: u16,
+    /// The tenant and the segment of packets that enter here, see [`packet::FlowKey::place`].
+    pub place: u16,
     /// It belongs to an external node.
     pub is_of_node: bool,
 }
 
 impl PortEntry {
+    /// Returns the segment of packets that enter here, see [`packet::FlowKey::segment`].
+    pub fn segment(&self) -> u16 {
+        self.place >> TENANT_MAX.count_ones()
+    }
+
+    /// Returns false if the networks behind this port and another one are known and have nothing in
+    /// common.
+    pub(crate) fn may_overlap(&self, other: &PortEntry) -> bool {
+        let bounds = |port: &PortEntry| -> Vec<(IpAddr, IpAddr)> {
+            let networks = port.networks.iter().filter_map(|network| {
+                let (first, length) = network.network();
+                Prefix::new(first, length)
+            });
+            let prefixes = port.prefixes.iter().copied().chain(networks);
+            prefixes.map(|prefix| prefix.bounds()).collect()
+        };
+        let (own, others) = (bounds(self), bounds(other));
+        let meets = |one: &(IpAddr, IpAddr)| others.iter().any(|other| one.0 <= other.1 && other.0 <= one.1);
+        own.is_empty() || others.is_empty() || own.iter().any(meets)
+    }
+
     /// Returns true if a router's port has a next hop for a destination that is not on its link.
     fn leads_to(&self, destination: Addr) -> bool {
         self.routes.iter().any(|route| route.contains(destination))
@@ -250,7 +279,7 @@ impl Ports {
             networks: Vec::new(),
             routes: Vec::new(),
             gateways: Vec::new(),
-            segment: 0,
+            place: 0,
             is_of_node: true,
         }));
         self
@@ -286,6 +315,16 @@ impl Ports {
             }
         }
         links
+    }
+
+    /// Returns the place of each port, for the keys of flows; none if all ports have the same.
+    pub(crate) fn places(&self) -> Vec<PortPlace> {
+        let place = |port: &PortEntry| {
+            let PortEntry { number, side, place, is_of_node, .. } = *port;
+            PortPlace { port: number, side, place, is_of_node }
+        };
+        let places: Vec<PortPlace> = self.ports.iter().map(place).collect();
+        if places.iter().all(|place| place.place == 0) { Vec::new() } else { places }
     }
 
     /// Returns all ports in order of their numbers.
@@ -470,8 +509,8 @@ mod tests {
         let name = format!("p{number}");
         let (first, side) = (number, Some(side));
         let (networks, routes, gateways) = (Vec::new(), Vec::new(), Vec::new());
-        let (segment, is_of_node) = (0, false);
-        PortEntry { number, name, first, side, prefixes, networks, routes, gateways, segment, is_of_node }
+        let (place, is_of_node) = (0, false);
+        PortEntry { number, name, first, side, prefixes, networks, routes, gateways, place, is_of_node }
     }
 
     fn addr(text: &str) -> Option<Addr> {

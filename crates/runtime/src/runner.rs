@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use nf::ControlError;
-use packet::{DropReason, FlowKey, Packet, PacketPool};
+use packet::{DropReason, Packet, PacketPool};
 use protocol::message::UnitId;
 
 pub use self::ingress::{Frame, Ingress};
@@ -276,7 +276,7 @@ impl Runner {
         meta.transit.ingress = port.number;
         meta.transit.tags = from.tags();
         meta.transit.side = port.side.unwrap_or_default();
-        meta.key.place = FlowKey::place_of(0, port.segment);
+        meta.key.place = port.place;
         let counted = port_report(&mut self.ports, port.number);
         counted.packets_in += 1;
         counted.bytes_in += frame.data.len() as u64;

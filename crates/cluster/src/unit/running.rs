@@ -338,6 +338,9 @@ impl Running {
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
             let context = self.others.take_context();
+            for (_, alias) in &mut report.aliases {
+                alias.key = self.end.graph().alias_to_send(alias.key);
+            }
             peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &context));
             for packet in &report.out {
                 peers.send(dispatcher, 0, |out| {

@@ -40,7 +40,7 @@ enum PoolKeyKind {
 }
 
 /// Builds a key from an inside endpoint and protocol, the remote endpoint where it matters, tenant
-/// and scope.
+/// and scope. A permission is of an external endpoint, which all tenants share.
 fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
     let word = |top: u8, next: u8, end: Endpoint| {
         let [a, b, c, d] = end.addr.v4_bytes();
@@ -49,17 +49,20 @@ fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &Fl
     };
     let mut scope = [0; 8];
     scope.copy_from_slice(flow.key.scope.as_bytes());
-    let tenant = u64::from(flow.key.tenant());
+    let is_shared = matches!(kind, PoolKeyKind::Permission);
+    let tenant = if is_shared { 0 } else { u64::from(flow.key.tenant()) };
     [word(kind as u8, protocol, near), word(0, 0, far), tenant, u64::from_ne_bytes(scope), 0, 0]
 }
 
 /// Returns the inside endpoint of a mapping's key, if it has this protocol and the flow's tenant
-/// and scope.
+/// and scope. Flows of no tenant, which come from the shared side, reach the mappings of all.
 fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
     let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
     let end = Endpoint::new(Addr::from_v4_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
     let same = key(PoolKeyKind::Mapping, protocol, end, NOBODY, flow);
-    (kind == PoolKeyKind::Mapping as u8 && of == protocol && found[2..] == same[2..]).then_some(end)
+    let is_of_tenant = flow.key.tenant() == 0 || found[2] == same[2];
+    let is_same = is_of_tenant && found[3..] == same[3..];
+    (kind == PoolKeyKind::Mapping as u8 && of == protocol && is_same).then_some(end)
 }
 
 const NOBODY: Endpoint = Endpoint::new(Addr::NONE, 0);

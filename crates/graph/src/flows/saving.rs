@@ -4,6 +4,8 @@
 //! What flows share does not move with one of them: items of pools that it holds stay taken where
 //! they were taken, and the members of sets, meters and counters stay where they were noted.
 
+use std::borrow::Cow;
+
 use nf::UpgradeError;
 use nf::record::RecordLayout;
 use nf::stage::{SavedPart, Stage, StageEnv};
@@ -11,6 +13,7 @@ use packet::{Direction, PacketPool, Side, split_mix};
 
 use super::Flows;
 use crate::flow_table::{FlowTable, RestoreError, SecondPass};
+use crate::places::Places;
 use crate::routing::Routing;
 use crate::stages::Stages;
 use crate::topology::{NfSet, TopologyEdge};
@@ -164,7 +167,11 @@ impl Flows {
 
     /// Adds a record and what functions keep beside it; says how long the latter is.
     fn save_record(&mut self, record: u32, stages: &mut Stages, out: &mut Vec<u8>) -> u32 {
+        let begin = out.len();
         out.extend_from_slice(self.table.records.bytes(record).unwrap_or_default());
+        if !self.places.is_empty() {
+            Places::strip(&mut out[begin..]);
+        }
         let (beside, started) = (out.len(), self.started(record));
         for (number, stage) in stages.all.iter_mut().enumerate() {
             if started.has(number) {
@@ -227,9 +234,17 @@ impl Flows {
             (Some(other), Some(second)) => Some(self.layouts.upgrade(other, by, second.bytes)?),
             _ => None,
         };
-        let bytes = upgraded.as_deref().unwrap_or(bytes);
+        let bytes = self.in_segments(upgraded.map_or(Cow::Borrowed(bytes), Cow::Owned));
+        let bytes = &*bytes;
         self.table.check(bytes)?;
-        let second_bytes = second.as_ref().map(|second| upgraded_second.as_deref().unwrap_or(second.bytes));
+        let second_bytes = second.as_ref().map(|second| {
+            let mut saved = upgraded_second.map_or(Cow::Borrowed(second.bytes), Cow::Owned);
+            if !self.places.is_empty() {
+                Places::set_as(saved.to_mut(), bytes);
+            }
+            saved
+        });
+        let second_bytes = second_bytes.as_deref();
         if let Some(routing) = &self.routing
             && ![Some(bytes), second_bytes].into_iter().flatten().all(|record| routing.takes(record))
         {
@@ -248,8 +263,7 @@ impl Flows {
         }
         let mut restored = self.restore_beside(record, stages, beside, saved_streams);
         let mut second_record = None;
-        if let (Ok(()), Some(second)) = (&restored, &second) {
-            let bytes = upgraded_second.as_deref().unwrap_or(second.bytes);
+        if let (Ok(()), Some(second), Some(bytes)) = (&restored, &second, second_bytes) {
             let number = self.table.take_second_over(bytes, SecondPass { main: record, ..second.pass });
             second_record = number.as_ref().ok().copied();
             second_record.into_iter().for_each(|second| self.forget_rules(second));
@@ -280,6 +294,16 @@ impl Flows {
             }
         }
         Ok(record)
+    }
+
+    /// Returns a saved record with the segments of its keys, which are not saved.
+    fn in_segments<'s>(&self, mut saved: Cow<'s, [u8]>) -> Cow<'s, [u8]> {
+        if let Some(routing) = self.routing.as_ref().filter(|_| !self.places.is_empty())
+            && let Some(ports) = routing.saved_ports(&saved)
+        {
+            self.places.set(saved.to_mut(), ports);
+        }
+        saved
     }
 
     /// The same for a flow that somebody else had since it was saved, who has seen as much time

@@ -12,6 +12,7 @@ use crate::classifier::{Classifier, FlowLookup};
 use crate::flow_table::Ledger;
 use crate::flows::FlowChange;
 use crate::pipeline::{BatchRun, Pipeline};
+use crate::places::{Places, PortPlace};
 
 impl Graph {
     /// Returns the classifier.
@@ -44,6 +45,8 @@ impl Graph {
         packet: &mut Packet,
         key: Option<(FlowKey, bool)>,
     ) -> Result<(), DropReason> {
+        let meta = packet.meta_mut();
+        meta.key.place = self.pipeline.flows.places.of_port(meta.transit.ingress).unwrap_or_default();
         self.classifier.parser().parse(packet)?;
         if let Some(key) = key {
             self.classifier.set_key(packet, key);
@@ -118,10 +121,23 @@ impl Graph {
         self.pipeline.flows.table.ledger = Some(ledger);
     }
 
-    /// Sets the segment of each port, by number. A flow's alias is a key of the segment of the port
-    /// that its packets leave by. The graph must have no flows yet.
-    pub fn set_segments(&mut self, segments: Vec<(u16, u16)>) {
-        self.pipeline.flows.set_segments(segments);
+    /// Sets the places of ports. A flow's alias is a key of the place of the port that its packets
+    /// leave by: there its replies arrive. Without places, all ports have the same. The graph must
+    /// have no flows yet.
+    pub fn set_places(&mut self, places: &[PortPlace]) {
+        self.pipeline.flows.places = Places::new(places);
+    }
+
+    /// Returns a flow's alias as a unit sends it to a dispatcher on another machine.
+    pub fn alias_to_send(&self, alias: FlowKey) -> FlowKey {
+        self.pipeline.flows.places.alias_to_send(alias)
+    }
+
+    /// Returns the alias that a unit on another machine sent of the flow with this key, and its
+    /// hash.
+    pub fn sent_alias(&self, alias: FlowKey, key: &FlowKey) -> (FlowKey, u64) {
+        let alias = self.pipeline.flows.places.sent_alias(alias, key);
+        (alias, self.classifier.hash_of(&alias))
     }
 
     /// Processes a classified packet of no known flow: one that could not be parsed or is not IP,
