@@ -7,8 +7,8 @@ local KINDS = {
     [0x1d] = "Policy", [0x1e] = "Renew", [0x1f] = "Relayed", [0x20] = "Report", [0x21] = "Output",
     [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone", [0x26] = "Relay",
     [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
-    [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released",
-    [0x70] = "Part",
+    [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released", [0x6c] = "Taken over",
+    [0x6d] = "Figures of functions", [0x6e] = "Runs", [0x70] = "Part",
 }
 local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain", "Replicate" }
 local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived", "Replicated" }
@@ -80,6 +80,8 @@ field("is_ready", "bool", "Ready", 8, nil, 1)
 field("has_failed", "bool", "Failed", 8, nil, 2)
 field("has_answered", "bool", "Answered", 8, nil, 4)
 field("has_left", "bool", "Left", 8, nil, 8)
+field("taken", "uint64", "Packets taken over")
+field("is_last", "bool", "Last word", 8, nil, 1)
 field("lost", "uint64", "Packets lost")
 field("through", "uint64", "Packets finished")
 field("forwarded", "uint64", "Packets forwarded to it")

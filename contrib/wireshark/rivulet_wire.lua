@@ -494,6 +494,14 @@ READ = {
         return "unit " .. unit .. ": " .. text
     end,
     [0x31] = forwarded,
+    [0x6e] = function(r)
+        r:add("policy", 32)
+    end,
+    [0x6c] = function(r)
+        local taken = r:add("taken", 8)
+        r:add("is_last", 1)
+        return taken .. " packets"
+    end,
 }
 
 -- Adds a frame to `tree`, and the packet in it to `root`. Returns a summary, and a fault if the

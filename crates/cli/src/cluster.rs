@@ -8,8 +8,10 @@ mod members;
 mod policies;
 mod unit;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
@@ -20,6 +22,7 @@ use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
 use crate::output;
+use crate::up::DEFAULT_ADDRESS;
 
 pub use dispatcher::{DispatcherNode, api_of};
 pub use unit::PARENT_VARIABLE;
@@ -49,7 +52,16 @@ pub struct NodeArgs {
     /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS, help = METRICS_HELP.as_str())]
+    pub metrics: Option<SocketAddr>,
 }
+
+static METRICS_HELP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "Serve HTTP at this address, or {DEFAULT_ADDRESS}: /metrics for Prometheus, /report for `rivulet top`; also \
+         `metrics` in `[options]`"
+    )
+});
 
 const NODE_EXAMPLES: &str = "\
 Examples:

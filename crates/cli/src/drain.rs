@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use control::{NodeResource, UnitResource};
+use telemetry::shown;
 use values::Nanos;
 
 use crate::api::{ApiOptions, Client, encode};
@@ -150,6 +151,6 @@ fn find_unit(client: &Client, unit: u16) -> anyhow::Result<Option<UnitResource>>
 fn show(output: Format, resource: &impl serde::Serialize, name: &str, status: &str) -> anyhow::Result<()> {
     match output {
         Format::Json => output::print_json(resource),
-        Format::Table => Ok(output::print(&format!("{name}: {status}\n"))?),
+        Format::Table => Ok(output::print(&format!("{}: {}\n", shown(name), shown(status)))?),
     }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use control::{FlowResource, MoveRequest, UnitName};
+use telemetry::shown_in_cell;
 
 use crate::api::{ApiOptions, encode};
 use crate::output::{self, Format, Table, duration, thousands};
@@ -117,7 +118,7 @@ fn show(flows: &[FlowResource], output: Format) -> anyhow::Result<()> {
             one,
             other,
             flow.unit.to_string(),
-            flow.node.clone().unwrap_or_else(|| "-".to_owned()),
+            flow.node.as_ref().map_or_else(|| "-".to_owned(), |node| shown_in_cell(node).to_string()),
             flow.epoch.to_string(),
             thousands(flow.packets),
             duration((flow.idle_seconds * 1e9) as u64),

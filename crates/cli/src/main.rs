@@ -177,7 +177,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             match messages::is_structured() {
-                true => tracing::error!("{error:#}"),
+                true => tracing::error!("{}", telemetry::shown_lines(&format!("{error:#}"))),
                 false => say!("rivulet: {error:#}"),
             }
             ExitCode::FAILURE

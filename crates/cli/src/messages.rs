@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sd_notify::NotifyState;
+use telemetry::shown_lines;
 
 use crate::notify::notify;
 
@@ -24,9 +25,9 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Implements [`say`].
+/// Implements [`say`]. Texts of others are made safe to show.
 pub fn write_line(line: &str) {
-    write_text(&format!("{line}\n"));
+    write_text(&format!("{}\n", shown_lines(line)));
 }
 
 /// Writes text that contains its own newlines.

@@ -2,10 +2,14 @@
 
 use std::process::ExitCode;
 
-use control::{NewNode, NodeResource, RolloutResource, StatusResource, UnitResource};
+use control::{NewNode, NodeResource, PolicyUseResource, RolloutResource, StatusResource, UnitResource};
+use telemetry::{shown, shown_in_cell};
 
 use crate::api::ApiOptions;
 use crate::output::{self, Format, Table, duration, thousands};
+
+/// Digits of a digest that tell policies apart.
+const DIGEST_SHOWN: usize = 12;
 
 /// Show the state of a running dispatcher
 ///
@@ -89,17 +93,18 @@ pub fn run_nodes(args: &NodesArgs) -> anyhow::Result<ExitCode> {
     if let Some(NodesTask::Add { name, address, api }) = &args.task {
         let node = NewNode { name: name.clone(), address: address.clone() };
         let node: NodeResource = api.client()?.post("/v1/nodes", &node)?;
-        output::print(&format!("{}: {}\n", node.name, node.status))?;
+        output::print(&format!("{}: {}\n", shown(&node.name), shown(&node.status)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let nodes: Vec<NodeResource> = args.api.client()?.list("/v1/nodes", &Vec::new(), usize::MAX)?;
     match args.output {
         Format::Json => output::print_json(&nodes)?,
         Format::Table => {
-            let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "ADDRESS"]);
-            for NodeResource { name, address, status, unit, packets } in nodes {
+            let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "ADDRESS", "REASON"]);
+            for NodeResource { name, address, status, unit, packets, reason, .. } in nodes {
                 let unit = unit.map_or_else(|| "-".to_owned(), |unit| unit.to_string());
-                table.row(vec![name, status, unit, thousands(packets), address]);
+                let [name, address] = [name, address].map(|text| shown_in_cell(text).to_string());
+                table.row(vec![name, status, unit, thousands(packets), address, reason]);
             }
             output::print(&table.render())?;
         }
@@ -117,7 +122,7 @@ pub fn run_units(args: &UnitsArgs) -> anyhow::Result<ExitCode> {
             for UnitResource { unit, node, status, load, flows, bytes } in units {
                 table.row(vec![
                     unit.to_string(),
-                    node.unwrap_or_else(|| "-".to_owned()),
+                    node.map_or_else(|| "-".to_owned(), |node| shown_in_cell(node).to_string()),
                     status,
                     format!("{:.1} %", load * 100.0),
                     thousands(flows.into()),
@@ -162,11 +167,32 @@ fn text(status: &StatusResource) -> String {
         lines.push(("rollout", text));
     }
     if status.nodes > 0 {
-        lines.push(("nodes", format!("{}, {} connecting", status.nodes, status.nodes_connecting)));
+        let by_status = status.nodes_by_status.iter().map(|(status, count)| format!("{count} {status}"));
+        let by_status: Vec<_> = by_status.collect();
+        let text = match by_status.is_empty() {
+            true => format!("{} connecting", status.nodes_connecting), // Of an earlier version.
+            false => by_status.join(", "),
+        };
+        lines.push(("nodes", format!("{}: {text}", status.nodes)));
     }
     if !status.other_dispatchers.is_empty() {
-        let others = status.other_dispatchers.iter().map(|other| format!("{} {}", other.name, other.status));
+        let others = status.other_dispatchers.iter().map(|other| {
+            let reason = if other.reason.is_empty() { String::new() } else { format!(" ({})", other.reason) };
+            format!("{} {}{reason}", other.name, other.status)
+        });
         lines.push(("others", others.collect::<Vec<_>>().join(", ")));
+    }
+    for PolicyUseResource { digest, nodes } in &status.policies {
+        let digest = digest.get(..DIGEST_SHOWN).unwrap_or(digest);
+        lines.push(("differs", format!("policy {digest} at {}", nodes.join(", "))));
+    }
+    if let Some(store) = &status.store {
+        let since = duration((store.since_seconds * 1e9) as u64);
+        let text = match store.is_reachable {
+            true => format!("reachable for {since}, {} entries", thousands(store.entries)),
+            false => format!("not reachable for {since}: {}", store.reason),
+        };
+        lines.push(("store", text));
     }
     if let Some(links) = &status.links {
         let refused: u64 = links.refused.values().sum();
@@ -184,5 +210,5 @@ fn text(status: &StatusResource) -> String {
         lines.push(("links", text));
     }
     lines.push(("migrations", format!("{} running", status.migrations_running)));
-    lines.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
+    lines.into_iter().map(|(name, value)| format!("{name:<12}{}\n", shown(value))).collect()
 }

@@ -7,7 +7,7 @@ mod mirror;
 mod nodes;
 pub mod privileges;
 mod rates;
-mod server;
+pub mod server;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

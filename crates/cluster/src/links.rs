@@ -38,6 +38,8 @@ pub struct HandshakeCounters {
     pub refused: u64,
     /// Connections that were closed because there were too many at a time.
     pub too_many: u64,
+    /// Times at which no connection could be taken, as for want of descriptors.
+    pub not_taken: u64,
 }
 
 /// Counts of links that outlive them.
@@ -70,6 +72,7 @@ impl HandshakeCounters {
             accepted: listener.accepted.load(Ordering::Relaxed),
             refused: listener.refused.load(Ordering::Relaxed),
             too_many: listener.too_many.load(Ordering::Relaxed),
+            not_taken: listener.not_taken.load(Ordering::Relaxed),
             ..self
         }
     }
@@ -80,7 +83,8 @@ impl LinkTotals {
     pub fn report(&self, now: &[LinkInfo], handshakes: HandshakeCounters) -> LinksReport {
         let mut sum = self.ended;
         now.iter().for_each(|link| sum.add(&link.counters));
-        let HandshakeCounters { connected, failed, no_room, accepted, refused, too_many } = handshakes;
+        let HandshakeCounters { connected, failed, no_room, accepted, refused, too_many, not_taken } =
+            handshakes;
         let reasons = sum.refused.by_reason().into_iter().chain([("unknown_peer", self.strange)]);
         LinksReport {
             links: now.len() as u64,
@@ -107,6 +111,7 @@ impl LinkTotals {
                 ("accepted", accepted),
                 ("refused", refused),
                 ("too_many", too_many),
+                ("not_taken", not_taken),
             ]
             .into(),
         }

@@ -43,6 +43,12 @@ pub trait Network: 'static {
     /// Returns the next node that has connected, or to which this one has.
     fn poll_session(&mut self) -> Option<Session>;
 
+    /// Returns the next failed attempt to connect, unless the one before failed for the same reason:
+    /// scope, name and reason.
+    fn poll_fault(&mut self) -> Option<(String, String, String)> {
+        None
+    }
+
     /// Hands over datagrams that have arrived, with their senders. Returns false if there is none.
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool;
 
@@ -147,6 +153,10 @@ impl Network for HostNetwork {
     fn poll_session(&mut self) -> Option<Session> {
         let accepted = self.listener.as_ref().and_then(Listener::poll);
         accepted.or_else(|| self.connector.poll())
+    }
+
+    fn poll_fault(&mut self) -> Option<(String, String, String)> {
+        self.connector.poll_fault()
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {

@@ -4,6 +4,7 @@
 //! spare until the dispatcher starts a unit; then it gets the unit's number. A node that is lost
 //! takes its unit's flows with it; if it comes back, it is another unit.
 
+mod accounts;
 mod handle;
 mod homes;
 mod nodes;
@@ -22,10 +23,10 @@ use graph::Graph;
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
-use runtime::report::LinksReport;
+use runtime::report::{Figures, LinksReport};
 use runtime::transport::{LocalGraph, ToUnit, UnitChange};
 use runtime::{Assembly, Runner};
-use telemetry::event;
+use telemetry::{event, refuse_peer};
 
 use self::handle::RemoteStatus;
 pub(crate) use self::homes::Homes;
@@ -36,11 +37,11 @@ use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, Reader, Role, read_frame, read_output, write_assignment, write_granted,
-    write_input, write_part, write_relayed, write_stopped, write_units,
+    ArrivedFrame, Assignment, FrameError, Reader, Role, read_frame, read_output, write_assignment,
+    write_granted, write_input, write_part, write_relayed, write_stopped, write_units,
 };
 
-pub use handle::{NodeCommand, RemoteControl, RemoteHandle};
+pub use handle::{NodeCommand, RemoteControl, RemoteHandle, StoreStatus};
 pub use homes::{HOMES_MAX, OtherDispatcher};
 pub use nodes::{NodeInfo, NodeStatus};
 pub use rollout::{NewPolicy, RolloutState, RolloutStatus};
@@ -193,6 +194,7 @@ pub(crate) fn runner_over<N: Network>(
         refused: 0,
         relayed: 0,
     };
+    remote.units.know_figures(Figures::of(&assembly.graph));
     remote.connect_to_others();
     remote.await_first_units()?;
     Ok(Runner::on_transport(assembly, name, config, remote)?)
@@ -251,6 +253,7 @@ impl<N: Network> RemoteUnits<N> {
         while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
             self.lose(peer);
         }
+        self.say_taken();
     }
 
     fn handle_frames(&mut self) {
@@ -272,6 +275,7 @@ impl<N: Network> RemoteUnits<N> {
                         unit.figures = *figures;
                     }
                 }
+                Ok(ArrivedFrame::FiguresChanged(changes)) => self.units.take_figures(peer, changes),
                 Ok(ArrivedFrame::Relay(to, frame)) => {
                     let frame = frame.to_vec();
                     self.relay(peer, to, &frame);
@@ -282,6 +286,10 @@ impl<N: Network> RemoteUnits<N> {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
                 }
+                Ok(ArrivedFrame::Runs(digest)) if let Some(number) = self.homes.at(peer) => {
+                    self.homes.get_mut(number).policy = digest;
+                }
+                Ok(ArrivedFrame::Taken(taken, is_last)) => self.hear_taken(peer, taken, is_last),
                 Ok(frame @ (ArrivedFrame::Passed(..) | ArrivedFrame::Claim(..)))
                 | Ok(frame @ (ArrivedFrame::Granted(_) | ArrivedFrame::Released(_))) => {
                     let (homes, local) = (&mut self.homes, &mut self.local);
@@ -292,6 +300,8 @@ impl<N: Network> RemoteUnits<N> {
                         Err(_) => self.refused += 1,
                     }
                 }
+                // A later version may have it.
+                Err(FrameError::UnknownKind(_)) => {}
                 Ok(_) | Err(_) => self.refused += 1,
             }
         }
@@ -328,7 +338,18 @@ impl<N: Network> RemoteUnits<N> {
                         self.employ_spare();
                     }
                 }
-                None => self.peers.remove(peer),
+                None => {
+                    let reason = "no node of this name is awaited: one is there, or was removed";
+                    refuse_peer("name", &format_args!("{name} at {address}"), &reason);
+                    self.peers.remove(peer);
+                }
+            }
+        }
+        while let Some((scope, name, fault)) = self.peers.network().poll_fault() {
+            match (&*scope, self.homes.number_of(&name)) {
+                ("", _) => self.nodes.failed(&name, fault),
+                (_, Some(number)) => self.homes.get_mut(number).fault = fault,
+                _ => {}
             }
         }
         if !self.rollout.as_ref().is_some_and(Rollout::is_under_way)
@@ -391,6 +412,10 @@ impl<N: Network> RemoteUnits<N> {
 
     fn show_status(&mut self) {
         self.shown_ns = self.peers.now_ns();
+        for (name, other, address) in self.nodes.take_doubled(self.shown_ns) {
+            event::name_taken(&name, &address, &other);
+        }
+        self.announce_policy();
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let (nodes, mut links) = (self.nodes.infos(packets), self.peers.links());
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
@@ -438,6 +463,10 @@ impl<N: Network> RemoteUnits<N> {
 
     /// A node is not there any more.
     fn lose(&mut self, peer: PeerId) {
+        if let Some(at) = self.homes.parting.iter().position(|&parting| parting == peer) {
+            self.homes.parting.swap_remove(at);
+            return self.peers.remove(peer);
+        }
         let name = self.peers.name(peer);
         match self.nodes.is_drained(peer) {
             true => event::peer_left(&name),

@@ -4,6 +4,7 @@
 //! Each dispatcher has the unit to itself, as far as it can see: a graph, a number and links to its
 //! other units. What the dispatchers share is the process and its time.
 
+mod details;
 mod employer;
 mod others;
 mod running;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use nf::Effects;
 use protocol::message::UnitId;
 use runtime::report::{LinksReport, Report};
-use telemetry::event;
+use telemetry::{event, refuse_peer};
 
 use self::employer::Employer;
 use self::others::EarlyPeer;
@@ -28,6 +29,9 @@ use crate::wire::{FrameError, Role, UnitAddress, UnitFigures, write_policy_read}
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
+
+/// Period in which a unit is shown, in nanoseconds.
+const SHOW_NS: u64 = 1_000_000_000;
 
 /// Limit on the dispatchers of a unit. It refuses others.
 pub const DISPATCHERS_MAX: usize = 16;
@@ -127,7 +131,18 @@ impl UnitProcess {
     /// is carried out: the unit gives its flows away before it ends. Returns what it counted, for
     /// each dispatcher.
     pub fn run(&mut self, order: &UnitOrder) -> Vec<UnitFigures> {
+        self.run_shown(order, |_| {})
+    }
+
+    /// The same, and shows the unit each [`SHOW_NS`].
+    pub fn run_shown(&mut self, order: &UnitOrder, mut show: impl FnMut(&UnitProcess)) -> Vec<UnitFigures> {
+        let mut shown_ns = 0;
         loop {
+            let now_ns = self.peers.now_ns();
+            if now_ns.saturating_sub(shown_ns) >= SHOW_NS {
+                shown_ns = now_ns;
+                show(self);
+            }
             match self.turn(order) {
                 Turn::More => {}
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
@@ -359,7 +374,7 @@ impl<N: Network> UnitProcess<N> {
             let (at, units) = match employer {
                 Ok(place) => place,
                 Err(reason) => {
-                    event::peer_refused(&format!("{name}: {reason}"));
+                    refuse_peer("place", &format_args!("{name} at {}", session.address), &reason);
                     continue;
                 }
             };

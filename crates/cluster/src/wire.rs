@@ -28,6 +28,9 @@
 //! | 0x41 | a claim of a key: a flow of the sender has it | dispatcher, to a dispatcher |
 //! | 0x42 | claims are known, up to a number | dispatcher, to a dispatcher |
 //! | 0x43 | the release of a key | dispatcher, to a dispatcher |
+//! | 0x6e | the policy that the sender runs | dispatcher, to a dispatcher |
+//! | 0x6d | figures of functions that have changed | unit |
+//! | 0x6c | how many packets were taken over | dispatcher, to a dispatcher |
 //! | 0x70 | the receiver was drained, ends the link, and waits for the next one | dispatcher |
 //!
 //! A packet travels as in Geneve (RFC 8926): its header, one option with the stamp, and the frame
@@ -43,13 +46,13 @@ mod reports;
 mod stamps;
 
 pub use control::{Assignment, Hello, Role};
-pub use figures::UnitFigures;
+pub use figures::{FIGURE_CHANGES_MAX, FigureChanges, UnitFigures};
 pub use frames::{
     ArrivedFrame, ForwardCounts, KeyClaim, PriorReport, ReportContext, UnitAddress, begin_output,
-    begin_relay, read_frame, write_assignment, write_claim, write_figures, write_gone, write_granted,
-    write_hello, write_input, write_leave, write_mail, write_packet_input, write_part, write_passed,
-    write_policy, write_policy_read, write_relayed, write_released, write_renew, write_report_frame,
-    write_stopped, write_units,
+    begin_relay, read_frame, write_assignment, write_claim, write_figure_changes, write_figures, write_gone,
+    write_granted, write_hello, write_input, write_leave, write_mail, write_packet_input, write_part,
+    write_passed, write_policy, write_policy_read, write_relayed, write_released, write_renew,
+    write_report_frame, write_runs, write_stopped, write_taken, write_units,
 };
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};

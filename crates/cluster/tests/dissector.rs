@@ -8,10 +8,11 @@ use std::process::Command;
 
 use cluster::policies::PolicyTexts;
 use cluster::wire::{
-    Assignment, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures, begin_output,
-    begin_relay, write_assignment, write_figures, write_gone, write_hello, write_input, write_leave,
-    write_mail, write_output, write_part, write_policy, write_policy_read, write_relayed, write_renew,
-    write_report_frame, write_stopped, write_units,
+    Assignment, FigureChanges, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures,
+    begin_output, begin_relay, write_assignment, write_figure_changes, write_figures, write_gone,
+    write_hello, write_input, write_leave, write_mail, write_output, write_part, write_policy,
+    write_policy_read, write_relayed, write_renew, write_report_frame, write_runs, write_stopped,
+    write_taken, write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
@@ -128,6 +129,8 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         frame(|out| write_policy(out, &policy)),
         frame(|out| write_renew(out, &[9; 32])),
         frame(|out| write_relayed(out, UnitId(4), &frame(late_packet))),
+        frame(|out| write_taken(out, 64, true)),
+        frame(|out| write_runs(out, &[9; 32])),
         vec![0x7f, 1, 2],                               // A kind of a later version.
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
@@ -205,6 +208,7 @@ fn of_unit() -> Vec<Vec<u8>> {
             write_output(out, &leaving);
         }),
         frame(|out| write_figures(out, &figures)),
+        frame(|out| write_figure_changes(out, &FigureChanges { form: 1, changes: vec![(3, 300)] })),
         frame(write_leave),
         frame(|out| write_policy_read(out, &Ok([9; 32]))),
         frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()))),
@@ -384,7 +388,7 @@ fn tshark_shows_every_kind_of_frame() {
     let expected = std::fs::read_to_string(&golden).unwrap_or_default();
     let differing = text.lines().zip(expected.lines()).find(|(text, expected)| text != expected);
     assert!(text == expected, "other than dissector.txt: {differing:?}");
-    for kind in (0x10..=0x1c).chain(0x20..=0x23).chain(0x30..=0x31) {
+    for kind in (0x10..=0x1c).chain(0x20..=0x23).chain(0x30..=0x31).chain(0x6c..=0x6e) {
         assert!(text.contains(&format!("(0x{kind:02x})")), "kind {kind:#04x} is missing");
     }
 }

@@ -8,7 +8,9 @@ mod support;
 mod texts;
 
 use cluster::policies::GraphMaker;
-use cluster::simulated::{SimulatedDispatchers, SimulatedDispatchersOutcome, SimulatedFaults};
+use cluster::simulated::{
+    NodeFault, NodeFaultKind, SimulatedDispatchers, SimulatedDispatchersOutcome, SimulatedFaults,
+};
 use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
 use packet::Packet;
 use protocol::dispatcher::Granularity;
@@ -169,4 +171,35 @@ fn crashes_and_partitions_are_accounted_for_at_each_dispatcher() {
             "{what}"
         );
     });
+}
+
+/// The link between dispatchers dies, and comes back once: what it carried is dropped by one of
+/// them, and known to both.
+#[test]
+fn packets_of_lost_links_between_dispatchers_are_accounted_for() {
+    let mut lost = 0;
+    for (policy, profile) in policies() {
+        let frames = generated(&profile);
+        let duration_ns = BEFORE_NS + frames[frames.len() - 1].timestamp_ns - frames[0].timestamp_ns;
+        for seed in seeds() {
+            let mut faults = SimulatedFaults::random(seed, duration_ns, UNITS, true);
+            for cut in 0..3 {
+                let kind = NodeFaultKind::DispatchersApart(1_200_000_000);
+                faults.nodes.push(NodeFault { at_ns: duration_ns / 2 + cut * 1_700_000_000, unit: 0, kind });
+            }
+            let (outcome, _) = run(policy, (&frames, &profile), Granularity::Flow, faults.clone(), seed);
+            let dispatchers = &outcome.dispatchers;
+            let reports: Vec<_> = dispatchers.iter().map(|(report, _)| report).collect();
+            let what = format!("seed {seed}, {faults:?}: {reports:?}");
+            for (report, sink) in dispatchers {
+                assert!(report.adds_up(), "{what}");
+                assert_eq!(report.packets_out, sink.sent.len() as u64, "{what}");
+                lost += report.drops.get("dispatcher-lost").copied().unwrap_or(0);
+            }
+            let sum = |of: fn(&UnitsReport) -> u64| counted(dispatchers, of);
+            assert_eq!(sum(|units| units.packets_passed_on), sum(|units| units.packets_taken_over), "{what}");
+            assert_eq!(sum(|units| units.packets_unaccounted), 0, "{what}");
+        }
+    }
+    assert!(lost > 0, "no packet was on a lost link");
 }

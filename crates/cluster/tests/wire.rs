@@ -5,7 +5,7 @@
 use cluster::wire::{
     ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, Reader, ReportContext, Role, VERSION,
     read_frame, write_claim, write_granted, write_hello, write_input, write_mail, write_passed,
-    write_released, write_report_frame,
+    write_released, write_report_frame, write_runs, write_taken,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -312,7 +312,11 @@ fn frames_between_dispatchers_are_read_back() {
     }
     passed[1] = 9;
     assert!(matches!(read_frame(&passed, 0, no_hash), Err(FrameError::Invalid("passage"))));
-    for frame in [claim, granted, released] {
+    let taken = written(&|out| write_taken(out, 64, true));
+    assert!(matches!(read_frame(&taken, 0, no_hash), Ok(ArrivedFrame::Taken(64, true))));
+    let runs = written(&|out| write_runs(out, &[9; 32]));
+    assert!(matches!(read_frame(&runs, 0, no_hash), Ok(ArrivedFrame::Runs(digest)) if digest == [9; 32]));
+    for frame in [claim, granted, released, taken, runs] {
         assert!(read_frame(&frame[..frame.len() - 1], 0, no_hash).is_err());
     }
 }

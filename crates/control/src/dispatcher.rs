@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::LinkInfo;
 use cluster::policies::Digest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, RemoteHandle, RolloutStatus,
+    NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, RemoteHandle, RolloutStatus, StoreStatus,
 };
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
@@ -103,6 +103,11 @@ impl DispatcherClient {
     /// Returns the other dispatchers of the cluster.
     pub fn others(&self) -> Vec<OtherDispatcher> {
         self.cluster_nodes().map(RemoteHandle::others).unwrap_or_default()
+    }
+
+    /// Returns the state of the store; none without one.
+    pub fn store(&self) -> Option<StoreStatus> {
+        self.cluster_nodes().and_then(RemoteHandle::store)
     }
 
     /// Returns the digest of the policy that all nodes run; none if all units run here.

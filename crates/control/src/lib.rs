@@ -46,7 +46,7 @@ pub use policy_resources::{PolicyFile, PolicyRequest, PolicyResource, RolloutRes
 pub use problem::{FieldProblem, Problem};
 pub use resources::{
     DispatcherResource, FlowResource, MigrationRequest, MigrationResource, MigrationState, MoveRequest,
-    NewNode, NodeResource, StatusResource, UnitName, UnitResource,
+    NewNode, NodeResource, PolicyUseResource, StatusResource, StoreResource, UnitName, UnitResource,
 };
 pub use routes::{BODY_MAX, POLICY_BODY_MAX, WATCHERS_MAX, document};
 pub use server::{ApiListener, ControlOptions, ControlServer};

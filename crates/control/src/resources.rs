@@ -1,6 +1,8 @@
 //! The resources of the API.
 
-use cluster::remote::{NodeInfo, OtherDispatcher};
+use std::collections::BTreeMap;
+
+use cluster::remote::{NodeInfo, OtherDispatcher, StoreStatus};
 use protocol::dispatcher::{FlowStatus, UnitState};
 use protocol::message::UnitId;
 use runtime::operator::{DispatcherStatus, UnitInfo};
@@ -10,7 +12,7 @@ use utoipa::ToSchema;
 use crate::clients::ClientsResource;
 use crate::flow_id;
 use crate::link_resources::LinkTotalsResource;
-use crate::policy_resources::RolloutResource;
+use crate::policy_resources::{RolloutResource, hexadecimal};
 
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -42,6 +44,16 @@ pub struct StatusResource {
     pub nodes: u32,
     /// Of these, nodes that are not there.
     pub nodes_connecting: u32,
+    /// Nodes by their status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes_by_status: BTreeMap<String, u32>,
+    /// The policies of all nodes and dispatchers that are there, if they run different ones, as
+    /// during a rollout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyUseResource>,
+    /// The store of the cluster; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreResource>,
     /// Other dispatchers of the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_dispatchers: Vec<OtherDispatcherResource>,
@@ -55,6 +67,37 @@ pub struct StatusResource {
     pub links: Option<LinkTotalsResource>,
 }
 
+/// The nodes that run a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PolicyUse)]
+pub struct PolicyUseResource {
+    /// The digest of the policy, in hexadecimal.
+    pub digest: String,
+    /// The names of nodes and dispatchers that run it.
+    pub nodes: Vec<String>,
+}
+
+/// The store of the cluster, as this dispatcher sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Store)]
+pub struct StoreResource {
+    /// True if it answers.
+    pub is_reachable: bool,
+    /// Time since it answers, or does not.
+    pub since_seconds: f64,
+    /// Units that have registered themselves.
+    pub entries: u64,
+    /// Why it does not answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl From<StoreStatus> for StoreResource {
+    fn from(StoreStatus { is_reachable, since, entries, reason }: StoreStatus) -> StoreResource {
+        StoreResource { is_reachable, since_seconds: since.elapsed().as_secs_f64(), entries, reason }
+    }
+}
+
 /// Another dispatcher of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = OtherDispatcher)]
@@ -65,12 +108,20 @@ pub struct OtherDispatcherResource {
     pub address: String,
     /// `connecting` or `connected`.
     pub status: String,
+    /// The digest of its policy, in hexadecimal, while it is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Why it is not connected, if that is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 impl From<OtherDispatcher> for OtherDispatcherResource {
-    fn from(OtherDispatcher { name, address, is_connected }: OtherDispatcher) -> OtherDispatcherResource {
+    fn from(other: OtherDispatcher) -> OtherDispatcherResource {
+        let OtherDispatcher { name, address, is_connected, policy, reason } = other;
         let status = if is_connected { "connected" } else { "connecting" };
-        OtherDispatcherResource { name, address, status: status.to_owned() }
+        let policy = policy.as_ref().map(hexadecimal);
+        OtherDispatcherResource { name, address, status: status.to_owned(), policy, reason }
     }
 }
 
@@ -115,6 +166,12 @@ pub struct NodeResource {
     pub unit: Option<u16>,
     /// Packets that were sent to that unit.
     pub packets: u64,
+    /// The digest of its policy, in hexadecimal, while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The reason of its status; absent if there is nothing to say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 /// A unit that runs.
@@ -303,13 +360,15 @@ impl From<DispatcherStatus> for DispatcherResource {
 
 impl From<NodeInfo> for NodeResource {
     fn from(info: NodeInfo) -> NodeResource {
-        let NodeInfo { name, address, status, unit, packets } = info;
+        let NodeInfo { name, address, status, unit, packets, policy, reason } = info;
         NodeResource {
             name,
             address,
             status: status.name().to_owned(),
             unit: unit.map(|unit| unit.0),
             packets,
+            policy: policy.as_ref().map(hexadecimal),
+            reason,
         }
     }
 }

@@ -250,7 +250,7 @@ impl UnitLoop {
         let arrival = PacketArrival { key: &key, hash, len: FRAME_LEN as u32 };
         match self.dispatcher.handle_packet(self.now_ns, arrival, &mut self.outputs) {
             Dispatched::To { stamp, .. } => Some(stamp),
-            Dispatched::Refused | Dispatched::Waits(_) => None,
+            Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => None,
         }
     }
 

@@ -187,7 +187,9 @@ impl LinkParts {
             }
             match dispatcher.handle_packet_of(now_ns, arrival, None, &mut outputs) {
                 Dispatched::To { stamp, .. } => Ok(stamp),
-                Dispatched::Refused | Dispatched::Waits(_) => Err("a flow is refused".to_owned()),
+                Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => {
+                    Err("a flow is refused".to_owned())
+                }
             }
         });
         numbered.collect()

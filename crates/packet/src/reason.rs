@@ -260,6 +260,8 @@ reasons! {
     IdsMemory = "ids-memory",
     /// The packet was at a unit that was lost, or on its way there.
     UnitLost = "unit-lost",
+    /// The packet begins a flow, and there is no unit for it: all are lost, or give their flows away.
+    NoUnit = "no-unit",
     /// The packet's unit has as many packets in flight as it may. Only packets of interfaces are
     /// dropped for that; those of captures wait.
     UnitBehind = "unit-behind",

@@ -362,7 +362,9 @@ impl<T: Transport> Elastic<T> {
                 self.transport.packet(self.now_ns, unit, stamp, packet);
                 self.take_messages();
             }
-            Some(Dispatched::Refused | Dispatched::Waits(_)) | None => self.dispatch_alone(packet),
+            Some(Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_)) | None => {
+                self.dispatch_alone(packet)
+            }
         }
     }
 
@@ -405,6 +407,7 @@ impl<T: Transport> Elastic<T> {
             Dispatched::Refused => {
                 self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
             }
+            Dispatched::NoUnit => self.transport.core().drop_packet(packet, DropReason::NoUnit),
             Dispatched::Waits(group) => {
                 if let Some(packet) = self.waiting.add(group, packet) {
                     self.transport.core().drop_packet(packet, DropReason::GroupMoving);

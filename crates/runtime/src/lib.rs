@@ -29,5 +29,5 @@ pub use live::{Intake, LinkChange, Live, POLL_SLEEP_NS_MAX, POLL_SLEEP_NS_MIN};
 pub use policy_change::RunningPolicy;
 pub use ports::{PortConfig, PortEntry, Ports};
 pub use report::{Report, TimeJumps};
-pub use runner::{ForwardedPacket, Frame, Ingress, Output, Runner, write_effects};
+pub use runner::{ForwardedPacket, Frame, Ingress, Output, Runner, raised, write_effects};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

@@ -3,6 +3,7 @@
 //! `docs/metrics.md`.
 
 mod edge;
+mod figures;
 mod flows;
 mod function;
 mod interface;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use telemetry::{Family, Kind, Merge, MetricUnit, Record, RecordField, record};
 
 pub use edge::EdgeReport;
+pub use figures::{FIGURES_MAX, Figures};
 pub use flows::{FlowsReport, TimeJumps};
 pub use function::{
     BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
@@ -335,8 +337,9 @@ impl Report {
     /// Returns true if every packet is accounted for.
     pub fn adds_up(&self) -> bool {
         let units = self.units.as_ref();
-        let (taken_over, passed_on) =
-            units.map_or((0, 0), |units| (units.packets_taken_over, units.packets_passed_on));
+        let (taken_over, passed_on) = units.map_or((0, 0), |units| {
+            (units.packets_taken_over, units.packets_passed_on + units.packets_unaccounted)
+        });
         self.packets_in + self.packets_generated + taken_over
             == self.packets_out + self.dropped() + self.packets_pending + passed_on
     }

@@ -18,7 +18,7 @@ pub use self::ingress::{Frame, Ingress};
 pub use self::nodes::ForwardedPacket;
 use self::nodes::Nodes;
 use self::output::EffectsWriter;
-pub use self::output::{Output, write_effects};
+pub use self::output::{Output, raised, write_effects};
 use crate::assembly::Assembly;
 use crate::backend::{Backend, Inline};
 use crate::batch::{BATCH, Core};

@@ -58,7 +58,7 @@ record! {
         /// Tokens forgotten for others while their connections had flows.
         #[serde(skip_serializing_if = "is_zero")]
         pub tokens_displaced: u64 = counter("tokens_displaced"),
-        /// Packets passed on to other dispatchers, whose flows they belong to.
+        /// Packets passed on to other dispatchers, whose flows they belong to, and taken over there.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_passed_on: u64 = counter("packets_passed_on"),
         /// Packets that other dispatchers passed on to this one.
@@ -73,6 +73,23 @@ record! {
         /// Lost flows whose hosts get no reset: they are old, or too many.
         #[serde(skip_serializing_if = "is_zero")]
         pub lost_flows_forgotten: u64 = counter("lost_flows_forgotten"),
+        /// Packets passed on to other dispatchers that have not said whether they took them over:
+        /// they are on their way, or with a dispatcher that was lost.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub packets_unaccounted: u64 = gauge("packets_unaccounted"),
+        /// Nodes of the cluster by status; absent without a cluster. See [`rivulet
+        /// nodes`](commands/nodes.md).
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub nodes: BTreeMap<&'static str, u64> = gauge("nodes", status),
+        /// 1 if the cluster's store answers, 0 if not; absent without one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub store_reachable: Option<u64> = gauge("store_reachable"),
+        /// Units that have registered themselves in the store; absent without one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub store_entries: Option<u64> = gauge("store_entries"),
+        /// Units lost with their flows, as their nodes crashed or could not be reached.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub units_lost: u64 = counter("units_lost"),
         /// Running units.
         pub units_running: u64 = gauge("units"),
         /// Units started.
@@ -173,6 +190,11 @@ impl UnitsReport {
             flows_reset: 0,
             resets_sent: 0,
             lost_flows_forgotten: dispatcher.flows_lost_unnoted,
+            packets_unaccounted: 0,
+            nodes: BTreeMap::new(),
+            store_reachable: None,
+            store_entries: None,
+            units_lost: dispatcher.units_lost,
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,

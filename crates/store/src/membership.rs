@@ -161,7 +161,8 @@ fn is_stale(found: &[u8], own: &[u8]) -> bool {
 }
 
 /// Watches the members on a thread, and hands each change to `notify`, until this returns false.
-/// Counts in `refused` entries that are passed over, again each time when they are listed.
+/// Counts in `refused` entries that are passed over, again each time when they are listed. `show` gets
+/// the number of members after each answer of the store, or why there was none.
 ///
 /// # Errors
 /// If the thread cannot be started.
@@ -169,6 +170,7 @@ pub fn watch(
     store: Arc<dyn ClusterStore>,
     refused: Arc<AtomicU64>,
     notify: impl FnMut(MemberChange) -> bool + Send + 'static,
+    mut show: impl FnMut(Result<usize, &StoreError>) + Send + 'static,
 ) -> std::io::Result<()> {
     let mut watch = MemberWatch {
         store,
@@ -183,10 +185,14 @@ pub fn watch(
         let mut has_failed = false;
         loop {
             match watch.step() {
-                Ok(true) => has_failed = false,
+                Ok(true) => {
+                    has_failed = false;
+                    show(Ok(watch.members.len()));
+                }
                 Ok(false) => return,
                 Err(StoreError::Compacted { .. } | StoreError::Reverted { .. }) => watch.after = None,
                 Err(error) => {
+                    show(Err(&error));
                     // What cannot be reached may be restored from an earlier state before it is back.
                     watch.after = None;
                     if !has_failed {

@@ -30,7 +30,7 @@ fn watched(bench: &dyn Bench) -> Receiver<MemberChange> {
 fn counted(bench: &dyn Bench) -> (Receiver<MemberChange>, Arc<AtomicU64>) {
     let ((sender, changes), refused) = (channel(), Arc::<AtomicU64>::default());
     let counts = Arc::clone(&refused);
-    watch(shared(bench), counts, move |change| sender.send(change).is_ok()).unwrap();
+    watch(shared(bench), counts, move |change| sender.send(change).is_ok(), |_| {}).unwrap();
     (changes, refused)
 }
 

@@ -1,7 +1,8 @@
 //! Events of the log: transitions of units, flows, ports and policies.
 //!
 //! [`EVENTS`] and the functions that emit them come from one declaration. An event that nobody
-//! listens to costs a comparison; none is emitted per packet of a known flow.
+//! listens to costs a comparison; none is emitted per packet of a known flow. Texts are
+//! [`shown`](crate::shown): others may have chosen them.
 
 use std::fmt::Display;
 
@@ -60,7 +61,7 @@ macro_rules! emit {
         tracing::event!(name: $name, target: $target, Level::$level, $($done)* $message)
     };
     ($head:tt [$($done:tt)*] $field:ident: text, $($rest:tt)*) => {
-        emit!($head [$($done)* $field = %$field,] $($rest)*)
+        emit!($head [$($done)* $field = %$crate::shown($field),] $($rest)*)
     };
     ($head:tt [$($done:tt)*] $field:ident: $number:ident, $($rest:tt)*) => {
         emit!($head [$($done)* $field,] $($rest)*)
@@ -88,6 +89,8 @@ events! {
     INFO "rivulet::cluster" link_mtu_raised(node: text, mtu: u64) = "path MTU raised";
     /// The interface to a node carries no packets of `mtu` bytes, as links need.
     WARN "rivulet::cluster" link_too_narrow(node: text, mtu: u64) = "path MTU too small";
+    /// Two nodes have the same name: the one at `address` goes on, the `other` one is not employed.
+    WARN "rivulet::cluster" name_taken(node: text, address: text, other: text) = "node name taken";
     /// Another policy goes to all nodes.
     INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";
     /// A node gives its flows away, to come back with the policy.
@@ -96,8 +99,12 @@ events! {
     INFO "rivulet::cluster" rollout_done(policy: text) = "rollout done";
     /// A rollout has stopped.
     WARN "rivulet::cluster" rollout_failed(policy: text, reason: text) = "rollout failed";
-    /// A node that connected was refused, or a node could not be reached.
-    WARN "rivulet::cluster" peer_refused(reason: text) = "node refused";
+    /// A node that connected was refused, or a node could not be reached. `peer`: its name or
+    /// address, or both. Further ones of the same peer are counted for 30 seconds.
+    WARN "rivulet::cluster" peer_refused(peer: text, reason: text) = "node refused";
+    /// The peer was refused as many times again within `seconds`; `reason`: the last time's.
+    WARN "rivulet::cluster" peer_refused_again(peer: text, refusals: u64, seconds: u64, reason: text)
+        = "node refused again";
     /// The store of the cluster cannot be reached, or has something unexpected. Nodes go on.
     WARN "rivulet::cluster" store_failed(reason: text) = "store failed";
     /// The secrets of a link could not be written to the file of RIVULET_KEYLOG.

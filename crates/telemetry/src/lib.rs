@@ -9,11 +9,13 @@ pub mod event;
 mod metric;
 mod page;
 mod record;
+mod repeats;
 mod shown;
 
 pub use metric::{Family, Kind, MetricUnit, Sample};
 pub use page::{events_table, help, metrics_table, replace_tables, report_table};
-pub use record::{Merge, Record, RecordField, Values};
+pub use record::{CountKind, Counts, Merge, Record, RecordField, Values};
+pub use repeats::{PEERS_MAX, PERIOD, Repeated, Repeats, flush_repeats, refuse_peer};
 pub use shown::{CELL_MAX, SHOWN_MAX, Shown, shown, shown_in_cell, shown_lines};
 
 #[cfg(test)]

@@ -59,6 +59,23 @@ pub trait Merge {
     fn merge(&mut self, other: &Self);
 }
 
+/// The meaning of a number that is visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountKind {
+    /// It counts since the start.
+    Total,
+    /// It is a value of now.
+    Current,
+    /// It is a time, of which the latest counts.
+    Latest,
+}
+
+/// Counters that can be taken apart, and be put together elsewhere.
+pub trait Counts {
+    /// Visits the numbers that are merged, in an order that depends on the type and on keys.
+    fn visit_counts(&mut self, kind: CountKind, visit: &mut dyn FnMut(CountKind, &mut u64));
+}
+
 macro_rules! whole {
     ($($type:ty),+) => {$(
         impl Values for $type {
@@ -70,6 +87,14 @@ macro_rules! whole {
         impl Merge for $type {
             fn merge(&mut self, other: &Self) {
                 *self += other;
+            }
+        }
+
+        impl Counts for $type {
+            fn visit_counts(&mut self, kind: CountKind, visit: &mut dyn FnMut(CountKind, &mut u64)) {
+                let mut number = *self as u64;
+                visit(kind, &mut number);
+                *self = <$type>::try_from(number).unwrap_or(<$type>::MAX);
             }
         }
     )+};
@@ -96,6 +121,20 @@ impl<T: Merge> Merge for Option<T> {
         if let (Some(value), Some(other)) = (self, other) {
             value.merge(other);
         }
+    }
+}
+
+impl<T: Counts> Counts for Option<T> {
+    fn visit_counts(&mut self, kind: CountKind, visit: &mut dyn FnMut(CountKind, &mut u64)) {
+        if let Some(value) = self {
+            value.visit_counts(kind, visit);
+        }
+    }
+}
+
+impl<K: Ord, T: Counts> Counts for BTreeMap<K, T> {
+    fn visit_counts(&mut self, kind: CountKind, visit: &mut dyn FnMut(CountKind, &mut u64)) {
+        self.values_mut().for_each(|value| value.visit_counts(kind, visit));
     }
 }
 
@@ -171,6 +210,17 @@ macro_rules! record {
             #[allow(unused_variables, reason = "if nothing is merged")]
             fn merge(&mut self, other: &Self) {
                 $($crate::merge!(&mut self.$field, &other.$field $(, $kind)?);)+
+            }
+        }
+
+        impl $crate::Counts for $name {
+            #[allow(unused_variables, reason = "if there are no numbers")]
+            fn visit_counts(
+                &mut self,
+                kind: $crate::CountKind,
+                visit: &mut dyn FnMut($crate::CountKind, &mut u64),
+            ) {
+                $($crate::count!(&mut self.$field, visit $(, $kind)?);)+
             }
         }
     };
@@ -282,6 +332,24 @@ macro_rules! values {
     };
     ($value:expr, $kind:ident) => {
         Some($value as &dyn $crate::Values)
+    };
+}
+
+/// The visit of a field's numbers.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! count {
+    ($value:expr, $visit:expr) => {};
+    ($value:expr, $visit:expr, key) => {};
+    ($value:expr, $visit:expr, hidden) => {};
+    ($value:expr, $visit:expr, hidden_level) => {};
+    ($value:expr, $visit:expr, level) => {};
+    ($value:expr, $visit:expr, level_ns) => {};
+    ($value:expr, $visit:expr, gauge) => {
+        $crate::Counts::visit_counts($value, $crate::CountKind::Current, $visit)
+    };
+    ($value:expr, $visit:expr, $kind:ident) => {
+        $crate::Counts::visit_counts($value, $crate::CountKind::Total, $visit)
     };
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 use values::Nanos;
@@ -13,6 +13,7 @@ use values::Nanos;
 use super::members::{NodeFiles, StoreConfig};
 use crate::api::{ApiAddress, ApiFiles};
 use crate::texts;
+use crate::up::DEFAULT_ADDRESS;
 
 /// The configuration of a node.
 #[derive(Debug, Deserialize)]
@@ -33,7 +34,8 @@ pub struct NodeConfig {
     /// The interfaces of a dispatcher, by port.
     #[serde(default)]
     pub ports: BTreeMap<String, String>,
-    /// Other options of a dispatcher: those of `rivulet up`, by their names.
+    /// Other options of a dispatcher: those of `rivulet up`, by their names. A unit and a manager
+    /// have `metrics`.
     #[serde(default)]
     pub options: toml::Table,
     /// The units of a manager.
@@ -124,6 +126,26 @@ impl NodeConfig {
             api.token = api.token.take().map(|token| folder.join(token));
         }
         Ok(config)
+    }
+
+    /// Returns the address of the metrics server of a unit, or of a manager's first unit.
+    ///
+    /// # Errors
+    /// If there are other options, or it is no address.
+    pub fn metrics(&self) -> anyhow::Result<Option<SocketAddr>> {
+        if let Some(other) = self.options.keys().find(|name| *name != "metrics") {
+            bail!("`[options]` {other}: expected `metrics`, the only option of this role");
+        }
+        let address = match self.options.get("metrics") {
+            None | Some(toml::Value::Boolean(false)) => return Ok(None),
+            Some(toml::Value::Boolean(true)) => DEFAULT_ADDRESS,
+            Some(toml::Value::String(address)) => address,
+            Some(_) => {
+                bail!("`[options]` metrics: expected an address such as \"{DEFAULT_ADDRESS}\", or true")
+            }
+        };
+        let parsed = address.parse();
+        parsed.map(Some).with_context(|| format!("`[options]` metrics: `{address}` is not an address"))
     }
 
     /// Returns the node's files.

@@ -59,7 +59,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     if config.store.is_none() {
         bail!("{file}: expected `[store]`, in which units register themselves");
     }
-    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() {
+    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() || args.metrics.is_some() {
         bail!("{file}: a manager processes no packets; the options are for units and dispatchers");
     }
     // Faults of the policy are found here, and not by each unit.
@@ -241,6 +241,10 @@ fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result
     );
     if let Some(address) = address {
         text += &format!("address = {}\n", quoted(&address));
+    }
+    if let Some(metrics) = config.metrics()? {
+        let metrics = SocketAddr::new(metrics.ip(), port_of(metrics.port(), number)?);
+        text += &format!("[options]\nmetrics = {}\n", quoted(&metrics.to_string()));
     }
     match config.store.as_ref() {
         Some(StoreConfig { etcd: Some(endpoints), ca, cert, key, .. }) => {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use cluster::remote::{NodeCommand, RemoteHandle};
 use serde::Deserialize;
 use store::membership::{MemberChange, Registration, UnitMember, watch};
-use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore};
+use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore, StoreError};
 
 /// The files of a node: those of its authority, its certificate and its key.
 pub struct NodeFiles {
@@ -74,6 +74,7 @@ pub fn register(store: Arc<dyn ClusterStore>, name: &str, address: String, incar
 /// cannot be reached.
 pub fn follow(store: Arc<dyn ClusterStore>, dispatcher: RemoteHandle) -> anyhow::Result<()> {
     let refused = dispatcher.entries_refused();
+    let seen = dispatcher.clone();
     let notify = move |change| {
         let command = match change {
             MemberChange::Joined { name, member } => NodeCommand::Add { name, address: member.address },
@@ -81,5 +82,9 @@ pub fn follow(store: Arc<dyn ClusterStore>, dispatcher: RemoteHandle) -> anyhow:
         };
         dispatcher.send_late(command)
     };
-    watch(store, refused, notify).context("cannot start a thread")
+    let shows = move |state: Result<usize, &StoreError>| match state {
+        Ok(entries) => seen.show_store(entries as u64, None),
+        Err(error) => seen.show_store(0, Some(error.to_string())),
+    };
+    watch(store, refused, notify, shows).context("cannot start a thread")
 }

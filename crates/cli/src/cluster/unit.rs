@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
+use runtime::Report;
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use sd_notify::NotifyState;
 
@@ -23,6 +24,7 @@ use crate::notify::{notify, repeat};
 use crate::policies::load_for_node;
 use crate::signals::Signals;
 use crate::sinks::{Outputs, Sinks};
+use crate::up::server::{self, LatestReport};
 
 /// Variable with the number of a process with which a unit ends.
 pub const PARENT_VARIABLE: &str = "RIVULET_PARENT";
@@ -59,6 +61,12 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let sinks = Rc::new(RefCell::new(sinks));
     let names = assembly.names;
     let report_file = args.report.as_deref().map(files::create).transpose()?;
+    let metrics = config.metrics().with_context(|| args.config.display().to_string())?;
+    let listener = args
+        .metrics
+        .or(metrics)
+        .map(|address| server::listen(address).with_context(|| format!("cannot listen on {address}")));
+    let listener = listener.transpose()?;
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let identity = config.identity()?;
     let key_log = identity.key_log().map(Path::to_owned);
@@ -87,9 +95,27 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let order = Arc::new(UnitOrder::default());
     let ordered = Arc::clone(&order);
     std::thread::spawn(move || follow_signals(&signals, &ordered));
-    unit.run(&order);
+    let policy = policy.display().to_string();
+    let began = Instant::now();
+    let report_of = |unit: &UnitProcess| {
+        let mut report = unit.report(&policy, &names);
+        report.iter_mut().for_each(|report| report.timing.seconds = began.elapsed().as_secs_f64());
+        report
+    };
+    match listener {
+        None => unit.run(&order),
+        Some(listener) => {
+            let waiting = Report { policy: policy.clone(), ..Report::default() };
+            let board = LatestReport::new(waiting);
+            server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
+            unit.run_shown(&order, |unit| {
+                // Before a dispatcher employs it, it has nothing to report.
+                report_of(unit).into_iter().for_each(|report| board.put(report));
+            })
+        }
+    };
     drop(registration);
-    let report = unit.report(&policy.display().to_string(), &names);
+    let report = report_of(&unit);
     let UnitProcessCounters { frames_refused, frames_unknown, packets_refused } = unit.counters();
     if frames_refused + frames_unknown + packets_refused > 0 {
         say!(

@@ -94,7 +94,9 @@ fn prometheus_reads_all_metrics_of_dashboard_and_alert_rules() {
         .iter()
         .map(|series| series["metric"]["__name__"].as_str().unwrap().to_owned())
         .collect();
-    told.push("rivulet_units".to_owned());
+    // Those of a cluster.
+    let of_cluster = ["units", "nodes", "units_lost_total", "store_reachable", "certificate_expiry_seconds"];
+    told.extend(of_cluster.map(|name| format!("rivulet_{name}")));
     for expression in expressions {
         query(&expression.replace("$__rate_interval", "1m").replace("$instance", ".*"));
         let names = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));

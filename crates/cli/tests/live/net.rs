@@ -515,7 +515,9 @@ fn assert_adds_up(report: &Value) {
     let came = count(&report["packets_in"])
         + count(&report["packets_generated"])
         + among_dispatchers("packets_taken_over");
-    let went = count(&report["packets_out"]) + among_dispatchers("packets_passed_on");
+    let went = count(&report["packets_out"])
+        + among_dispatchers("packets_passed_on")
+        + among_dispatchers("packets_unaccounted");
     assert_eq!(came, went + drops + count(&report["packets_pending"]), "{report}");
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];

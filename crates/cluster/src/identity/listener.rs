@@ -1,5 +1,6 @@
 //! Accepts connections of other nodes, on a thread.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +29,8 @@ pub struct ListenerCounters {
     pub refused: AtomicU64,
     /// Connections that were closed because there were too many at a time.
     pub too_many: AtomicU64,
+    /// Times at which no connection could be taken, as for want of descriptors.
+    pub not_taken: AtomicU64,
     /// Handshakes under way.
     pub under_way: AtomicU64,
 }
@@ -60,9 +63,22 @@ impl Listener {
         let serve = move || {
             while !ended.load(Ordering::Relaxed) {
                 wait(&tcp);
-                while let Ok((connection, _)) = tcp.accept() {
-                    begin(connection, (&identity, &hello, &policies), &sender, &counted);
+                loop {
+                    match tcp.accept() {
+                        Ok((connection, from)) => {
+                            begin((connection, from), (&identity, &hello, &policies), &sender, &counted);
+                        }
+                        Err(error) if is_over_now(&error) => break,
+                        Err(error) => {
+                            // Such as no descriptor: the connection stays in the queue.
+                            counted.not_taken.fetch_add(1, Ordering::Relaxed);
+                            telemetry::refuse_peer("accept", &"any", &error);
+                            std::thread::sleep(LOOK);
+                            break;
+                        }
+                    }
                 }
+                telemetry::flush_repeats();
             }
         };
         std::thread::Builder::new().name("listener".to_owned()).spawn(serve)?;
@@ -91,6 +107,11 @@ impl Drop for Listener {
     }
 }
 
+/// Returns true if there is no connection any more, or was none.
+fn is_over_now(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
+}
+
 /// Waits a little for a connection.
 fn wait(tcp: &TcpListener) {
     let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
@@ -100,7 +121,7 @@ fn wait(tcp: &TcpListener) {
 
 /// Begins a handshake on a thread of its own.
 fn begin(
-    connection: TcpStream,
+    (connection, from): (TcpStream, SocketAddr),
     (identity, hello, policies): (&Identity, &Hello, &KnownPolicies),
     sessions: &SyncSender<Session>,
     counters: &Arc<ListenerCounters>,
@@ -114,17 +135,18 @@ fn begin(
         return;
     }
     let work = move || {
-        greet(&identity, connection, (&hello, &policies), &sessions, &counted);
+        greet(&identity, (connection, from), (&hello, &policies), &sessions, &counted);
         counted.under_way.fetch_sub(1, Ordering::Relaxed);
     };
     if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
         counters.under_way.fetch_sub(1, Ordering::Relaxed);
+        counters.not_taken.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn greet(
     identity: &Identity,
-    connection: TcpStream,
+    (connection, from): (TcpStream, SocketAddr),
     own: (&Hello, &KnownPolicies),
     sessions: &SyncSender<Session>,
     counters: &ListenerCounters,
@@ -137,7 +159,7 @@ fn greet(
             Err(_) => return, // The node has ended.
         },
         Err(error) => {
-            telemetry::event::peer_refused(&error);
+            telemetry::refuse_peer("handshake", &from.ip(), &error);
             &counters.refused
         }
     };

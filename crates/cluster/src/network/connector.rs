@@ -1,8 +1,9 @@
 //! Connects to nodes, on a few threads: handshakes may take long, and nodes may not be there yet.
 
+use std::fmt::Display;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,15 @@ use crate::wire::Hello;
 const WARNINGS_MAX: u32 = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 
+/// Limit on failed attempts that have not been looked at. Further ones are not shown.
+const FAULTS_MAX: usize = 256;
+
 /// Connects to nodes until they are there.
 pub(crate) struct Connector {
     shared: Arc<Shared>,
     sessions: Receiver<(Session, Attempt)>,
+    /// Scope, name and reason of attempts that have failed.
+    faults: Receiver<(String, String, String)>,
 }
 
 /// The part that the threads share.
@@ -30,6 +36,7 @@ struct Shared {
     hello: Hello,
     policies: KnownPolicies,
     sender: Mutex<Sender<(Session, Attempt)>>,
+    failing: SyncSender<(String, String, String)>,
     state: Mutex<State>,
     /// The queue has changed.
     changed: Condvar,
@@ -58,11 +65,13 @@ struct Warnings {
 impl Connector {
     pub fn new(identity: Identity, hello: Hello, policies: KnownPolicies) -> Connector {
         let (sender, sessions) = channel();
+        let (failing, faults) = sync_channel(FAULTS_MAX);
         let shared = Shared {
             identity,
             hello,
             policies,
             sender: Mutex::new(sender),
+            failing,
             state: Mutex::default(),
             changed: Condvar::new(),
             began: Instant::now(),
@@ -70,7 +79,7 @@ impl Connector {
             failed: AtomicU64::new(0),
             no_room: AtomicU64::new(0),
         };
-        Connector { shared: Arc::new(shared), sessions }
+        Connector { shared: Arc::new(shared), sessions, faults }
     }
 
     /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
@@ -80,7 +89,8 @@ impl Connector {
         let mut state = self.shared.lock();
         if !state.queue.add(now, scope, name, address) {
             self.shared.no_room.fetch_add(1, Ordering::Relaxed);
-            state.warnings.say(now, || format!("{name} at {address}: too many nodes are named"));
+            let peer = format!("{name} at {address}");
+            state.warnings.say(now, &peer, &"too many nodes are named");
         }
         if state.threads < THREADS_MAX.min(state.queue.len()) {
             let shared = Arc::clone(&self.shared);
@@ -105,6 +115,11 @@ impl Connector {
     /// Stops connecting to a node.
     pub fn forget(&mut self, scope: &str, name: &str) {
         self.shared.lock().queue.forget(scope, name);
+    }
+
+    /// Returns the next failed attempt.
+    pub fn poll_fault(&self) -> Option<(String, String, String)> {
+        self.faults.try_recv().ok()
     }
 
     /// Returns the next node that is there.
@@ -173,8 +188,11 @@ impl Shared {
                 let now = self.now();
                 let mut state = self.lock();
                 if attempt.failures == 0 {
-                    state.warnings.say(now, || format!("{} at {}: {reason}", attempt.name, attempt.address));
+                    let peer = format!("{} at {}", attempt.name, attempt.address);
+                    state.warnings.say(now, &peer, &reason);
                 }
+                // If nobody looks, it is not shown.
+                let _ = self.failing.try_send((attempt.scope.clone(), attempt.name.clone(), reason));
                 state.queue.failed(now, attempt);
             }
         }
@@ -182,7 +200,7 @@ impl Shared {
 }
 
 impl Warnings {
-    fn say(&mut self, now: Duration, text: impl FnOnce() -> String) {
+    fn say(&mut self, now: Duration, peer: &str, reason: &dyn Display) {
         if now >= self.since + PERIOD {
             (self.since, self.said) = (now, 0);
         }
@@ -192,9 +210,9 @@ impl Warnings {
         }
         self.said += 1;
         match std::mem::take(&mut self.withheld) {
-            0 => event::peer_refused(&text()),
+            0 => event::peer_refused(&peer, reason),
             withheld => {
-                event::peer_refused(&format!("{} ({withheld} nodes more were not named)", text()));
+                event::peer_refused(&peer, &format_args!("{reason} ({withheld} nodes more were not named)"));
             }
         }
     }

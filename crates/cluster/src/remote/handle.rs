@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use runtime::report::LinksReport;
 
@@ -46,6 +46,19 @@ pub enum NodeCommand {
     },
 }
 
+/// The state of the cluster's store, as a dispatcher sees it.
+#[derive(Clone, Debug)]
+pub struct StoreStatus {
+    /// It answers.
+    pub is_reachable: bool,
+    /// Since when it does, or does not.
+    pub since: Instant,
+    /// Units that have registered themselves.
+    pub entries: u64,
+    /// Why it does not answer; empty if it does.
+    pub reason: String,
+}
+
 /// The way to a dispatcher, for operators.
 #[derive(Clone)]
 pub struct RemoteHandle {
@@ -55,6 +68,7 @@ pub struct RemoteHandle {
     entries_refused: Arc<AtomicU64>,
     pending: Arc<AtomicUsize>,
     status: Arc<Mutex<RemoteStatus>>,
+    store: Arc<Mutex<Option<StoreStatus>>>,
 }
 
 /// The latest status that the dispatcher has shown.
@@ -77,6 +91,7 @@ pub struct RemoteControl {
     /// Entries of the store that were passed over.
     pub(super) entries_refused: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
+    store: Arc<Mutex<Option<StoreStatus>>>,
 }
 
 impl RemoteControl {
@@ -85,6 +100,11 @@ impl RemoteControl {
         let command = self.commands.try_recv().ok()?;
         self.pending.fetch_sub(1, Ordering::Relaxed);
         Some(command)
+    }
+
+    /// Returns the state of the store; none without one.
+    pub(super) fn store(&self) -> Option<StoreStatus> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shows the status to operators.
@@ -108,16 +128,19 @@ impl RemoteHandle {
         let status = Arc::new(Mutex::new(RemoteStatus::default()));
         let (rollouts, entries_refused) = (Arc::default(), Arc::<AtomicU64>::default());
         let counted = Arc::clone(&entries_refused);
-        let pending = Arc::<AtomicUsize>::default();
+        let (pending, store) = (Arc::<AtomicUsize>::default(), Arc::default());
         let control = RemoteControl {
             commands,
             pending: Arc::clone(&pending),
             policies,
             entries_refused: counted,
             status: Arc::clone(&status),
+            store: Arc::clone(&store),
         };
         let policies = of_policies;
-        (RemoteHandle { commands: sender, policies, rollouts, entries_refused, pending, status }, control)
+        let handle =
+            RemoteHandle { commands: sender, policies, rollouts, entries_refused, pending, status, store };
+        (handle, control)
     }
 
     /// Returns the count of the store's entries that were passed over, for the thread that reads it.
@@ -165,6 +188,23 @@ impl RemoteHandle {
     /// Returns the other dispatchers of the cluster.
     pub fn others(&self) -> Vec<OtherDispatcher> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).others.clone()
+    }
+
+    /// Shows that the store has answered, with the number of units in it, or why it has not.
+    pub fn show_store(&self, entries: u64, fault: Option<String>) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_reachable, reason) = (fault.is_none(), fault.unwrap_or_default());
+        let before = store.take();
+        let since = before.as_ref().filter(|before| before.is_reachable == is_reachable);
+        let since = since.map_or_else(Instant::now, |before| before.since);
+        // While it does not answer, those of before are known.
+        let entries = if is_reachable { entries } else { before.map_or(0, |before| before.entries) };
+        *store = Some(StoreStatus { is_reachable, since, entries, reason });
+    }
+
+    /// Returns the state of the store; none without one, or before it was looked at.
+    pub fn store(&self) -> Option<StoreStatus> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the links of now.

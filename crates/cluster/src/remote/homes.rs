@@ -16,7 +16,10 @@ use packet::{FlowKey, Packet};
 use runtime::transport::{Elsewhere, Passage};
 
 use crate::peers::PeerId;
+use crate::policies::Digest;
 use crate::wire::KeyClaim;
+
+use super::accounts::{Account, PassedTotals};
 
 /// Limit on the dispatchers of a cluster.
 pub const HOMES_MAX: usize = 64;
@@ -48,9 +51,18 @@ pub(crate) struct Homes {
     /// Packets from other dispatchers.
     pub arrived: VecDeque<(Packet, Passage)>,
     pub held: Held,
-    /// Packets passed on to others, and taken over from them.
-    pub passed_on: u64,
+    /// Packets taken over from others, and those of them that could not be read.
     pub taken_over: u64,
+    pub unreadable: u64,
+    /// The policy that the others know of.
+    pub announced: Digest,
+    /// Links to dispatchers that have said that they end.
+    pub parting: Vec<PeerId>,
+    /// This dispatcher ends, and takes over no more packets.
+    pub is_closed: bool,
+    /// Since then it has waited for the others' word, and since then they have had its last one.
+    pub closed_ns: Option<u64>,
+    pub parted_ns: Option<u64>,
 }
 
 /// A claim that holds. The order is that of claims: the last one holds.
@@ -69,6 +81,10 @@ pub(crate) struct Home {
     pub link: Option<PeerId>,
     /// The last claim that it has granted.
     pub granted: u64,
+    pub account: Account,
+    /// The policy that it runs, and the fault of the last attempt to connect.
+    pub policy: Digest,
+    pub fault: String,
 }
 
 /// Another dispatcher, for operators.
@@ -80,6 +96,10 @@ pub struct OtherDispatcher {
     pub address: String,
     /// There is a link to it.
     pub is_connected: bool,
+    /// The policy that it runs, while it is there.
+    pub policy: Option<Digest>,
+    /// Why it is not there; empty if that is not known.
+    pub reason: String,
 }
 
 /// Packets that leave once other dispatchers have granted the claims before them.
@@ -103,6 +123,9 @@ impl Homes {
                 address: address.clone(),
                 link: None,
                 granted: 0,
+                account: Account::default(),
+                policy: Digest::default(),
+                fault: String::new(),
             })
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -122,6 +145,8 @@ impl Homes {
             name: home.name.clone(),
             address: home.address.clone(),
             is_connected: home.link.is_some(),
+            policy: home.link.map(|_| home.policy),
+            reason: if home.link.is_none() { home.fault.clone() } else { String::new() },
         };
         others.map(|(_, home)| other(home)).collect()
     }
@@ -159,6 +184,27 @@ impl Homes {
     /// Returns the link to a dispatcher, if it is there.
     pub fn link(&self, number: u16) -> Option<PeerId> {
         self.all.get(usize::from(number))?.link
+    }
+
+    /// Returns the packets passed on to others so far, and those whose arrival is not known.
+    pub fn passed(&self) -> (PassedTotals, u64) {
+        let totals = self.all.iter().fold(PassedTotals::default(), |sum, home| PassedTotals {
+            passed_on: sum.passed_on + home.account.totals().passed_on,
+            lost: sum.lost + home.account.totals().lost,
+        });
+        (totals, self.all.iter().map(|home| home.account.open()).sum())
+    }
+
+    /// Returns true if a dispatcher that is there has not said of all packets that it took them.
+    pub fn has_open(&self) -> bool {
+        self.all.iter().any(|home| home.link.is_some() && home.account.open() > 0)
+    }
+
+    /// Returns the links to others that should hear how many packets were taken over from them, and
+    /// how many; with `is_last`, all others.
+    pub fn due(&mut self, now_ns: u64, is_last: bool) -> Vec<(PeerId, u64)> {
+        let due = self.all.iter_mut().filter(|home| is_last || home.account.is_due(now_ns));
+        due.filter_map(|home| Some((home.link?, home.account.say(now_ns)))).collect()
     }
 
     /// A dispatcher is there. Returns the claims that it must know: it has granted all once it

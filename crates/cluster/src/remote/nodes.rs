@@ -20,6 +20,10 @@ pub struct NodeInfo {
     pub unit: Option<UnitId>,
     /// Packets that were sent to that unit.
     pub packets: u64,
+    /// The policy that it runs, while it is there.
+    pub policy: Option<Digest>,
+    /// The reason of its state, for operators; empty if there is nothing to say.
+    pub reason: String,
 }
 
 /// The state of a node.
@@ -38,6 +42,15 @@ pub enum NodeStatus {
 }
 
 impl NodeStatus {
+    /// All of them.
+    pub const ALL: [NodeStatus; 5] = [
+        NodeStatus::Connecting,
+        NodeStatus::Spare,
+        NodeStatus::Active,
+        NodeStatus::Draining,
+        NodeStatus::Drained,
+    ];
+
     /// Returns the word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +62,10 @@ impl NodeStatus {
         }
     }
 }
+
+/// Time for which a node at another address may be the next process of one that ends, in
+/// nanoseconds. After that it is another node of the same name.
+const DOUBLED_NS: u64 = 5_000_000_000;
 
 /// All nodes.
 #[derive(Default)]
@@ -79,6 +96,10 @@ pub(super) struct Node {
     parting_ns: Option<u64>,
     /// It will have this address once its present link has ended.
     next_address: Option<String>,
+    /// Since then another node has its name, and that has been said.
+    doubled: Option<(u64, bool)>,
+    /// The last attempt to connect failed for this reason.
+    fault: String,
     /// It is not a member any more. Its link goes on while it lives; then nobody waits for it.
     is_removed: bool,
 }
@@ -89,6 +110,22 @@ impl Node {
         let Node { info, peer, is_removed, .. } = self;
         *is_removed && peer.is_none() && info.unit.is_none() && info.status == NodeStatus::Connecting
     }
+
+    /// Returns the reason of its state.
+    fn reason(&self) -> String {
+        if let (Some((_, true)), Some(other)) = (self.doubled, &self.next_address) {
+            return format!("another node of this name is at {other}");
+        }
+        match self.info.status {
+            NodeStatus::Connecting if self.is_removed => "no member any more".to_owned(),
+            NodeStatus::Connecting => self.fault.clone(),
+            NodeStatus::Spare => "the load does not need it".to_owned(),
+            NodeStatus::Draining if self.is_leaving => "it ends".to_owned(),
+            NodeStatus::Drained if self.is_leaving => "it ends".to_owned(),
+            NodeStatus::Drained => "drained by an operator, until it is resumed".to_owned(),
+            _ => String::new(),
+        }
+    }
 }
 
 impl Nodes {
@@ -96,7 +133,9 @@ impl Nodes {
     pub fn add(&mut self, name: &str, address: &str) -> bool {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             let (name, address) = (name.to_owned(), address.to_owned());
-            let info = NodeInfo { name, address, status: NodeStatus::Connecting, unit: None, packets: 0 };
+            let status = NodeStatus::Connecting;
+            let (policy, reason) = (None, String::new());
+            let info = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason };
             let node = Node {
                 info,
                 peer: None,
@@ -105,6 +144,8 @@ impl Nodes {
                 is_leaving: false,
                 parting_ns: None,
                 next_address: None,
+                doubled: None,
+                fault: String::new(),
                 is_removed: false,
             };
             match self.0.iter_mut().find(|node| node.is_forgotten()) {
@@ -138,7 +179,33 @@ impl Nodes {
         let node = &mut self.0[place];
         (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
         (node.policy, node.has_read, node.parting_ns) = (policy, false, None);
+        (node.fault, node.doubled) = (String::new(), None);
         Some(place)
+    }
+
+    /// An attempt to connect to a node failed.
+    pub fn failed(&mut self, name: &str, fault: String) {
+        if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {
+            node.fault = fault;
+        }
+    }
+
+    /// Returns the nodes that have the name of one that is there, at another address, and have had
+    /// it for [`DOUBLED_NS`]; each once: name, address, and that of the node that is there.
+    pub fn take_doubled(&mut self, now_ns: u64) -> Vec<(String, String, String)> {
+        let mut doubled = Vec::new();
+        for node in &mut self.0 {
+            let other = node.next_address.as_ref().filter(|&address| *address != node.info.address);
+            let (Some(other), Some(_)) = (other, node.peer) else {
+                node.doubled = None;
+                continue;
+            };
+            let (since_ns, is_said) = node.doubled.get_or_insert((now_ns, false));
+            if now_ns.saturating_sub(*since_ns) >= DOUBLED_NS && !std::mem::replace(is_said, true) {
+                doubled.push((node.info.name.clone(), other.clone(), node.info.address.clone()));
+            }
+        }
+        doubled
     }
 
     /// A spare node becomes a unit. `policy`: one that it must run.
@@ -338,7 +405,8 @@ impl Nodes {
     pub fn infos(&self, packets: impl Fn(UnitId) -> Option<u64>) -> Vec<NodeInfo> {
         let info = |node: &Node| {
             let packets = node.info.unit.and_then(&packets).unwrap_or(node.info.packets);
-            NodeInfo { packets, ..node.info.clone() }
+            let policy = node.peer.map(|_| node.policy);
+            NodeInfo { packets, policy, reason: node.reason(), ..node.info.clone() }
         };
         // One that is removed is shown as long as it has a link, or an operator's wish.
         let is_shown = |node: &&Node| !node.is_removed || node.info.status != NodeStatus::Connecting;

@@ -3,14 +3,20 @@
 use packet::{DropReason, Packet};
 use protocol::dispatcher::AliasChange;
 use runtime::transport::{Elsewhere, LocalGraph};
-use telemetry::event;
+use telemetry::{event, refuse_peer};
 
 use super::homes::{Homes, PASSED_MAX};
 use super::{BUFFERS_MORE, RemoteUnits};
 use crate::identity::Session;
 use crate::network::Network;
 use crate::peers::PeerId;
-use crate::wire::{ArrivedFrame, FrameError, write_claim, write_passed, write_released};
+use crate::wire::{
+    ArrivedFrame, FrameError, write_claim, write_passed, write_released, write_runs, write_taken,
+};
+
+/// Limit on the time for other dispatchers to answer at the end, and then to hear the last word. A
+/// link that is dead is found out before.
+const PART_NS: u64 = 2_000_000_000;
 
 /// Takes a frame of another dispatcher. Returns the claims to grant.
 pub(super) fn take(
@@ -20,8 +26,12 @@ pub(super) fn take(
     (peer, frame): (PeerId, ArrivedFrame<'_>),
 ) -> Result<Option<u64>, FrameError> {
     let number = homes.at(peer).ok_or(FrameError::Invalid("sender"))?;
+    homes.get_mut(number).account.hear_other();
     match frame {
+        // Its sender hears that it was not taken over.
+        ArrivedFrame::Passed(..) if homes.is_closed => {}
         ArrivedFrame::Passed(passage, packet) => {
+            homes.get_mut(number).account.take();
             homes.taken_over += 1;
             if local.pool.free() == 0 {
                 local.pool.fill(BUFFERS_MORE);
@@ -35,7 +45,7 @@ pub(super) fn take(
                 }
                 Some(packet) => local.drop_packet(packet, DropReason::DispatcherBehind),
                 None => {
-                    homes.taken_over -= 1; // It is not known what it was.
+                    homes.unreadable += 1; // Its dispatcher could read it.
                     return Err(FrameError::Invalid("packet"));
                 }
             }
@@ -65,24 +75,86 @@ impl<N: Network> RemoteUnits<N> {
     pub(super) fn meet(&mut self, session: Session) {
         let name = session.peer.name.clone();
         let Some(number) = self.homes.number_of(&name) else {
-            return event::peer_refused(&format!("{name}: this dispatcher knows no other of this name"));
+            let peer = format_args!("{name} at {}", session.address);
+            return refuse_peer("name", &peer, &"this dispatcher knows no other of this name");
         };
         if session.scope != self.homes.scope() {
-            return event::peer_refused(&format!(
-                "{name} knows the dispatchers `{}`, this one `{}`",
-                session.scope,
-                self.homes.scope()
-            ));
+            let (others, own) = (&session.scope, self.homes.scope());
+            let reason = format_args!("it knows the dispatchers `{others}`, this one `{own}`");
+            return refuse_peer("dispatchers", &format_args!("{name} at {}", session.address), &reason);
         }
         event::peer_connected(&name, &session.address);
+        if self.homes.parted_ns.is_some() {
+            return; // This dispatcher is about to end.
+        }
         if let Some(former) = self.homes.get_mut(number).link {
             self.peers.remove(former);
             self.homes.lost(former);
         }
-        let peer = self.peers.add(session);
+        let (incarnation, policy) = (session.peer.incarnation, session.peer.policy);
+        let (peer, now_ns) = (self.peers.add(session), self.peers.now_ns());
+        let home = self.homes.get_mut(number);
+        (home.policy, home.fault) = (policy, String::new());
+        home.account.begin(incarnation);
+        let taken = home.account.say(now_ns);
+        self.peers.send(peer, 0, |out| write_taken(out, taken, false));
+        let own = self.peers.network().policies().own();
+        self.peers.send(peer, 0, |out| write_runs(out, &own));
         for claim in self.homes.connected(number, peer) {
             self.peers.send(peer, 0, |out| write_claim(out, &claim));
         }
+    }
+
+    /// Lets other dispatchers know that this one runs another policy now.
+    pub(super) fn announce_policy(&mut self) {
+        let own = self.peers.network().policies().own();
+        if std::mem::replace(&mut self.homes.announced, own) == own {
+            return;
+        }
+        let links: Vec<PeerId> = self.homes.links().collect();
+        links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_runs(out, &own)));
+    }
+
+    /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and takes
+    /// no more; its link goes on until it has heard that this was heard.
+    pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
+        let Some(number) = self.homes.at(peer) else {
+            self.refused += 1;
+            return;
+        };
+        self.homes.get_mut(number).account.hear(taken, is_last);
+        if is_last {
+            event::peer_left(&self.peers.name(peer));
+            self.homes.parting.push(peer);
+            self.lose_other(peer);
+        }
+    }
+
+    /// Lets others hear how many packets were taken over from them.
+    pub(super) fn say_taken(&mut self) {
+        let now_ns = self.peers.now_ns();
+        for (peer, taken) in self.homes.due(now_ns, false) {
+            self.peers.send(peer, 0, |out| write_taken(out, taken, false));
+        }
+    }
+
+    /// Settles the accounts with the others at the end of the run. Returns true once they know all,
+    /// or do not answer.
+    pub(super) fn has_parted(&mut self) -> bool {
+        let now_ns = self.peers.now_ns();
+        let Some(parted_ns) = self.homes.parted_ns else {
+            let since_ns = *self.homes.closed_ns.get_or_insert(now_ns);
+            if self.homes.has_open() && now_ns.saturating_sub(since_ns) < PART_NS {
+                return false;
+            }
+            for (peer, taken) in self.homes.due(now_ns, true) {
+                self.peers.send(peer, 0, |out| write_taken(out, taken, true));
+            }
+            self.homes.parted_ns = Some(now_ns);
+            return !self.homes.has_others();
+        };
+        let are_flushed = self.homes.links().all(|peer| self.peers.is_flushed(peer));
+        are_flushed || now_ns.saturating_sub(parted_ns) >= PART_NS
     }
 
     /// Another dispatcher is not there any more.
@@ -105,7 +177,7 @@ impl<N: Network> RemoteUnits<N> {
             self.homes.remember(packet.meta().key, to);
         }
         self.peers.send(peer, 0, |out| write_passed(out, passage, &packet));
-        self.homes.passed_on += 1;
+        self.homes.get_mut(to.into()).account.pass();
         self.is_busy = true;
         self.local.pool.give(packet);
     }

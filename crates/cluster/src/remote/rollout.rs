@@ -6,6 +6,7 @@
 //! is replaced.
 
 use graph::Graph;
+use runtime::report::Figures;
 use telemetry::event;
 
 use super::RemoteUnits;
@@ -220,6 +221,7 @@ impl<N: Network> RemoteUnits<N> {
             std::mem::swap(graph.classifier_mut(), self.local.graph.classifier_mut());
             let former = std::mem::replace(&mut self.local.graph, graph);
             self.former_graphs.push(former);
+            self.units.know_figures(Figures::of(&self.local.graph));
         }
         self.advance_rollout();
     }

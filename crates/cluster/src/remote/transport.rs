@@ -225,13 +225,14 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn finish(&mut self) {
-        self.is_finishing = true;
+        (self.is_finishing, self.homes.is_closed) = (true, true);
         self.ask(&ToUnit::Finish);
     }
 
     fn has_finished(&mut self) -> bool {
         self.work();
-        let has_finished = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
+        let is_over = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
+        let has_finished = is_over && self.has_parted();
         if has_finished {
             // Until now, they have passed on what others waited for.
             self.units.alive().for_each(|unit| self.peers.send(unit.peer, 0, write_stopped));
@@ -252,7 +253,15 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn add_to_units_report(&self, report: &mut UnitsReport) {
-        (report.packets_passed_on, report.packets_taken_over) = (self.homes.passed_on, self.homes.taken_over);
+        let (passed, unaccounted) = self.homes.passed();
+        (report.packets_passed_on, report.packets_taken_over) = (passed.passed_on, self.homes.taken_over);
+        report.packets_unaccounted = unaccounted;
+        for status in NodeStatus::ALL {
+            report.nodes.insert(status.name(), self.nodes.count(status) as u64);
+        }
+        let store = self.control.store();
+        report.store_reachable = store.as_ref().map(|store| u64::from(store.is_reachable));
+        report.store_entries = store.map(|store| store.entries);
     }
 
     fn add_to_report(&self, report: &mut Report, names: &[String]) {
@@ -262,5 +271,12 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.units.add_to(report);
         report.links = Some(self.links_report());
         report.packets_pending += self.homes.arrived.len() as u64;
+        let drops = [
+            (DropReason::DispatcherLost, self.homes.passed().0.lost),
+            (DropReason::Internal, self.homes.unreadable),
+        ];
+        for (reason, count) in drops.into_iter().filter(|(_, count)| *count > 0) {
+            *report.drops.entry(reason.name()).or_default() += count;
+        }
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use packet::{DropReason, Packet};
 use protocol::message::UnitId;
-use runtime::report::Report;
+use runtime::report::{Figures, Report};
 use runtime::transport::Return;
 
 use super::UNIT_IN_FLIGHT_MAX;
 use crate::peers::PeerId;
-use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitFigures};
+use crate::wire::{FigureChanges, ForwardCounts, PriorReport, ReportContext, UnitFigures};
 
 /// A report on its way.
 pub(super) struct PartialReport {
@@ -42,6 +42,8 @@ pub(super) struct RemoteUnit {
     /// It has not answered.
     pub is_behind: bool,
     pub figures: UnitFigures,
+    /// The form of its functions' figures, and the numbers.
+    details: (u64, Vec<u64>),
     /// Packets that it has returned in reports that have taken effect, and their bytes.
     packets_out: u64,
     bytes_out: u64,
@@ -69,6 +71,7 @@ impl RemoteUnit {
             through: 0,
             is_behind: false,
             figures: UnitFigures::default(),
+            details: (0, Vec::new()),
             packets_out: 0,
             bytes_out: 0,
             forwards: BTreeMap::new(),
@@ -123,6 +126,8 @@ pub(super) struct UnitTable {
     pub has_failed: bool,
     /// Packets that units returned, and for which there was no buffer.
     pub outputs_lost: u64,
+    /// Figures of functions by form, of the policies so far, and the sums of units that have gone.
+    forms: BTreeMap<u64, (Figures, Vec<u64>)>,
 }
 
 impl UnitTable {
@@ -216,6 +221,14 @@ impl UnitTable {
     /// Adds what units have counted to the dispatcher's report.
     pub fn add_to(&self, report: &mut Report) {
         self.iter().for_each(|unit| unit.figures.add_to(report));
+        for (form, (figures, gone)) in &self.forms {
+            let (mut figures, mut sum) = (figures.clone(), gone.clone());
+            for (_, numbers) in self.iter().map(|unit| &unit.details).filter(|(of, _)| of == form) {
+                figures.add_numbers(&mut sum, numbers, false);
+            }
+            figures.set(&sum);
+            figures.add_to(report);
+        }
         let mut drop = |reason: DropReason, count| {
             if count > 0 {
                 *report.drops.entry(reason.name()).or_default() += count;
@@ -227,11 +240,36 @@ impl UnitTable {
         report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
     }
 
+    /// Figures of this form may come.
+    pub fn know_figures(&mut self, mut figures: Figures) {
+        self.forms.entry(figures.form()).or_insert((figures, Vec::new()));
+    }
+
+    /// Takes figures of a unit's functions that have changed.
+    pub fn take_figures(&mut self, peer: PeerId, FigureChanges { form, changes }: FigureChanges) {
+        let Some(unit) = self.at_mut(peer) else { return };
+        let (of, numbers) = &mut unit.details;
+        if *of != form {
+            (*of, *numbers) = (form, Vec::new());
+        }
+        for (place, number) in changes {
+            let place = place as usize;
+            if numbers.len() <= place {
+                numbers.resize(place + 1, 0);
+            }
+            numbers[place] = number;
+        }
+    }
+
     /// The unit at a node is lost. Reports of it that are complete take effect once those before
     /// them have; others that waited for more of its reports wait no longer.
     pub fn lose(&mut self, peer: PeerId, has_flows: bool) {
         if let Some(unit) = self.at_mut(peer) {
             unit.lose(has_flows);
+            let (form, numbers) = std::mem::take(&mut unit.details);
+            if let Some((figures, gone)) = self.forms.get_mut(&form) {
+                figures.add_numbers(gone, &numbers, true);
+            }
         }
         self.recount();
         while self.release() {}

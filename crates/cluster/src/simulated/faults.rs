@@ -63,6 +63,8 @@ pub enum NodeFaultKind {
     /// Datagrams between the unit and the next one, or the first, are lost for this time, in
     /// nanoseconds.
     Apart(u64),
+    /// Datagrams between the first two dispatchers are lost for this time, in nanoseconds.
+    DispatchersApart(u64),
 }
 
 /// A fault at a message of the ownership protocol.

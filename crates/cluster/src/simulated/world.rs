@@ -622,6 +622,7 @@ impl World {
                 let next = if is_last { first } else { at + 1 };
                 node.apart = (NodeId(next), now_ns + ns);
             }
+            NodeFaultKind::DispatchersApart(ns) => nodes[0].apart = (NodeId(1), now_ns + ns),
             NodeFaultKind::Restart(ns) => {
                 node.restart_ns = Some(ns);
                 node.order.leaves.store(true, Ordering::Relaxed);

@@ -98,6 +98,7 @@ impl Employer {
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
         let unit = self.unit.as_ref()?;
         let mut report = Report::of(policy, None, unit.end.graph(), names);
+        [report.alerts, report.events] = unit.raised;
         report.merge(&self.former);
         // The dispatcher counts what arrives; here, packets come from it.
         report.packets_in = report.packets_out + report.dropped() + report.packets_pending;
@@ -172,6 +173,8 @@ impl Employer {
     /// Keeps the counts of a unit that ends while its process goes on.
     fn retire(&mut self, unit: &Running) {
         unit.figures().add_to(&mut self.former);
+        self.former.alerts += unit.raised[0];
+        self.former.events += unit.raised[1];
         self.former.packets_pending = 0;
         self.former.flows.live = 0;
     }
@@ -180,7 +183,9 @@ impl Employer {
     pub fn assign(&mut self, assignment: &Assignment, make: &mut GraphMaker, stopwatch: fn() -> u64) {
         match Running::new(assignment, make, stopwatch) {
             Ok(unit) => self.unit = Some(unit),
-            Err(reason) => event::peer_refused(&format!("cannot make the unit's graph: {reason}")),
+            Err(reason) => {
+                event::peer_refused(&self.name, &format_args!("cannot make the unit's graph: {reason}"))
+            }
         }
     }
 

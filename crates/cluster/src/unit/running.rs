@@ -3,17 +3,19 @@
 use packet::PacketPool;
 use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
+use runtime::report::Figures;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 
 use super::EffectsTaker;
+use super::details::Details;
 use super::others::{Others, UnitChanges};
 use crate::network::Network;
 use crate::peers::{DEAD_AFTER, PeerId, Peers};
 use crate::policies::{Digest, GraphMaker, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, UnitAddress, UnitFigures, begin_output, read_frame, write_figures,
-    write_output, write_report_frame,
+    ArrivedFrame, Assignment, FrameError, UnitAddress, UnitFigures, begin_output, read_frame,
+    write_figure_changes, write_figures, write_output, write_report_frame,
 };
 
 /// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
@@ -36,6 +38,9 @@ pub(super) struct Running {
     pub id: UnitId,
     pub end: UnitEnd,
     pub others: Others,
+    details: Details,
+    /// Alerts and events that functions have raised.
+    pub raised: [u64; 2],
     pub pool: PacketPool,
     /// Packets so far.
     pub sequence: u64,
@@ -165,6 +170,8 @@ impl Running {
             id: assignment.unit,
             end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch),
             others: Others::new(assignment.unit),
+            details: Details::default(),
+            raised: [0; 2],
             pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
             sequence: 0,
             told: (0, 0),
@@ -315,6 +322,13 @@ impl Running {
         let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
             return;
         };
+        let is_last = self.has_finished || self.drained_ns.is_some();
+        if is_last || self.details.is_due(self.clock_ns) {
+            let mut figures = Figures::of(self.end.graph()).with_raised(self.raised);
+            for changes in self.details.changes(&mut figures, self.clock_ns, is_last) {
+                peers.send(dispatcher, 0, |out| write_figure_changes(out, &changes));
+            }
+        }
         let figures = self.figures();
         peers.send(dispatcher, 0, |out| write_figures(out, &figures));
         if self.has_finished {
@@ -334,7 +348,11 @@ impl Running {
     ) {
         self.others.through = report.through;
         let now_ns = self.now_ns();
-        report.effects.drain(..).for_each(|of_report| effects(of_report, now_ns));
+        for of_report in report.effects.drain(..) {
+            let of_each = self.raised.iter_mut().zip(runtime::raised(&of_report));
+            of_each.for_each(|(sum, count)| *sum += count);
+            effects(of_report, now_ns);
+        }
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
             let context = self.others.take_context();

@@ -3,7 +3,7 @@
 use graph::Graph;
 use packet::DropReason;
 use protocol::unit::Counters;
-use runtime::report::Report;
+use runtime::report::{FIGURES_MAX, Report};
 
 use super::reader::{FrameError, Reader, put, put_sized};
 
@@ -107,4 +107,60 @@ impl UnitFigures {
         }
         Ok(figures)
     }
+}
+
+/// Limit on the numbers in a frame.
+pub const FIGURE_CHANGES_MAX: usize = 2_048;
+
+/// Numbers of a unit's [`Figures`](runtime::report::Figures) that have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FigureChanges {
+    /// The form of the figures.
+    pub form: u64,
+    /// Places, in order, and numbers.
+    pub changes: Vec<(u32, u64)>,
+}
+
+impl FigureChanges {
+    /// Places are written as distances, and all numbers with seven bits to a byte (LEB128).
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put!(out, self.form);
+        let mut next = 0;
+        for &(place, number) in &self.changes {
+            put_short(out, u64::from(place - next));
+            put_short(out, number);
+            next = place + 1;
+        }
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<FigureChanges, FrameError> {
+        let (form, mut changes, mut next) = (from.u64()?, Vec::new(), 0_u64);
+        while !from.is_empty() {
+            let place = next.checked_add(read_short(from)?).filter(|&place| place < FIGURES_MAX as u64);
+            let place = place.ok_or(FrameError::Invalid("place"))?;
+            changes.push((place as u32, read_short(from)?));
+            next = place + 1;
+        }
+        Ok(FigureChanges { form, changes })
+    }
+}
+
+fn put_short(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn read_short(from: &mut Reader<'_>) -> Result<u64, FrameError> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = from.u8()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(FrameError::Invalid("number"))
 }

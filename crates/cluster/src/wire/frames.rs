@@ -6,7 +6,7 @@ use runtime::transport::{Mail, Passage, Return, ToUnit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::control::{Assignment, Hello};
-use super::figures::UnitFigures;
+use super::figures::{FigureChanges, UnitFigures};
 use super::messages::{
     read_flag, read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer,
 };
@@ -48,6 +48,9 @@ mod kind {
     pub const GRANTED: u8 = 0x42;
     pub const RELEASED: u8 = 0x43;
     pub const PART: u8 = 0x70;
+    pub const TAKEN: u8 = 0x6c;
+    pub const FIGURES_CHANGED: u8 = 0x6d;
+    pub const RUNS: u8 = 0x6e;
 }
 
 /// A frame as it arrived.
@@ -77,6 +80,8 @@ pub enum ArrivedFrame<'a> {
     Output(Reader<'a>),
     /// Counts of a unit.
     Figures(Box<UnitFigures>),
+    /// Figures of a unit's functions that have changed.
+    FiguresChanged(FigureChanges),
     /// A unit is to end: it gives its flows away before.
     Leave,
     /// The sender has read the policy of this digest; with a text, it cannot run the policy, for
@@ -110,6 +115,11 @@ pub enum ArrivedFrame<'a> {
     Granted(u64),
     /// No flow of the other dispatcher has this key any more.
     Released(FlowKey),
+    /// The other dispatcher runs the policy of this digest.
+    Runs(Digest),
+    /// The other dispatcher has taken over this number of packets of the receiver's process; with
+    /// true, it ends, and takes no more.
+    Taken(u64, bool),
 }
 
 /// A report that must take effect before another one: that of a unit, up to this many packets. A
@@ -277,6 +287,12 @@ pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
     figures.write(out);
 }
 
+/// Appends figures of a unit's functions that have changed.
+pub fn write_figure_changes(out: &mut Vec<u8>, changes: &FigureChanges) {
+    out.push(kind::FIGURES_CHANGED);
+    changes.write(out);
+}
+
 /// Appends the request of a unit that is to end.
 pub fn write_leave(out: &mut Vec<u8>) {
     out.push(kind::LEAVE);
@@ -352,6 +368,20 @@ pub fn write_released(out: &mut Vec<u8>, key: &FlowKey) {
     out.extend_from_slice(key.as_bytes());
 }
 
+/// Appends the policy that a dispatcher runs.
+pub fn write_runs(out: &mut Vec<u8>, digest: &Digest) {
+    out.push(kind::RUNS);
+    out.extend_from_slice(digest);
+}
+
+/// Appends the number of packets that were taken over from another dispatcher; the last one if the
+/// sender ends.
+pub fn write_taken(out: &mut Vec<u8>, taken: u64, is_last: bool) {
+    out.push(kind::TAKEN);
+    put!(out, taken);
+    out.push(is_last.into());
+}
+
 fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
     FlowKey::read_from_bytes(from.bytes(size_of::<FlowKey>())?).map_err(|_| FrameError::Invalid("key"))
 }
@@ -385,6 +415,9 @@ pub fn read_frame(
         kind::FIGURES_OF_UNIT => {
             return Ok(ArrivedFrame::Figures(Box::new(UnitFigures::read(&mut from)?)));
         }
+        kind::FIGURES_CHANGED => {
+            return FigureChanges::read(&mut from).map(ArrivedFrame::FiguresChanged);
+        }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
         kind::POLICY => return read_policy(&mut from).map(ArrivedFrame::Policy),
         kind::RENEW => return Ok(ArrivedFrame::Renew(from.array()?)),
@@ -404,6 +437,8 @@ pub fn read_frame(
         }
         kind::GRANTED => return Ok(ArrivedFrame::Granted(from.u64()?)),
         kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
+        kind::RUNS => return Ok(ArrivedFrame::Runs(from.array()?)),
+        kind::TAKEN => return Ok(ArrivedFrame::Taken(from.u64()?, read_flag(&mut from)?)),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
             let message = read_from_peer(&mut from)?;

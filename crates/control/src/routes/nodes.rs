@@ -65,7 +65,8 @@ pub(super) async fn add(
         return Err(Problem::conflict("nodes", format!("{NODES_MAX} nodes are in the cluster already")));
     }
     let status = NodeStatus::Connecting;
-    let node = NodeInfo { name, address, status, unit: None, packets: 0 };
+    let (policy, reason) = (None, String::new());
+    let node = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason };
     let (name, address) = (node.name.clone(), node.address.clone());
     api.dispatcher.command(NodeCommand::Add { name, address })?;
     Ok((StatusCode::ACCEPTED, Json(node.into())))

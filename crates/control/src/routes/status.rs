@@ -1,17 +1,18 @@
 //! The state of the run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use cluster::remote::NodeStatus;
+use cluster::remote::{NodeInfo, NodeStatus, OtherDispatcher};
 use protocol::dispatcher::UnitState;
 use runtime::operator::RunStatus;
 
 use super::{Api, policy};
-use crate::policy_resources::PolicyResource;
+use crate::policy_resources::{PolicyResource, hexadecimal};
 use crate::problem::Problem;
-use crate::resources::StatusResource;
+use crate::resources::{PolicyUseResource, StatusResource};
 
 /// Show the state of the run
 #[utoipa::path(
@@ -28,7 +29,12 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         Some(_) => api.dispatcher.units().await?,
         None => Vec::new(),
     };
-    let nodes = api.dispatcher.nodes();
+    let (nodes, others) = (api.dispatcher.nodes(), api.dispatcher.others());
+    let policies = policies(&api, &nodes, &others);
+    let mut nodes_by_status = BTreeMap::new();
+    for node in &nodes {
+        *nodes_by_status.entry(node.status.name().to_owned()).or_default() += 1;
+    }
     let in_state = |state| units.iter().filter(|unit| unit.state == state).count() as u32;
     let is_away = |status| matches!(status, NodeStatus::Connecting);
     Ok(Json(StatusResource {
@@ -44,9 +50,27 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         units_draining: in_state(UnitState::Draining),
         nodes: nodes.len() as u32,
         nodes_connecting: nodes.iter().filter(|node| is_away(node.status)).count() as u32,
-        other_dispatchers: api.dispatcher.others().into_iter().map(Into::into).collect(),
+        nodes_by_status,
+        policies,
+        store: api.dispatcher.store().map(Into::into),
+        other_dispatchers: others.into_iter().map(Into::into).collect(),
         clients: api.clients.resource(),
         migrations_running: api.migrations.running() as u32,
         links: api.dispatcher.link_totals().map(Into::into),
     }))
+}
+
+/// Returns the policies of nodes and dispatchers if they are not all the same.
+fn policies(api: &Api, nodes: &[NodeInfo], others: &[OtherDispatcher]) -> Vec<PolicyUseResource> {
+    let own = api.dispatcher.policy().map(|policy| (api.name.clone(), policy));
+    let of_nodes = nodes.iter().filter_map(|node| Some((node.name.clone(), node.policy?)));
+    let of_others = others.iter().filter_map(|other| Some((other.name.clone(), other.policy?)));
+    let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, policy) in own.into_iter().chain(of_others).chain(of_nodes) {
+        policies.entry(hexadecimal(&policy)).or_default().push(name);
+    }
+    if policies.len() < 2 {
+        return Vec::new();
+    }
+    policies.into_iter().map(|(digest, nodes)| PolicyUseResource { digest, nodes }).collect()
 }

@@ -32,7 +32,7 @@ pub fn dispatch(
     let arrival = PacketArrival { key, hash: hash(key), len: 100 };
     match dispatcher.handle_packet(NOW_NS, arrival, outputs) {
         Dispatched::To { unit, stamp } => Some((unit, stamp)),
-        Dispatched::Refused | Dispatched::Waits(_) => None,
+        Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => None,
     }
 }
 

@@ -7,7 +7,7 @@ pub struct Counters {
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets of new flows refused because the table was full.
+    /// Packets of new flows refused because the table was full, or no unit was active.
     pub refused: u64,
 
     /// Flows that began.

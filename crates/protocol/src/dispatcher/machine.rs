@@ -95,6 +95,8 @@ pub enum Dispatched {
     },
     /// Drop it: the flow table is full. That is counted.
     Refused,
+    /// Drop it: it begins a flow, and no unit is active. That is counted likewise.
+    NoUnit,
     /// It begins a flow of an affinity group that is moving: dispatch it again after
     /// [`DispatcherOutput::GroupSettled`].
     Waits(AffinityGroup),

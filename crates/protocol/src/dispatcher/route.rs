@@ -269,14 +269,15 @@ impl Dispatcher {
             Some(group) => self.owner_in_group(group).map(|unit| UnitPick { unit, fits: true }),
             None => self.choose(estimate_bps, arrival.hash, None),
         };
-        let created = chosen.and_then(|chosen| {
-            let index = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
-            Some((chosen, FlowMatch { index, hash: arrival.hash }))
-        });
-        let Some((chosen, found)) = created else {
-            self.counters.refused += 1; // Cannot be: units_min are active always, and there is a index.
+        let Some(chosen) = chosen else {
+            self.counters.refused += 1;
+            return Dispatched::NoUnit;
+        };
+        let Some(index) = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns) else {
+            self.counters.refused += 1; // Cannot be: there is an index.
             return Dispatched::Refused;
         };
+        let found = FlowMatch { index, hash: arrival.hash };
         if let Some((groups, group)) = self.groups.as_mut().zip(group) {
             groups.add(found.index, group, chosen.unit);
         }

@@ -18,12 +18,22 @@ record! {
     }
 }
 
-/// Returns the edges of a graph by their names in [`graph::Topology::edge_names`].
+/// Returns the edges of a graph by their names in [`graph::Topology::edge_names`]; those to nowhere
+/// only if packets took them.
 pub(super) fn of_all(graph: &Graph) -> BTreeMap<String, EdgeReport> {
+    of_edges(graph, |goes_on, packets| goes_on || packets > 0)
+}
+
+/// The same, with all edges.
+pub(super) fn of_all_edges(graph: &Graph) -> BTreeMap<String, EdgeReport> {
+    of_edges(graph, |_, _| true)
+}
+
+fn of_edges(graph: &Graph, is_shown: impl Fn(bool, u64) -> bool) -> BTreeMap<String, EdgeReport> {
     let mut edges: BTreeMap<String, EdgeReport> = BTreeMap::new();
     let Some((topology, counted)) = graph.topology() else { return edges };
     for ((edge, name), counted) in topology.edges().iter().zip(topology.edge_names()).zip(counted) {
-        if edge.to.is_none() && counted.packets == 0 {
+        if !is_shown(edge.to.is_some(), counted.packets) {
             continue;
         }
         let report = edges.entry(name).or_default();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use graph::Graph;
 use nf::{CounterDeclaration, CounterValue, RuleCounters};
 use serde::{Serialize, Serializer};
-use telemetry::{Merge, record};
+use telemetry::{CountKind, Counts, Merge, record};
 
 use super::is_zero;
 
@@ -69,6 +69,48 @@ impl FunctionReport {
         self.rules.iter_mut().zip(&other.rules).for_each(|(rule, other)| rule.add(other));
         self.merge(other);
     }
+
+    /// Adds those of the same function of a unit at another node, which has tables of its own. All
+    /// units take items of the same pools.
+    pub(super) fn add_elsewhere(&mut self, other: &FunctionReport) {
+        self.add(other);
+        for (name, pool) in &mut self.pools {
+            let Some(other) = other.pools.get(name) else { continue };
+            pool.in_use += other.in_use;
+            pool.peak += other.peak;
+            pool.exhausted += other.exhausted;
+        }
+        for (name, meters) in &mut self.meters {
+            let Some(other) = other.meters.get(name) else { continue };
+            meters.in_use += other.in_use;
+            meters.forgotten += other.forgotten;
+            meters.refused += other.refused;
+        }
+        for (name, contents) in &mut self.contents {
+            let Some(other) = other.contents.get(name) else { continue };
+            contents.kept_bytes += other.kept_bytes;
+            contents.displaced += other.displaced;
+        }
+    }
+
+    /// Visits the numbers of pools, meters and contents that change.
+    pub(super) fn visit_tables(&mut self, visit: &mut dyn FnMut(CountKind, &mut u64)) {
+        let (total, current) = (CountKind::Total, CountKind::Current);
+        for pool in self.pools.values_mut() {
+            pool.in_use.visit_counts(current, visit);
+            pool.peak.visit_counts(total, visit);
+            pool.exhausted.visit_counts(total, visit);
+        }
+        for meters in self.meters.values_mut() {
+            meters.in_use.visit_counts(current, visit);
+            meters.forgotten.visit_counts(total, visit);
+            meters.refused.visit_counts(total, visit);
+        }
+        for contents in self.contents.values_mut() {
+            contents.kept_bytes.visit_counts(total, visit);
+            contents.displaced.visit_counts(total, visit);
+        }
+    }
 }
 
 /// A function's own counter. It serializes as its value.
@@ -92,6 +134,12 @@ impl CounterReport {
 impl Serialize for CounterReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.count)
+    }
+}
+
+impl Counts for CounterReport {
+    fn visit_counts(&mut self, kind: CountKind, visit: &mut dyn FnMut(CountKind, &mut u64)) {
+        visit(kind, &mut self.count);
     }
 }
 

@@ -48,13 +48,19 @@ pub fn write_effects<O: Output>(
     Ok((alerts, events))
 }
 
+/// Returns the numbers of alerts and of events.
+pub fn raised(effects: &Effects) -> [u64; 2] {
+    let events = effects.events.iter().filter(|event| event.kind != FRAME_EVENT);
+    [effects.alerts.len() as u64, events.count() as u64]
+}
+
 impl EffectsWriter<'_> {
     /// Writes alerts and events in the order in which they were raised, then flow reports.
     pub fn write<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
         let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
-        *self.alerts += effects.alerts.len() as u64;
-        let reported = effects.events.iter().filter(|event| event.kind != FRAME_EVENT);
-        *self.events += reported.count() as u64;
+        let [alerts, events] = raised(effects);
+        *self.alerts += alerts;
+        *self.events += events;
         let mut alerts_written = 0;
         for event in effects.events.iter() {
             let before = effects.alerts.get(alerts_written..event.alerts_before).unwrap_or_default();

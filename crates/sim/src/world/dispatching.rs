@@ -37,7 +37,7 @@ impl World {
         self.carry_out_orders(sent_ns);
         let (unit, mut stamp) = match routed {
             Dispatched::To { unit, stamp } => (unit, stamp),
-            Dispatched::Refused | Dispatched::Waits(_) => {
+            Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => {
                 self.tally.refused += 1;
                 return Ok(());
             }

@@ -41,7 +41,7 @@ impl Bench {
         self.dispatcher.prefetch_flow(hash);
         match self.dispatcher.handle_packet(now_ns, PacketArrival { key, hash, len }, &mut self.outputs) {
             Dispatched::To { unit, stamp } => Some((unit, stamp)),
-            Dispatched::Refused | Dispatched::Waits(_) => None,
+            Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => None,
         }
     }
 
