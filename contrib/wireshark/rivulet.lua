@@ -17,6 +17,7 @@ local VERSION, HEADER_LEN, TAG_LEN = 1, 18, 16
 local FRAMES = {
     [0] = "Padding", "Block", "Message", "Fragment", "Packet", "Acknowledgement", "Ping",
     "Probe of a length", "Answer to a probe", "Part of a block",
+    [0x58] = "Close",
 }
 
 local link = Proto("rivulet", "Rivulet link")
@@ -269,6 +270,8 @@ local function add_frames(direction, tvb, pinfo, tree, root, notes)
             if block then
                 add_frames(direction, block, pinfo, item, root, notes)
             end
+        elseif kind == 0x58 then
+            notes[#notes + 1] = "Close"
         end
         at = at + 3 + len
     end

@@ -9,6 +9,7 @@ mod policies;
 mod unit;
 
 use std::net::SocketAddr;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -151,7 +152,13 @@ fn say_key_log(path: Option<&Path>) {
     }
 }
 
-/// Returns a number that is higher after each restart.
+/// Returns a number that distinguishes this process from others of its node: random, because the
+/// clock may be set back. The higher bits grow with time all the same, for nodes of earlier versions.
 fn incarnation() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let random = RandomState::new().hash_one(std::process::id());
+    since & !INCARNATION_RANDOM | random & INCARNATION_RANDOM
 }
+
+/// Bits of an incarnation that are random; the others say the time, in steps of 0.3 s.
+const INCARNATION_RANDOM: u64 = (1 << 28) - 1;

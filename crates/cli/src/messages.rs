@@ -85,6 +85,8 @@ enum Line {
     Say(String),
     /// The current rates, for a terminal and for the supervisor.
     Rates(String),
+    /// What the process waits for, for the supervisor.
+    Waiting(String),
     /// Traffic begins; for the supervisor.
     Ready,
     /// Traffic ends; for the supervisor.
@@ -144,6 +146,12 @@ impl Console {
         let _ = self.queue.send(Line::Ready);
     }
 
+    /// Lets operator and supervisor know that the process is up, and what traffic waits for.
+    pub fn waiting(&self, text: String) {
+        self.say(format!("rivulet: {text}"));
+        let _ = self.queue.try_send(Line::Waiting(text));
+    }
+
     /// Lets the supervisor know that traffic ends.
     pub fn stopping(&self) {
         // Without it, the supervisor sees the process end.
@@ -174,6 +182,7 @@ fn write_lines(lines: &Receiver<Line>, lost: &AtomicU64, bar: &ProgressBar) {
                 notify(&[NotifyState::Status(&rates)]);
                 bar.set_message(rates);
             }
+            Line::Waiting(text) => notify(&[NotifyState::Ready, NotifyState::Status(&text)]),
             Line::Ready => notify(&[NotifyState::Ready]),
             Line::Stopping => notify(&[NotifyState::Stopping]),
             Line::End => break,

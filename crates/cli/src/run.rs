@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use cluster::remote::RemoteError;
 use indicatif::ProgressBar;
 use runtime::Frame;
 use telemetry::event;
@@ -109,7 +110,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (functions, ports) = (assembly.names.len() as u64, assembly.ports.all().len() as u64);
     event::policy_applied(&args.policy.display(), functions, ports);
     let api = args.units.open_api(&args.policy)?;
-    let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, false)?;
+    let (mut runner, nodes) = match args.units.runner(&args.policy, assembly, maker, false) {
+        Err(error) if matches!(error.downcast_ref(), Some(RemoteError::Stopped(_))) => {
+            say!("rivulet: {error:#}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        runner => runner?,
+    };
     api.said.iter().for_each(|line| say!("{line}"));
     let _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
     let mut pace = Speedup::new(args.speedup);

@@ -101,7 +101,8 @@ pub fn run_nodes(args: &NodesArgs) -> anyhow::Result<ExitCode> {
         Format::Json => output::print_json(&nodes)?,
         Format::Table => {
             let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "ADDRESS", "REASON"]);
-            for NodeResource { name, address, status, unit, packets, reason, .. } in nodes {
+            for NodeResource { name, address, status, silent_ms, unit, packets, reason, .. } in nodes {
+                let status = with_silence(&status, silent_ms);
                 let unit = unit.map_or_else(|| "-".to_owned(), |unit| unit.to_string());
                 let [name, address] = [name, address].map(|text| shown_in_cell(text).to_string());
                 table.row(vec![name, status, unit, thousands(packets), address, reason]);
@@ -135,6 +136,14 @@ pub fn run_units(args: &UnitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns a status, with the time since a suspect member was heard last.
+fn with_silence(status: &str, silent_ms: Option<u64>) -> String {
+    match silent_ms {
+        Some(ms) => format!("{status} for {:.1} s", ms as f64 / 1e3),
+        None => status.to_owned(),
+    }
+}
+
 fn text(status: &StatusResource) -> String {
     let mut lines = vec![
         ("name", format!("{}, rivulet {}", status.name, status.version)),
@@ -166,6 +175,9 @@ fn text(status: &StatusResource) -> String {
         let text = format!("{name} {}, at {nodes_done} of {nodes} nodes{reason}", stage.name());
         lines.push(("rollout", text));
     }
+    if let Some(waiting) = &status.waiting {
+        lines.push(("waiting", waiting.clone()));
+    }
     if status.nodes > 0 {
         let by_status = status.nodes_by_status.iter().map(|(status, count)| format!("{count} {status}"));
         let by_status: Vec<_> = by_status.collect();
@@ -178,7 +190,7 @@ fn text(status: &StatusResource) -> String {
     if !status.other_dispatchers.is_empty() {
         let others = status.other_dispatchers.iter().map(|other| {
             let reason = if other.reason.is_empty() { String::new() } else { format!(" ({})", other.reason) };
-            format!("{} {}{reason}", other.name, other.status)
+            format!("{} {}{reason}", other.name, with_silence(&other.status, other.silent_ms))
         });
         lines.push(("others", others.collect::<Vec<_>>().join(", ")));
     }

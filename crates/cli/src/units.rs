@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use ::cluster::remote::{IsStopped, StartStatus};
 use anyhow::{Context, bail};
 use control::ClusterControl;
 use protocol::dispatcher::UnitChoice;
@@ -18,7 +19,7 @@ use values::{Nanos, PositiveBitRate};
 use crate::api::{ApiFiles, OpenedApi, ServeOptions};
 use crate::cluster::DispatcherNode;
 use crate::output::{duration, rate, thousands};
-use crate::{cluster, picture, policies};
+use crate::{cluster, picture, policies, signals};
 
 /// Options of the commands that run a policy on units.
 #[derive(Debug, clap::Args)]
@@ -132,7 +133,10 @@ impl Options {
         };
         let runner = match maker {
             Some(UnitMaker::Nodes(node)) => {
-                let (runner, cluster) = node.run(&name, assembly, config)?;
+                // A live run shows for whom it waits, and answers operators meanwhile.
+                let is_stopped = |_: &StartStatus| signals::is_stopped();
+                let is_stopped: Option<IsStopped<'_>> = if is_live { None } else { Some(&is_stopped) };
+                let (runner, cluster) = node.run(&name, assembly, config, is_stopped)?;
                 return Ok((runner, Some(cluster)));
             }
             Some(UnitMaker::Threads(make)) => Runner::on_threads(assembly, &name, config, make),

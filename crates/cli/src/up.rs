@@ -18,6 +18,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
+use cluster::remote::{RemoteHandle, StartStatus};
 use io::port::{DRIVERS, Interface, PortSpec, drivers_in_use};
 use runtime::shards::WORKERS_MAX;
 use runtime::{Assembly, LinkChange, Ports};
@@ -224,9 +225,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
     let sinks = sinks.begin(Some(&console))?;
     let mut _api = None;
+    let mut cluster = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, true)?;
+            cluster = nodes.as_ref().map(|nodes| nodes.nodes.clone());
             _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
@@ -243,6 +246,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     api.said.into_iter().for_each(|line| console.say(line));
     let nodes = nodes.watch()?;
+    if let Some(cluster) = &cluster {
+        engine.set_receiving(false);
+        await_units(&mut engine, cluster, &signals, &console)?;
+        engine.set_receiving(true);
+    }
     console.ready();
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
@@ -299,6 +307,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     written?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until units are there, or a signal stops it. Meanwhile operators get answers, and packets
+/// wait at their ports as far as these hold them.
+fn await_units(
+    engine: &mut Engine,
+    cluster: &RemoteHandle,
+    signals: &Signals,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let mut shown = StartStatus::default();
+    while signals.stop().is_none() {
+        engine.go_on()?;
+        let status = cluster.start();
+        if status.has_begun {
+            return Ok(());
+        }
+        if status != shown && status.wanted > 0 {
+            console.waiting(format!("waiting for units: {status}"));
+            shown = status;
+        }
+    }
+    Ok(())
 }
 
 /// Timer of the `stats` records.

@@ -51,6 +51,8 @@ pub(crate) struct LinkTotals {
     pub started: u64,
     /// Links that died.
     pub dead: u64,
+    /// Times at which nothing was heard from a node for a while.
+    pub suspected: u64,
     /// Datagrams of no link.
     pub strange: u64,
 }
@@ -90,6 +92,9 @@ impl LinkTotals {
             links: now.len() as u64,
             started: self.started,
             dead: self.dead,
+            suspected: self.suspected,
+            stalls: 0,
+            stalled_ms: 0,
             datagrams_sent: sum.datagrams_sent,
             datagrams_received: sum.datagrams_received,
             datagrams_lost: sum.datagrams_lost,

@@ -1,22 +1,45 @@
 //! The nodes that a node has links with.
+//!
+//! A node that is silent is *suspect* first, which costs waiting: its link stays, and goes on when
+//! it is heard again. It is *given up* later, after a silence that depends on what was seen of it
+//! ([`PeerLink::silence_ns`]). Whoever gives a node up ends the link, so that the other end finds
+//! out with the first datagram that it sends. Time in which this process did not run is no silence
+//! of others; after [`FENCE_NS`] of it, others may have given this process up: its links carry
+//! nothing until the other ends confirm that they have them.
+
+mod stalls;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use link::{Config, LinkEvent, LinkKeys, MtuChange, PeerLink, SendError, connection_of};
+use link::{
+    Config, DeadReason, EndedLink, LinkEvent, LinkKeys, MtuChange, PeerLink, SendError, connection_of,
+};
 use runtime::report::LinksReport;
 use telemetry::event;
 
+pub(crate) use self::stalls::FENCE_NS;
+use self::stalls::Stalls;
 use crate::identity::Session;
 use crate::links::{LinkInfo, LinkTotals, mtu_of};
 use crate::network::{Handover, Network};
 
-/// The time without any datagram after which a node counts as dead is at least this.
-pub const DEAD_AFTER: Duration = Duration::from_millis(1_000);
+/// Silence before which no node is given up.
+pub const GIVE_UP_MIN: Duration = Duration::from_secs(2);
+/// Silence after which a node is given up, whatever was seen of it before.
+pub const GIVE_UP_MAX: Duration = Duration::from_secs(10);
 /// A node sends something at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(25);
+/// Round trips of silence after which a node is given up, if they take longer than
+/// [`GIVE_UP_MIN`].
+const ROUND_TRIPS: u32 = 40;
+/// Limit on the links that have ended, and whose other ends are told so.
+const ENDED_MAX: usize = 64;
+
+/// Silence after which a node is suspect: it keeps its flows, and new ones go elsewhere.
+pub const SUSPECT_NS: u64 = 300_000_000;
 
 /// Silence after which a link may have failed.
 const SOUND_NS: u64 = 4 * HEARTBEAT.as_nanos() as u64;
@@ -43,8 +66,25 @@ impl PeerId {
 /// A change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerEvent {
-    /// Nothing more is heard from it.
+    /// The first datagram has come: the other end has the link.
+    Up(PeerId),
+    /// Nothing is heard from it.
+    Suspect(PeerId),
+    /// It is heard again.
+    Heard(PeerId),
+    /// It is given up, or has ended the link.
     Dead(PeerId),
+}
+
+impl PeerEvent {
+    fn peer(self) -> PeerId {
+        match self {
+            PeerEvent::Up(peer)
+            | PeerEvent::Suspect(peer)
+            | PeerEvent::Heard(peer)
+            | PeerEvent::Dead(peer) => peer,
+        }
+    }
 }
 
 /// Nodes, and the links to them.
@@ -60,7 +100,10 @@ pub(crate) struct Peers<N> {
     frame: Vec<u8>,
     /// Datagrams to be sent.
     datagrams: Vec<u8>,
-    dead: VecDeque<PeerId>,
+    events: VecDeque<PeerEvent>,
+    /// Links that have ended here, the latest last, and where their other ends are.
+    ended: VecDeque<(EndedLink, SocketAddr)>,
+    stalls: Stalls,
     totals: LinkTotals,
 }
 
@@ -68,10 +111,23 @@ struct Peer {
     link: PeerLink,
     address: SocketAddr,
     name: String,
+    /// Distinguishes processes of the node.
+    incarnation: u64,
     /// Messages for which the link had no room.
     waiting: VecDeque<(u16, Vec<u8>)>,
     /// Its messages wait in the link.
     is_held: bool,
+    is_suspect: bool,
+}
+
+impl Peer {
+    fn may_be_polled(&self) -> bool {
+        !self.is_held && self.link.is_confirmed() && self.link.has_message()
+    }
+
+    fn is_silent(&self, now_ns: u64) -> bool {
+        self.link.is_up() && self.link.dead().is_none() && self.link.silent_ns(now_ns) >= SUSPECT_NS
+    }
 }
 
 impl<N: Network> Peers<N> {
@@ -80,8 +136,9 @@ impl<N: Network> Peers<N> {
         let heartbeat_ns = HEARTBEAT.as_nanos() as u64;
         let config = Config {
             heartbeat_ns,
-            heartbeats_missed: (DEAD_AFTER.as_nanos() / HEARTBEAT.as_nanos()) as u32,
-            silence_max_ns: 4 * DEAD_AFTER.as_nanos() as u64,
+            heartbeats_missed: ROUND_TRIPS,
+            silence_min_ns: GIVE_UP_MIN.as_nanos() as u64,
+            silence_max_ns: GIVE_UP_MAX.as_nanos() as u64,
             ..Config::default()
         };
         Peers {
@@ -92,7 +149,9 @@ impl<N: Network> Peers<N> {
             next: 0,
             frame: Vec::new(),
             datagrams: Vec::new(),
-            dead: VecDeque::new(),
+            events: VecDeque::new(),
+            ended: VecDeque::new(),
+            stalls: Stalls::default(),
             totals: LinkTotals::default(),
         }
     }
@@ -121,20 +180,46 @@ impl<N: Network> Peers<N> {
             Ok(link) => {
                 self.connections.insert(link.receive_id(), id);
                 self.totals.started += 1;
-                let (name, waiting) = (peer.name, VecDeque::new());
-                self.peers[place] = Some(Peer { link, address, name, waiting, is_held: false });
+                let (name, incarnation, waiting) = (peer.name, peer.incarnation, VecDeque::new());
+                let (is_held, is_suspect) = (false, false);
+                let peer = Peer { link, address, name, incarnation, waiting, is_held, is_suspect };
+                self.peers[place] = Some(peer);
             }
             // The settings are constant, and TLS exports no equal keys.
-            Err(_) => self.dead.push_back(id),
+            Err(_) => self.events.push_back(PeerEvent::Dead(id)),
         }
         id
     }
 
-    /// Ends a link.
+    /// Ends a link, and tells the other end.
     pub fn remove(&mut self, peer: PeerId) {
-        if let Some(peer) = self.peers[peer.0].take() {
-            self.connections.remove(&peer.link.receive_id());
-            self.totals.ended.add(peer.link.counters());
+        self.events.retain(|event| event.peer() != peer);
+        let Some(Peer { link, address, .. }) = self.peers[peer.0].take() else { return };
+        self.connections.remove(&link.receive_id());
+        self.totals.ended.add(link.counters());
+        if link.dead() == Some(DeadReason::Closed) {
+            return; // The other end was first.
+        }
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((link.into_ended(), address));
+        self.tell_ended(self.ended.len() - 1);
+    }
+
+    /// Ends all links, and tells the other ends: they need not wait for the silence.
+    pub fn remove_all(&mut self) {
+        let all: Vec<PeerId> = self.ids().collect();
+        all.into_iter().for_each(|peer| self.remove(peer));
+    }
+
+    /// Tells the other end of a link that it has ended here.
+    fn tell_ended(&mut self, at: usize) {
+        let now_ns = self.now_ns();
+        let Some((link, address)) = self.ended.get_mut(at) else { return };
+        if link.tell(now_ns, &mut self.datagrams) {
+            // It asks again by another datagram if this one is lost.
+            let _ = self.network.send(*address, &self.datagrams, self.datagrams.len());
         }
     }
 
@@ -188,9 +273,7 @@ impl<N: Network> Peers<N> {
     /// Returns the next message that has been [received](Peers::receive), and its sender.
     pub fn poll(&mut self) -> Option<(PeerId, &[u8])> {
         let count = self.peers.len();
-        let has_message = |at: &usize| {
-            self.peers[*at].as_ref().is_some_and(|peer| !peer.is_held && peer.link.has_message())
-        };
+        let has_message = |at: &usize| self.peers[*at].as_ref().is_some_and(Peer::may_be_polled);
         let at = (self.next..count).chain(0..self.next.min(count)).find(has_message)?;
         self.next = at;
         let message = self.peers[at].as_mut()?.link.poll_message()?;
@@ -200,35 +283,107 @@ impl<N: Network> Peers<N> {
     /// Takes datagrams from the socket, some of them if there are many. Returns false if there were
     /// none.
     pub fn receive(&mut self) -> bool {
-        let now_ns = self.now_ns();
+        let now_ns = self.begin_round();
         let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.totals.strange);
-        self.network.receive(&mut |from, datagram| {
-            let peer = connection_of(datagram).and_then(|connection| connections.get(&connection));
-            let Some(peer) = peer.and_then(|peer| peers[peer.0].as_mut()) else {
+        let (events, ended) = (&mut self.events, &self.ended);
+        let mut unaware = None;
+        let has_received = self.network.receive(&mut |from, datagram| {
+            let Some(connection) = connection_of(datagram) else {
                 *strange += 1;
                 return;
             };
-            if peer.link.handle_datagram(now_ns, datagram).is_ok() {
-                peer.address = from; // It may have moved: the datagram is authentic.
+            let id = connections.get(&connection);
+            let Some((id, peer)) = id.and_then(|id| Some((*id, peers[id.0].as_mut()?))) else {
+                *strange += 1;
+                let is_it = |(link, _): &(EndedLink, SocketAddr)| link.receive_id() == connection;
+                unaware = ended.iter().position(is_it).or(unaware);
+                return;
+            };
+            let was_up = peer.link.is_up();
+            let silent_ns = peer.link.silent_ns(now_ns);
+            if peer.link.handle_datagram(now_ns, datagram).is_err() {
+                return;
             }
-        })
+            peer.address = from; // It may have moved: the datagram is authentic.
+            if !was_up {
+                events.push_back(PeerEvent::Up(id));
+            }
+            if std::mem::take(&mut peer.is_suspect) {
+                event::peer_heard(&peer.name, silent_ns / 1_000_000);
+                events.push_back(PeerEvent::Heard(id));
+            }
+        });
+        if let Some(at) = unaware {
+            self.tell_ended(at);
+        }
+        has_received
     }
 
-    /// Returns the next node that has died.
+    /// Returns the next change of a node.
     pub fn poll_event(&mut self) -> Option<PeerEvent> {
-        self.dead.pop_front().map(PeerEvent::Dead)
+        self.events.pop_front()
     }
 
     /// Handles deadlines, and sends everything that may be sent now. All datagrams must have been
     /// received before: a process that was suspended would take its peers for dead.
     pub fn flush(&mut self) {
-        let now_ns = self.now_ns();
-        for peer in self.peers.iter_mut().flatten() {
+        let now_ns = self.begin_round();
+        for at in 0..self.peers.len() {
+            let Some(peer) = self.peers[at].as_mut() else { continue };
             if peer.link.next_timeout_ns().is_some_and(|due_ns| due_ns <= now_ns) {
                 peer.link.handle_timeout(now_ns);
             }
+            if !peer.is_suspect && peer.is_silent(now_ns) {
+                peer.is_suspect = true;
+                self.totals.suspected += 1;
+                event::peer_suspect(&peer.name, peer.link.silent_ns(now_ns) / 1_000_000);
+                self.events.push_back(PeerEvent::Suspect(PeerId(at)));
+            }
         }
         self.transmit();
+    }
+
+    /// Finds out whether this process has not run for a while. Returns the time.
+    fn begin_round(&mut self) -> u64 {
+        let now_ns = self.now_ns();
+        if let Some(stall_ns) = self.stalls.note_round(now_ns) {
+            self.stalled(stall_ns, now_ns);
+        }
+        now_ns
+    }
+
+    #[cold]
+    fn stalled(&mut self, stall_ns: u64, now_ns: u64) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.link.excuse(stall_ns, now_ns);
+            if stall_ns >= FENCE_NS {
+                peer.link.doubt();
+            }
+        }
+        if stall_ns >= FENCE_NS {
+            event::process_stalled(stall_ns / 1_000_000);
+        }
+    }
+
+    /// Returns the times at which this process has not run for [`FENCE_NS`]: others may have given
+    /// it up each time.
+    pub fn fences(&self) -> u64 {
+        self.stalls.fences
+    }
+
+    /// Returns whether a datagram of the node has come.
+    pub fn is_up(&self, peer: PeerId) -> bool {
+        self.peers[peer.0].as_ref().is_some_and(|peer| peer.link.is_up())
+    }
+
+    /// Returns what distinguishes the process at the other end from others of its node.
+    pub fn incarnation(&self, peer: PeerId) -> u64 {
+        self.peers[peer.0].as_ref().map_or(0, |peer| peer.incarnation)
+    }
+
+    /// Returns whether nothing is heard from the node.
+    pub fn is_suspect(&self, peer: PeerId) -> bool {
+        self.peers[peer.0].as_ref().is_some_and(|peer| peer.is_suspect)
     }
 
     /// Sends everything that may be sent now.
@@ -242,7 +397,7 @@ impl<N: Network> Peers<N> {
     }
 
     fn transmit_if(&mut self, is_ready: impl Fn(&PeerLink) -> bool) {
-        let now_ns = self.now_ns();
+        let now_ns = self.begin_round();
         for at in 0..self.peers.len() {
             let Some(peer) = self.peers[at].as_mut().filter(|peer| is_ready(&peer.link)) else { continue };
             while let Some((stream, frame)) = peer.waiting.front() {
@@ -265,7 +420,7 @@ impl<N: Network> Peers<N> {
                 match event {
                     LinkEvent::Dead(_) => {
                         self.totals.dead += 1;
-                        self.dead.push_back(PeerId(at));
+                        self.events.push_back(PeerEvent::Dead(PeerId(at)));
                     }
                     LinkEvent::Mtu { size, change } => note_mtu(peer, size, change),
                     LinkEvent::TooNarrow => {
@@ -292,7 +447,8 @@ impl<N: Network> Peers<N> {
 
     /// Returns the counts of all links so far, and of handshakes.
     pub fn links_report(&self) -> LinksReport {
-        self.totals.report(&self.links(), self.network.handshakes())
+        let report = self.totals.report(&self.links(), self.network.handshakes());
+        LinksReport { stalls: self.stalls.count, stalled_ms: self.stalls.sum_ns / 1_000_000, ..report }
     }
 
     /// Returns the number of messages for which a link has no room.
@@ -309,6 +465,12 @@ impl<N: Network> Peers<N> {
     pub fn is_sound(&self, peer: PeerId) -> bool {
         let heard_ns = self.peers[peer.0].as_ref().map_or(0, |peer| peer.link.heard_ns());
         self.is_flushed(peer) && self.now_ns().saturating_sub(heard_ns) < SOUND_NS
+    }
+
+    /// Returns the time since a node was heard last, if it is suspect.
+    pub fn suspect_ns(&self, peer: PeerId) -> Option<u64> {
+        let peer = self.peers[peer.0].as_ref().filter(|peer| peer.is_suspect)?;
+        Some(peer.link.silent_ns(self.now_ns()))
     }
 
     /// Returns the time until a link has something to do.

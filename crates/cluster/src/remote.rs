@@ -11,6 +11,7 @@ mod nodes;
 mod others;
 mod rollout;
 mod sharing;
+mod start;
 mod transport;
 mod units;
 
@@ -32,6 +33,7 @@ use self::handle::RemoteStatus;
 pub(crate) use self::homes::Homes;
 use self::nodes::{Nodes, ResumedNode};
 use self::rollout::Rollout;
+use self::start::Start;
 use self::units::{PartialReport, UnitTable};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
@@ -46,6 +48,7 @@ pub use homes::{HOMES_MAX, OtherDispatcher};
 pub use nodes::{NodeInfo, NodeStatus};
 pub use rollout::{NewPolicy, RolloutState, RolloutStatus};
 pub use sharing::{SharingError, check_sharing};
+pub use start::{START_GRACE, StartStatus};
 
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
@@ -67,8 +70,6 @@ const STATUS_NS: u64 = 50_000_000;
 const PART_NS: u64 = 2_000_000_000;
 /// Commands that are taken between two batches of packets, at most; others wait.
 const COMMANDS_MAX: usize = 16;
-/// Limit on the time for the first units to be there.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The settings of a cluster's dispatcher.
 pub struct RemoteOptions {
@@ -101,6 +102,7 @@ pub struct RemoteUnits<N> {
     former_graphs: Vec<Box<Graph>>,
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
+    start: Start,
     changes: VecDeque<UnitChange>,
     control: RemoteControl,
     shown_ns: u64,
@@ -115,6 +117,8 @@ pub struct RemoteUnits<N> {
     /// Commands to functions so far.
     controls: Vec<(usize, String)>,
     is_finishing: bool,
+    /// Times at which others may have given this process up, as far as they were heeded.
+    fences: u64,
     refused: u64,
     /// Frames between units that could not reach each other.
     relayed: u64,
@@ -132,30 +136,38 @@ pub enum RemoteError {
     /// A function's flows share state that several nodes cannot have.
     #[error(transparent)]
     Shared(#[from] SharingError),
-    /// Too few nodes are there.
-    #[error("{there} of {wanted} units are there after {} s", START_TIMEOUT.as_secs())]
-    Missing {
-        /// Those that are there.
-        there: usize,
-        /// Those that must be.
-        wanted: u16,
-    },
+    /// It was stopped before a unit was there.
+    #[error("stopped while waiting for units: {0}")]
+    Stopped(StartStatus),
 }
 
-/// Creates a runner of a policy on units at other nodes, and waits for the first ones.
+/// Decides whether a dispatcher that waits for units is to end.
+pub type IsStopped<'a> = &'a dyn Fn(&StartStatus) -> bool;
+
+/// Creates a runner of a policy on units at other nodes. With `is_stopped`, waits until it can
+/// begin: all units that it wants are ready, or at least one for [`START_GRACE`]. Without, it is the
+/// caller's to wait until [`RemoteHandle::start`] says so, before packets come.
 ///
 /// # Errors
-/// If the configuration is invalid, or the first units do not come.
+/// If the configuration is invalid, or it was stopped.
 pub fn remote_runner(
     assembly: Assembly,
     name: &str,
     config: UnitsConfig,
     options: RemoteOptions,
+    is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     let RemoteOptions { identity, policy, incarnation, control, dispatchers, listening } = options;
     let homes = Homes::new(identity.name(), &dispatchers);
     let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
-    runner_over(assembly, name, config, || Ok(HostNetwork::open(node, listening)?), (control, homes))
+    runner_over(
+        assembly,
+        name,
+        config,
+        || Ok(HostNetwork::open(node, listening)?),
+        (control, homes),
+        is_stopped,
+    )
 }
 
 /// Creates a runner of a policy on units that are reached over a network.
@@ -165,6 +177,7 @@ pub(crate) fn runner_over<N: Network>(
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
     (control, homes): (RemoteControl, Homes),
+    is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     check_sharing(&assembly)?;
     if homes.has_others() {
@@ -181,6 +194,7 @@ pub(crate) fn runner_over<N: Network>(
         rollout: None,
         former_graphs: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
+        start: Start::new(config.units_min),
         changes: VecDeque::new(),
         control,
         shown_ns: 0,
@@ -191,30 +205,33 @@ pub(crate) fn runner_over<N: Network>(
         unsent_since_ns: None,
         controls: Vec::new(),
         is_finishing: false,
+        fences: 0,
         refused: 0,
         relayed: 0,
     };
     remote.units.know_figures(Figures::of(&assembly.graph));
     remote.connect_to_others();
-    remote.await_first_units()?;
+    if let Some(is_stopped) = is_stopped {
+        remote.await_first_units(is_stopped)?;
+    }
     Ok(Runner::on_transport(assembly, name, config, remote)?)
 }
 
 impl<N: Network> RemoteUnits<N> {
-    /// Waits until the units are there that run from the beginning.
-    fn await_first_units(&mut self) -> Result<(), RemoteError> {
-        let began_ns = self.peers.now_ns();
-        let wanted = self.config.units_min;
+    /// Waits until the run can begin.
+    fn await_first_units(&mut self, is_stopped: IsStopped<'_>) -> Result<(), RemoteError> {
+        self.start.is_awaited = true;
         loop {
             self.work();
-            let there = self.units.iter().filter(|unit| unit.is_ready).count();
-            if there >= usize::from(wanted) {
+            if self.start.has_begun {
                 // The dispatcher takes them for ready already.
+                self.start.is_awaited = false;
                 self.units.discard_reports();
                 return Ok(());
             }
-            if u128::from(self.peers.now_ns() - began_ns) >= START_TIMEOUT.as_nanos() {
-                return Err(RemoteError::Missing { there, wanted });
+            let status = self.start_status();
+            if is_stopped(&status) {
+                return Err(RemoteError::Stopped(status));
             }
             self.peers.wait(WAIT);
         }
@@ -250,10 +267,27 @@ impl<N: Network> RemoteUnits<N> {
                 break;
             }
         }
-        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
-            self.lose(peer);
+        while let Some(event) = self.peers.poll_event() {
+            match event {
+                PeerEvent::Up(peer) => self.seat_other(peer),
+                PeerEvent::Suspect(peer) => self.suspect(peer, true),
+                PeerEvent::Heard(peer) => self.suspect(peer, false),
+                PeerEvent::Dead(peer) => self.lose(peer),
+            }
         }
         self.say_taken();
+    }
+
+    /// Nothing is heard from a node, or it is heard again. It may have been restarted: another
+    /// process of it shows that the one before is gone.
+    fn suspect(&mut self, peer: PeerId, is_suspect: bool) {
+        self.look_for_another(peer, is_suspect);
+        let Some(unit) = self.units.number_at(peer) else { return };
+        if let Some(known) = self.units.alive_mut(unit) {
+            known.is_suspect = is_suspect;
+        }
+        let change = if is_suspect { UnitChange::Suspect } else { UnitChange::Heard };
+        self.changes.push_back(change(unit));
     }
 
     fn handle_frames(&mut self) {
@@ -329,6 +363,13 @@ impl<N: Network> RemoteUnits<N> {
                 self.meet(session);
                 continue;
             }
+            if let Some(former) = self.nodes.link_of(&name) {
+                if self.peers.incarnation(former) == session.peer.incarnation {
+                    continue; // It is the same process, which may go on.
+                }
+                self.lose(former);
+                self.peers.network().forget("", &name);
+            }
             let peer = self.peers.add(session);
             match self.nodes.connected(&name, peer, policy) {
                 Some(_) => {
@@ -385,7 +426,7 @@ impl<N: Network> RemoteUnits<N> {
         while let Some(peer) = self.nodes.late_to_part(self.peers.now_ns().saturating_sub(PART_NS)) {
             self.lose(peer);
         }
-        if self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
+        if self.look_at_start() || self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();
         }
     }
@@ -417,12 +458,14 @@ impl<N: Network> RemoteUnits<N> {
         }
         self.announce_policy();
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
-        let (nodes, mut links) = (self.nodes.infos(packets), self.peers.links());
+        let silent_ns = |peer: PeerId| self.peers.suspect_ns(peer);
+        let (nodes, mut links) = (self.nodes.infos(packets, silent_ns), self.peers.links());
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
         let (totals, rollout) = (self.links_report(), self.rollout_status());
+        let others = self.homes.others(|peer| self.peers.suspect_ns(peer));
         let policy = self.peers.network().policies().own();
-        let others = self.homes.others();
-        self.control.show(RemoteStatus { nodes, others, links, totals, policy, rollout });
+        let start = self.start_status();
+        self.control.show(RemoteStatus { nodes, others, links, totals, policy, rollout, start });
     }
 
     fn links_report(&self) -> LinksReport {
@@ -467,6 +510,9 @@ impl<N: Network> RemoteUnits<N> {
             self.homes.parting.swap_remove(at);
             return self.peers.remove(peer);
         }
+        if self.homes.forget_early(peer) {
+            return self.peers.remove(peer);
+        }
         let name = self.peers.name(peer);
         match self.nodes.is_drained(peer) {
             true => event::peer_left(&name),
@@ -482,6 +528,7 @@ impl<N: Network> RemoteUnits<N> {
         self.units.lose(peer, unit.is_some() && !is_over);
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
+            self.want_another(unit);
         }
         // Others may wait for something of it, even if it was drained before.
         self.tell_units();
@@ -500,7 +547,7 @@ impl<N: Network> RemoteUnits<N> {
     /// Sends all units something that they answer; those that are starting only if it is the end.
     fn ask(&mut self, question: &ToUnit) {
         let is_end = matches!(question, ToUnit::Finish);
-        for unit in self.units.alive().filter(|unit| unit.is_ready || is_end) {
+        for unit in self.units.alive().filter(|unit| unit.is_ready || is_end && !unit.is_suspect) {
             unit.is_behind = true;
             self.peers.send(unit.peer, 0, |out| write_input(out, question));
         }

@@ -159,6 +159,11 @@ impl SimulatedCluster {
         Ok(())
     }
 
+    /// Returns true if the dispatcher stands still: what arrives now waits at its ports.
+    pub fn is_paused(&self) -> bool {
+        self.world.paused_until_ns(self.world.dispatcher()).is_some()
+    }
+
     /// Returns the runner of the dispatcher.
     pub fn runner(&mut self) -> &mut Runner {
         &mut self.runner
@@ -191,6 +196,12 @@ impl SimulatedCluster {
     pub fn run_to<O: Output>(&mut self, at_ns: u64, output: &mut O) -> Result<(), O::Error> {
         let until_ns = at_ns.saturating_sub(self.start_ns);
         loop {
+            if let Some(paused_ns) = self.world.paused_until_ns(self.world.dispatcher()) {
+                self.world.run_to(self.world.dispatcher(), paused_ns.min(until_ns));
+                if paused_ns > until_ns {
+                    return Ok(());
+                }
+            }
             let next_ns = (self.ticked_ns + TICK_NS).min(until_ns);
             let has_arrived = self.world.run_to(self.world.dispatcher(), next_ns);
             let now_ns = self.world.run_time_ns();
@@ -229,7 +240,8 @@ fn start_dispatcher(
     for number in 0..units {
         handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
     }
-    let runner = runner_over(assembly, "simulated", config, || Ok(network), (control, Homes::default()))?;
+    let way = (control, Homes::default());
+    let runner = runner_over(assembly, "simulated", config, || Ok(network), way, Some(&|_| false))?;
     Ok((runner, handle))
 }
 

@@ -146,7 +146,12 @@ impl UnitProcess {
             match self.turn(order) {
                 Turn::More => {}
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
-                Turn::Over => return self.figures().collect(),
+                Turn::Over => {
+                    if !order.aborts.load(Ordering::Relaxed) {
+                        self.peers.remove_all();
+                    }
+                    return self.figures().collect();
+                }
             }
         }
     }
@@ -239,6 +244,7 @@ impl<N: Network> UnitProcess<N> {
         let mut worked = false;
         loop {
             let has_received = self.peers.receive();
+            self.handle_events();
             worked |= self.handle_frames();
             if !has_received {
                 break;
@@ -247,9 +253,7 @@ impl<N: Network> UnitProcess<N> {
             self.send();
             self.peers.transmit();
         }
-        while let Some(PeerEvent::Dead(peer)) = self.peers.poll_event() {
-            self.lose(peer);
-        }
+        self.handle_events();
         self.take_policy();
         self.set_clock();
         for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
@@ -258,6 +262,39 @@ impl<N: Network> UnitProcess<N> {
         self.send();
         self.peers.flush();
         worked
+    }
+
+    /// Handles changes of links.
+    fn handle_events(&mut self) {
+        while let Some(event) = self.peers.poll_event() {
+            match event {
+                PeerEvent::Up(peer) => self.seat(peer),
+                PeerEvent::Dead(peer) => self.lose(peer),
+                // Its flows stay, and what they send waits in the link.
+                PeerEvent::Suspect(_) | PeerEvent::Heard(_) => {}
+            }
+        }
+    }
+
+    /// The link of a node that has connected is in use. A dispatcher's takes the place of the one
+    /// before: the dispatcher has lost that one, although this end may not know yet.
+    fn seat(&mut self, peer: PeerId) {
+        let at = self.of_peers[peer.index()];
+        let Some(incarnation) = self.employers[at].take_candidate(peer) else {
+            return self.seat_early(at);
+        };
+        let employer = &mut self.employers[at];
+        let former = employer.dispatcher.replace(peer);
+        let is_another = std::mem::replace(&mut employer.incarnation, incarnation) != incarnation;
+        if let Some(former) = former {
+            if is_another && !self.peers.is_suspect(former) {
+                event::peer_replaced(&self.employers[at].name);
+            }
+            self.employers[at].dispatcher = Some(former);
+            self.lose(former);
+            self.employers[at].dispatcher = Some(peer);
+        }
+        self.peers.hold(peer, false);
     }
 
     /// Handles the frames that have been received. Returns true if there were any.
@@ -366,7 +403,7 @@ impl<N: Network> UnitProcess<N> {
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
             let no_units = (UnitId(0), UnitId(0));
             let employer = match role {
-                Role::Dispatcher => self.employer(&name, incarnation).map(|at| (at, no_units)),
+                Role::Dispatcher => self.employer(&name).map(|at| (at, no_units)),
                 Role::Unit => read_scope(&session.scope)
                     .and_then(|(dispatcher, units)| Some((self.position(dispatcher)?, units)))
                     .ok_or_else(|| format!("this unit knows nothing of `{}`", session.scope)),
@@ -386,11 +423,9 @@ impl<N: Network> UnitProcess<N> {
             self.of_peers[peer.index()] = at;
             match role {
                 Role::Dispatcher => {
-                    self.employers[at].incarnation = incarnation;
-                    if let Some(former) = self.employers[at].dispatcher {
-                        self.lose(former);
-                    }
-                    self.employers[at].dispatcher = Some(peer);
+                    // It may have given the handshake up: only a datagram shows that it has not.
+                    self.peers.hold(peer, true);
+                    self.employers[at].candidates.push((peer, incarnation));
                 }
                 Role::Unit => {
                     // What it asks for could not be answered yet.
@@ -407,15 +442,15 @@ impl<N: Network> UnitProcess<N> {
     }
 
     /// Returns the place of a dispatcher that has connected, or why it may not have the unit. One
-    /// that it has already may have been restarted: then nobody knows its flows any more.
-    fn employer(&mut self, name: &str, incarnation: u64) -> Result<usize, String> {
+    /// that it has already was restarted, or has lost its link: then nobody knows the flows any
+    /// more.
+    fn employer(&mut self, name: &str) -> Result<usize, String> {
         let position = self.position(name);
         if let Some(at) = position.filter(|&at| self.employers[at].is_parting()) {
             self.end_renewal(at); // The dispatcher has heard the last word.
         }
         match position {
-            Some(at) if self.employers[at].may_follow(incarnation) => Ok(at),
-            Some(_) => Err("this unit has this dispatcher already".to_owned()),
+            Some(at) => Ok(at),
             None if self.employers.len() >= DISPATCHERS_MAX => {
                 Err(format!("this unit has had {DISPATCHERS_MAX} dispatchers, which is the limit"))
             }

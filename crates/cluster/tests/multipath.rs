@@ -226,6 +226,6 @@ fn policies_that_cannot_keep_connections_together_are_refused() {
         listening: None,
     };
     let assembly = assembly_of("test.rvl", POLICY);
-    let error = remote_runner(assembly, "test", config(Granularity::Flow, 1), options).err().unwrap();
+    let error = remote_runner(assembly, "test", config(Granularity::Flow, 1), options, None).err().unwrap();
     assert!(error.to_string().contains("`m` (mptcp) deals sub-flows to nodes"), "{error}");
 }

@@ -100,6 +100,13 @@ impl DispatcherClient {
         self.cluster_nodes().map(RemoteHandle::link_totals)
     }
 
+    /// Returns the units that the dispatcher waits for, as text, if it does.
+    pub fn waiting(&self) -> Option<String> {
+        let start = self.cluster_nodes()?.start();
+        let what = if start.has_begun { "units missing" } else { "waiting for units" };
+        (start.ready < start.wanted).then(|| format!("{what}: {start}"))
+    }
+
     /// Returns the other dispatchers of the cluster.
     pub fn others(&self) -> Vec<OtherDispatcher> {
         self.cluster_nodes().map(RemoteHandle::others).unwrap_or_default()

@@ -54,6 +54,14 @@ pub struct StatusResource {
     /// The store of the cluster; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreResource>,
+    /// Of these, nodes from which nothing is heard, and which are not given up.
+    #[serde(default)]
+    pub nodes_suspect: u32,
+    /// Units that are ready, of those that run whatever the load, and nodes that are not there, while
+    /// some are not ready: `waiting for units: 1 of 3 are ready, unit-2 not there`. It begins with
+    /// `units missing` once packets are processed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
     /// Other dispatchers of the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_dispatchers: Vec<OtherDispatcherResource>,
@@ -106,7 +114,7 @@ pub struct OtherDispatcherResource {
     pub name: String,
     /// The address of its handshakes.
     pub address: String,
-    /// `connecting` or `connected`.
+    /// `connecting`, `connected` or `suspect`.
     pub status: String,
     /// The digest of its policy, in hexadecimal, while it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,14 +122,22 @@ pub struct OtherDispatcherResource {
     /// Why it is not connected, if that is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Time since it was heard last, in milliseconds, if it is suspect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
 }
 
 impl From<OtherDispatcher> for OtherDispatcherResource {
     fn from(other: OtherDispatcher) -> OtherDispatcherResource {
-        let OtherDispatcher { name, address, is_connected, policy, reason } = other;
-        let status = if is_connected { "connected" } else { "connecting" };
+        let OtherDispatcher { name, address, is_connected, policy, reason, silent_ns } = other;
+        let status = match silent_ns {
+            Some(_) => "suspect",
+            None if is_connected => "connected",
+            None => "connecting",
+        };
         let policy = policy.as_ref().map(hexadecimal);
-        OtherDispatcherResource { name, address, status: status.to_owned(), policy, reason }
+        let silent_ms = silent_ns.map(|ns| ns / 1_000_000);
+        OtherDispatcherResource { name, address, status: status.to_owned(), policy, reason, silent_ms }
     }
 }
 
@@ -159,8 +175,11 @@ pub struct NodeResource {
     pub name: String,
     /// The address of its handshakes.
     pub address: String,
-    /// `connecting`, `spare`, `active`, `draining` or `drained`.
+    /// `connecting`, `spare`, `active`, `suspect`, `draining` or `drained`.
     pub status: String,
+    /// Time since it was heard last, in milliseconds, if it is suspect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
     /// Its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<u16>,
@@ -360,11 +379,12 @@ impl From<DispatcherStatus> for DispatcherResource {
 
 impl From<NodeInfo> for NodeResource {
     fn from(info: NodeInfo) -> NodeResource {
-        let NodeInfo { name, address, status, unit, packets, policy, reason } = info;
+        let NodeInfo { name, address, status, unit, packets, policy, reason, silent_ns } = info;
         NodeResource {
             name,
             address,
             status: status.name().to_owned(),
+            silent_ms: silent_ns.map(|ns| ns / 1_000_000),
             unit: unit.map(|unit| unit.0),
             packets,
             policy: policy.as_ref().map(hexadecimal),

@@ -12,7 +12,7 @@ use cluster::identity::{Authority, Identity};
 use cluster::policies::{PolicyReader, PolicyTexts, ReadPolicy};
 use cluster::policy_digest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, RolloutState,
+    NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, RolloutState, StartStatus,
     UNIT_IN_FLIGHT_MAX, remote_runner,
 };
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
@@ -261,7 +261,9 @@ impl Hosts {
             dispatchers: Vec::new(),
             listening: None,
         };
-        let started = remote_runner(chain()?, "hosts", config, options);
+        let began = Instant::now();
+        let is_late = |_: &StartStatus| began.elapsed() > PATIENCE;
+        let started = remote_runner(chain()?, "hosts", config, options, Some(&is_late));
         let runner = started.map_err(|error| error.to_string())?;
         Ok(Hosts::over(runner, nodes, flows, units, Some(folder)))
     }
@@ -461,7 +463,8 @@ impl Hosts {
         // The nodes' state is shown from time to time.
         let name = self.await_node(|node| node.unit == Some(unit))?;
         self.nodes.send(NodeCommand::Drain { name: name.clone() });
-        let has_flows = |status| matches!(status, NodeStatus::Active | NodeStatus::Draining);
+        let has_flows =
+            |status| !matches!(status, NodeStatus::Drained | NodeStatus::Spare | NodeStatus::Connecting);
         self.await_node(|node| node.name == name && !has_flows(node.status))?;
         Ok(())
     }

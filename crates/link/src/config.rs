@@ -28,9 +28,11 @@ pub struct Config {
     /// An end sends something at least this often, in ns.
     pub heartbeat_ns: u64,
     /// Heartbeats, or round trips if these take longer, without a datagram from the peer, after
-    /// which it is dead.
+    /// which it is given up.
     pub heartbeats_missed: u32,
-    /// Silence after which a peer is dead in any case, in ns.
+    /// Silence before which no peer is given up, in ns.
+    pub silence_min_ns: u64,
+    /// Silence after which a peer is given up in any case, in ns.
     pub silence_max_ns: u64,
     /// Time for the first datagram from the peer, in ns.
     pub up_within_ns: u64,
@@ -60,6 +62,7 @@ impl Default for Config {
             mtu: 8_972,
             heartbeat_ns: 5_000_000,
             heartbeats_missed: 4,
+            silence_min_ns: 0,
             silence_max_ns: 1_000_000_000,
             up_within_ns: 5_000_000_000,
             ack_delay_ns: 200_000,
@@ -114,6 +117,7 @@ impl Config {
         size("mtu", self.mtu, self.mtu_base, mtu_most.max(self.mtu_base))?;
         range("heartbeat_ns", self.heartbeat_ns, 1_000, HOUR_NS)?;
         range("heartbeats_missed", self.heartbeats_missed.into(), 1, 1_000_000)?;
+        range("silence_min_ns", self.silence_min_ns, 0, self.silence_max_ns)?;
         range("silence_max_ns", self.silence_max_ns, self.heartbeat_ns, HOUR_NS)?;
         range("up_within_ns", self.up_within_ns, self.heartbeat_ns, HOUR_NS)?;
         range("ack_delay_ns", self.ack_delay_ns, 0, self.heartbeat_ns)?;

@@ -28,6 +28,8 @@ pub enum LinkEvent {
 pub enum DeadReason {
     /// Nothing was heard from the peer for [`PeerLink::silence_ns`](crate::PeerLink::silence_ns).
     Silent,
+    /// The peer has ended the link.
+    Closed,
     /// The peer violated the protocol.
     Violation,
     /// The peer did not confirm the current key before its last use.

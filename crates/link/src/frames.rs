@@ -25,6 +25,7 @@ const PING: u8 = 6;
 const PROBE: u8 = 7;
 const ANSWER: u8 = 8;
 const PIECE: u8 = 9;
+const CLOSE: u8 = 0x58;
 
 /// A known frame is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub(crate) enum Frame<'a> {
         offset: u16,
         bytes: &'a [u8],
     },
+    Close,
     Unknown,
 }
 
@@ -113,6 +115,7 @@ pub(crate) fn next_frame<'a>(rest: &mut &'a [u8]) -> Result<Option<Frame<'a>>, M
         PROBE => Frame::Probe(parse_size(body)?),
         ANSWER => Frame::Answer(parse_size(body)?),
         PIECE => parse_piece(body).ok_or(Malformed)?,
+        CLOSE => Frame::Close,
         MESSAGE | FRAGMENT => return Err(Malformed),
         _ => Frame::Unknown,
     };
@@ -131,7 +134,7 @@ pub(crate) fn next_part<'a>(rest: &mut &'a [u8]) -> Result<Option<(Part<'a>, usi
             Part::Message { stream, number, bytes }
         }
         FRAGMENT => parse_fragment(body).ok_or(Malformed)?,
-        PADDING | BLOCK | PACKET | ACK | PING | PROBE | ANSWER | PIECE => return Err(Malformed),
+        PADDING | BLOCK | PACKET | ACK | PING | PROBE | ANSWER | PIECE | CLOSE => return Err(Malformed),
         _ => Part::Unknown,
     };
     Ok(Some((part, body.len())))
@@ -273,6 +276,11 @@ pub(crate) fn push_piece(out: &mut Vec<u8>, number: u64, block: &[u8], offset: u
     out.extend_from_slice(&(block.len() as u16).to_be_bytes());
     out.extend_from_slice(&(offset as u16).to_be_bytes());
     out.extend_from_slice(&block[offset..offset + len]);
+}
+
+/// Appends the notice that the sender has ended the link.
+pub(crate) fn push_close(out: &mut Vec<u8>) {
+    push_head(out, CLOSE, 0);
 }
 
 /// Appends an acknowledgement of these ranges, newest first, and the grant.

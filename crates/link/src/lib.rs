@@ -12,7 +12,8 @@
 //!   recovery (RFC 9002 6), which bears reordering (RFC 8985) and undoes what it took for a loss
 //!   (RFC 4015);
 //! - **life signs**: [`LinkEvent::Up`] at the first authentic datagram, [`LinkEvent::Dead`] after a
-//!   bounded silence. A dead link stays dead; its successor has other keys.
+//!   bounded silence, or at once if the peer has ended the link. A dead link stays dead; its
+//!   successor has other keys.
 //!
 //! It has no clock, socket, thread or randomness. The same calls give the same bytes.
 //!
@@ -38,15 +39,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Time until a peer is dead
+//! # Time until a peer is given up
 //!
-//! Each end sends at least every [`Config::heartbeat_ns`]. A peer is dead after a silence of
+//! Each end sends at least every [`Config::heartbeat_ns`]. A peer is given up after a silence of
 //!
 //! ```text
-//! heartbeats_missed x max(heartbeat_ns, smoothed round-trip time), at most silence_max_ns
+//! max(heartbeats_missed x max(heartbeat_ns, smoothed round-trip time),
+//!     2 x longest silence of late), from silence_min_ns to silence_max_ns
 //! ```
 //!
-//! which is 20 ms by default within a data centre. After a crash, the other end notices within this
+//! which is 20 ms by default within a data centre. The longest silence is one after which the peer
+//! was heard again, or in which [this end did not run](PeerLink::excuse); it loses half of its
+//! weight each minute. Time in which this end did not run is no silence of the peer. After such a
+//! time, an end that may have been given up [asks](PeerLink::doubt) before it sends anything.
+//!
+//! An [end that is gone](EndedLink) answers what its peer still sends with a close frame. After a crash, the other end notices within this
 //! time and that of the last datagram on its way. When only one direction fails, the end that still
 //! hears its peer notices after the other did, and so after twice that time. Before the first
 //! datagram the time is [`Config::up_within_ns`].
@@ -80,6 +87,7 @@
 //! | 7 | probe | length of the datagram (2); asks for an answer. Padding follows |
 //! | 8 | answer | length of the largest probe that has arrived (2) |
 //! | 9 | part of a block | number (8), length of the block (2), offset (2), its bytes: sent again until acknowledged |
+//! | 0x58 | close | none; the sender has ended the link |
 //!
 //! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again in a new
 //! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
@@ -155,11 +163,13 @@ mod config;
 mod congestion;
 mod counters;
 mod datagram;
+mod ended;
 mod errors;
 mod events;
 mod flow_control;
 mod frames;
 mod keys;
+mod life;
 mod link;
 mod mtu;
 mod queue;
@@ -176,6 +186,7 @@ pub use config::{BUFFER_MAX, Config, LinkConfigError, MESSAGE_MAX, MTU_MIN};
 pub use congestion::{CONGESTION_WINDOW_MAX, INITIAL_WINDOW_DATAGRAMS, LEAST_WINDOW_DATAGRAMS};
 pub use counters::{Counters, RefusedDatagrams};
 pub use datagram::{DATAGRAM_MAX, DATAGRAM_OVERHEAD, HEADER_LEN, VERSION, connection_of};
+pub use ended::EndedLink;
 pub use errors::{DatagramRefusal, PacketError, SendError};
 pub use events::{DeadReason, LinkEvent};
 pub use flow_control::{INITIAL_GRANT, PART_COST};

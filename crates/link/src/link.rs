@@ -11,9 +11,11 @@ use std::fmt;
 use crate::acks::AckState;
 use crate::config::{Config, LinkConfigError, packet_max};
 use crate::counters::Counters;
+use crate::ended::EndedLink;
 use crate::errors::{PacketError, SendError};
 use crate::events::{DeadReason, LinkEvent};
 use crate::keys::{LinkKeys, ReceiveKeys, SendKeys, connection_id};
+use crate::life::{Life, SilenceLimits};
 use crate::mtu::{MtuChange, PathMtu};
 use crate::queue::SliceQueue;
 use crate::receiving::{Inbox, StreamMessage};
@@ -58,9 +60,7 @@ pub struct PeerLink {
     is_packets_turn: bool,
     /// An acknowledgement in the making.
     ack_frame: Vec<u8>,
-    /// The time of the peer's last datagram; before the first, that of the beginning.
-    heard_ns: u64,
-    is_up: bool,
+    life: Life,
     dead: Option<DeadReason>,
     events: PendingEvents,
     /// The system has refused the smallest datagrams.
@@ -71,7 +71,7 @@ pub struct PeerLink {
 impl fmt::Debug for PeerLink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("PeerLink");
-        fields.field("is_up", &self.is_up).field("dead", &self.dead).field("counters", &self.counters);
+        fields.field("is_up", &self.life.is_up()).field("dead", &self.dead).field("counters", &self.counters);
         fields.finish_non_exhaustive()
     }
 }
@@ -115,8 +115,16 @@ impl PeerLink {
             packets_in: SliceQueue::new(),
             is_packets_turn: false,
             ack_frame: Vec::new(),
-            heard_ns: now_ns,
-            is_up: false,
+            life: Life::new(
+                SilenceLimits {
+                    up_within_ns: config.up_within_ns,
+                    missed: config.heartbeats_missed.into(),
+                    heartbeat_ns: config.heartbeat_ns,
+                    least_ns: config.silence_min_ns,
+                    most_ns: config.silence_max_ns,
+                },
+                now_ns,
+            ),
             dead: None,
             events: PendingEvents::default(),
             is_too_narrow: false,
@@ -291,19 +299,60 @@ impl PeerLink {
         if is_narrower || has_timed_out && self.mtu.is_suspect(self.recovery.timeouts()) {
             self.lower_mtu(self.mtu.above_size());
         }
-        self.mtu.handle_timeout(now_ns, self.heard_ns);
+        self.mtu.handle_timeout(now_ns, self.life.heard_ns());
     }
 
-    /// Returns the silence after which the peer counts as dead: `heartbeats_missed` times the
-    /// heartbeat or the smoothed round-trip time, if this is longer, but at most `silence_max_ns`;
-    /// before the first datagram `up_within_ns`.
+    /// Returns the silence after which the peer is given up: `heartbeats_missed` times the
+    /// heartbeat or the smoothed round-trip time, if this is longer, or twice the longest silence of
+    /// late after which it was heard again, from `silence_min_ns` to `silence_max_ns`; before the
+    /// first datagram `up_within_ns`.
     #[must_use]
     pub fn silence_ns(&self) -> u64 {
-        if !self.is_up {
-            return self.config.up_within_ns;
-        }
-        let interval_ns = self.config.heartbeat_ns.max(self.recovery.rtt.smoothed_ns());
-        interval_ns.saturating_mul(self.config.heartbeats_missed.into()).min(self.config.silence_max_ns)
+        self.life.limit_ns(self.now_ns, self.rtt_ns())
+    }
+
+    /// Returns the peer's silence so far, without the time in which [this end did not
+    /// run](PeerLink::excuse).
+    #[must_use]
+    pub fn silent_ns(&self, now_ns: u64) -> u64 {
+        self.life.silent_ns(now_ns)
+    }
+
+    /// Notes that this end did not run for a time that has just ended: that is no silence of the
+    /// peer. Called after [`PeerLink::handle_datagram`] for all datagrams that the socket has, and
+    /// before [`PeerLink::handle_timeout`].
+    pub fn excuse(&mut self, stall_ns: u64, now_ns: u64) {
+        let now_ns = self.advance(now_ns);
+        self.life.excuse(stall_ns, now_ns);
+    }
+
+    /// Sends no message and no packet until the peer acknowledges a datagram that is sent from now
+    /// on, which shows that it still has the link. Does nothing before the first datagram of the
+    /// peer.
+    pub fn doubt(&mut self) {
+        self.life.doubt(self.next_number);
+        self.acks.hurry();
+    }
+
+    /// Returns whether the peer is known to have the link: false after [`PeerLink::doubt`], until
+    /// it has answered.
+    #[inline]
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.life.is_confirmed()
+    }
+
+    /// Returns whether a datagram of the peer has arrived.
+    #[inline]
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.life.is_up()
+    }
+
+    /// Ends the link, and returns what tells the peer.
+    #[must_use]
+    pub fn into_ended(self) -> EndedLink {
+        EndedLink::new((self.send_id, self.receive_id), self.send_keys, self.next_number)
     }
 
     /// Returns the connection id of datagrams to this end (see
@@ -347,7 +396,7 @@ impl PeerLink {
     /// beginning.
     #[must_use]
     pub fn heard_ns(&self) -> u64 {
-        self.heard_ns
+        self.life.heard_ns()
     }
 
     /// Returns the bytes in flight and the congestion window.
@@ -383,7 +432,7 @@ impl PeerLink {
     }
 
     fn dead_at_ns(&self) -> u64 {
-        self.heard_ns.saturating_add(self.silence_ns())
+        self.life.dead_at_ns(self.now_ns, self.rtt_ns())
     }
 
     #[inline]

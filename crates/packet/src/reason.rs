@@ -265,6 +265,9 @@ reasons! {
     /// The packet's unit has as many packets in flight as it may. Only packets of interfaces are
     /// dropped for that; those of captures wait.
     UnitBehind = "unit-behind",
+    /// The process did not run for so long that other nodes may have given it up, and the packet had
+    /// waited meanwhile.
+    ProcessStalled = "process-stalled",
     /// The packet begins a flow of an affinity group that is moving to another unit, and too many
     /// such packets wait.
     GroupMoving = "group-moving",

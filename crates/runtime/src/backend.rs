@@ -34,6 +34,12 @@ pub(crate) trait Backend {
         false
     }
 
+    /// Returns whether packets that have waited at ports while this process did not run are still
+    /// wanted, however long that was.
+    fn takes_stale(&self) -> bool {
+        true
+    }
+
     /// Returns what becomes readable when something arrives from other machines, such as packets
     /// that were pending there.
     fn event(&self) -> Option<BorrowedFd<'_>> {

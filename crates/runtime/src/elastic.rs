@@ -159,11 +159,13 @@ impl<T: Transport> Elastic<T> {
         let mut intervals =
             IntervalMeter::new(config.interval_ns, u64::MAX, config.units_max, config.capacity_bps)
                 .keeping(INTERVALS_MAX);
-        for unit in (0..config.units_min).map(UnitId) {
-            intervals.set_on(0, unit, true);
-            intervals.set_ready(0, unit, true);
+        let is_ready = |unit| transport.is_ready(unit, config.units_min);
+        for unit in (0..config.units_max).map(UnitId) {
+            intervals.set_on(0, unit, unit.0 < config.units_min || is_ready(unit));
+            intervals.set_ready(0, unit, is_ready(unit));
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
+        dispatcher.begin_with(is_ready);
         if transport.has_others() {
             dispatcher.note_aliases();
         }
@@ -387,7 +389,7 @@ impl<T: Transport> Elastic<T> {
         };
         let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
         if may_depend {
-            self.settle_units();
+            self.settle_answering();
         }
         let Some((packet, (key, hash), group)) = self.keep(packet, passage) else { return };
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
@@ -443,6 +445,22 @@ impl<T: Transport> Elastic<T> {
     fn flush(&mut self) {
         self.transport.flush();
         self.take_returns();
+    }
+
+    /// Waits until no packet is pending at a unit, or of a live run at one that answers: a suspect
+    /// one must not hold up others.
+    fn settle_answering(&mut self) {
+        if !self.config.is_live {
+            return self.settle_units();
+        }
+        self.flush();
+        while self.transport.has_pending_soon() || self.transport.has_failed() {
+            if self.transport.has_failed() {
+                self.start_over();
+            }
+            self.transport.wait();
+            self.take_returns();
+        }
     }
 
     /// Waits until no packet is pending at a unit.
@@ -601,6 +619,8 @@ impl<T: Transport> Elastic<T> {
                 self.remember_lost();
             }
             UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
+            UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
+            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
         }
         self.execute_outputs();
     }
@@ -723,6 +743,10 @@ impl<T: Transport> Backend for Elastic<T> {
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
         self.transport.event()
+    }
+
+    fn takes_stale(&self) -> bool {
+        self.transport.takes_stale()
     }
 
     fn has_pending(&self) -> bool {

@@ -46,6 +46,8 @@ pub struct Live {
     clock: Clock,
     sleeper: Sleeper,
     ticked_ns: u64,
+    /// Time of the latest round.
+    round_ns: Option<u64>,
     /// Link events of the kernel. Without them, as where a sandbox allows no such sockets, looks
     /// are periodic.
     link_monitor: Option<LinkMonitor>,
@@ -56,6 +58,12 @@ pub struct Live {
     /// Rounds that ended in a panic.
     restarts: u64,
 }
+
+/// Time without a round after which what has waited at ports is too old for a cluster: others may
+/// have given this process up.
+const STALE_NS: u64 = 2_000_000_000;
+/// Limit on the bursts of a port that are dropped then: more than any ring holds.
+const STALE_BURSTS_MAX: u32 = 4096;
 
 /// Takes the frames of a round, and has them processed.
 pub trait Intake {
@@ -100,6 +108,7 @@ impl Live {
             clock: Clock::new(),
             sleeper: Sleeper::default(),
             ticked_ns: 0,
+            round_ns: None,
             link_monitor: LinkMonitor::subscribe().ok(),
             link_events_ns: 0,
             link_checked_ns: 0,
@@ -172,11 +181,26 @@ impl Live {
     ) -> Result<(), O::Error> {
         self.polling.rounds += 1;
         let now_ns = self.clock.now_ns();
+        self.drop_stale(now_ns);
         let has_received = self.receive(now_ns, intake);
         let has_taken_over = self.process(now_ns, intake, output)?;
         self.transmit();
         self.wait(has_received || has_taken_over);
         Ok(())
+    }
+
+    /// Drops what has waited at ports while this process did not run, if others may have given it
+    /// up meanwhile.
+    fn drop_stale(&mut self, now_ns: u64) {
+        let round_ns = self.round_ns.replace(now_ns).unwrap_or(now_ns);
+        if now_ns.saturating_sub(round_ns) < STALE_NS || self.runner.takes_stale() {
+            return;
+        }
+        for port in &mut self.ports {
+            // What arrives meanwhile is not told apart; that is little.
+            let mut bursts = 0..STALE_BURSTS_MAX;
+            while bursts.next().is_some() && port.drop_burst(&mut self.runner) {}
+        }
     }
 
     /// Receives a burst of each port. Returns whether there was one.
@@ -293,7 +317,12 @@ impl Live {
 
     /// Receives no further frames; packets of other workers are still processed.
     pub(crate) fn stop_receiving(&mut self) {
-        self.receives = false;
+        self.set_receiving(false);
+    }
+
+    /// Receives frames, or leaves them at the ports.
+    pub fn set_receiving(&mut self, receives: bool) {
+        self.receives = receives;
     }
 
     /// Returns the share of the time that the thread has slept.

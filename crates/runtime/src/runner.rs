@@ -391,6 +391,12 @@ impl Runner {
         self.backend.has_pending()
     }
 
+    /// Returns whether packets that have waited at ports while this process did not run are still
+    /// wanted, however long that was.
+    pub(crate) fn takes_stale(&self) -> bool {
+        self.backend.takes_stale()
+    }
+
     /// Returns what becomes readable when something arrives from other machines.
     pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
         self.backend.event()

@@ -95,6 +95,11 @@ pub trait Transport {
     /// Sends a message of the dispatcher.
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
 
+    /// Returns whether a unit is there from the beginning.
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
     /// Starts a unit.
     fn start(&mut self, unit: UnitId) -> Started;
 
@@ -139,6 +144,17 @@ pub trait Transport {
     /// Returns whether packets are at units.
     fn has_pending(&self) -> bool {
         false
+    }
+
+    /// Returns whether packets are at units that answer: not at those from which nothing is heard.
+    fn has_pending_soon(&self) -> bool {
+        self.has_pending()
+    }
+
+    /// Returns whether packets that have waited at ports while this process did not run are still
+    /// wanted, however long that was: nobody else can have taken their flows meanwhile.
+    fn takes_stale(&self) -> bool {
+        true
     }
 
     /// Returns true if there are other dispatchers, to which flows belong.
@@ -273,6 +289,10 @@ pub enum UnitChange {
     Crash(UnitId),
     /// The unit was drained, and never runs again.
     Retire(UnitId),
+    /// Nothing is heard from the unit: its flows stay, and new ones go to others.
+    Suspect(UnitId),
+    /// The unit is heard again.
+    Heard(UnitId),
 }
 
 /// Outcome of starting a unit.

@@ -79,7 +79,7 @@ events! {
     INFO "rivulet::cluster" peer_connected(node: text, address: text) = "node connected";
     /// A node that was drained has ended its link.
     INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
-    /// A node is not reachable any more.
+    /// A node is given up, or has ended its link: what it had is lost.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
     /// The largest IP packets that the path to a node carries are known, in bytes.
     INFO "rivulet::cluster" link_mtu_found(node: text, mtu: u64) = "path MTU found";
@@ -91,6 +91,20 @@ events! {
     WARN "rivulet::cluster" link_too_narrow(node: text, mtu: u64) = "path MTU too small";
     /// Two nodes have the same name: the one at `address` goes on, the `other` one is not employed.
     WARN "rivulet::cluster" name_taken(node: text, address: text, other: text) = "node name taken";
+    /// Nothing was heard from a node for this time: it keeps its flows, and new ones go elsewhere.
+    WARN "rivulet::cluster" peer_suspect(node: text, silent_ms: u64) = "node suspect";
+    /// A suspect node is heard again, after this time, and goes on.
+    INFO "rivulet::cluster" peer_heard(node: text, silent_ms: u64) = "node heard again";
+    /// A dispatcher begins with this many units of those that it wants.
+    INFO "rivulet::cluster" dispatcher_began(ready: u64, wanted: u64) = "dispatcher began";
+    /// A dispatcher begins without all units that it wants, and takes the others in when they come.
+    WARN "rivulet::cluster" units_missing(ready: u64, wanted: u64, awaited: text) = "units missing";
+    /// Another process of a node has taken the place of one that was heard a moment ago: it was
+    /// restarted, or two processes have the same name.
+    WARN "rivulet::cluster" peer_replaced(node: text) = "node replaced";
+    /// This process did not run for this time, so that others may have given it up: it sends
+    /// nothing until they answer.
+    WARN "rivulet::cluster" process_stalled(stalled_ms: u64) = "process stalled";
     /// Another policy goes to all nodes.
     INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";
     /// A node gives its flows away, to come back with the policy.

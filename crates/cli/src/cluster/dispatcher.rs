@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use cluster::remote::{HOMES_MAX, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{HOMES_MAX, IsStopped, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
 use control::ClusterControl;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
@@ -75,12 +75,14 @@ impl DispatcherNode {
         Ok(DispatcherNode { file: file.to_owned(), config, store, listening, policy })
     }
 
-    /// Creates the dispatcher, and the way to its cluster.
+    /// Creates the dispatcher, and the way to its cluster. With `is_stopped`, waits until it can
+    /// begin.
     pub fn run(
         self,
         name: &str,
         mut assembly: Assembly,
         config: UnitsConfig,
+        is_stopped: Option<IsStopped<'_>>,
     ) -> anyhow::Result<(Runner, ClusterControl)> {
         let DispatcherNode { file, config: node, store, listening, policy } = self;
         // Others of the store are employed as they come, and as the load needs them.
@@ -125,7 +127,7 @@ impl DispatcherNode {
             listening,
             dispatchers: node.dispatchers.into_iter().collect(),
         };
-        let runner = remote_runner(assembly, name, config, options)
+        let runner = remote_runner(assembly, name, config, options, is_stopped)
             .with_context(|| format!("cannot run on the units of {}", file.display()))?;
         Ok((runner, ClusterControl { nodes: handle, make_policy }))
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cluster::identity::Authority;
-use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle};
+use cluster::remote::{NodeCommand, NodeInfo, NodeStatus, RemoteHandle, StartStatus};
 use runtime::Report;
 use runtime::elastic::UnitsConfig;
 use serde::Serialize;
@@ -30,6 +30,9 @@ const UNITS: usize = 3;
 const STEP_NS: u64 = 5_000_000;
 /// Limit on the time for a node to be as wanted.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the demonstration says when processes do not get the processor for seconds.
+const SLOW: &str = "this machine is too slow for the demonstration, or too busy";
 
 /// The store in which units register themselves.
 const STORE: &str = "[store]\nfile = \"cluster.redb\"\n";
@@ -88,7 +91,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let node = DispatcherNode::open(&file, node_policy)?;
-    let (mut runner, cluster) = node.run(&policy.display().to_string(), assembly, config)?;
+    let asked = Instant::now();
+    let is_late = |_: &StartStatus| asked.elapsed() >= PATIENCE;
+    let (mut runner, cluster) =
+        node.run(&policy.display().to_string(), assembly, config, Some(&is_late)).context(SLOW)?;
     let api = args.api.open("demo", false, &ApiFiles::default())?;
     api.said.iter().for_each(|line| say_line!("{line}"));
     let handle = cluster.nodes.clone();
@@ -115,7 +121,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if now_ns.is_multiple_of(1_000_000_000) {
             say(is_text, &line(now_ns, &world.report(), &handle))?;
         }
-        std::thread::sleep(Duration::from_nanos(now_ns).saturating_sub(began.elapsed()));
+        let now = Duration::from_nanos(now_ns);
+        if began.elapsed() >= now + PATIENCE {
+            bail!("{}: {} s of traffic took {} s", SLOW, now.as_secs(), began.elapsed().as_secs());
+        }
+        std::thread::sleep(now.saturating_sub(began.elapsed()));
     }
     await_drained(&mut world, &handle, &names[0], now_ns)?;
     let nodes = handle.status();
@@ -127,6 +137,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         report,
     };
     let is_right = outcome.report.adds_up() && outcome.packets_lost == 0;
+    let lost = outcome.report.links.as_ref().map_or(0, |links| links.dead);
+    if !is_right && lost > 0 {
+        say_line!("rivulet: {SLOW}: {lost} times a unit was silent for so long that it was given up");
+    }
     match args.output {
         Format::Json => output::print_json(&outcome)?,
         Format::Table => output::print(&summary(&outcome))?,

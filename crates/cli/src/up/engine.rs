@@ -113,6 +113,13 @@ impl Engine {
         }
     }
 
+    /// Has frames received, or left at the ports. Workers receive always.
+    pub fn set_receiving(&mut self, receives: bool) {
+        if let Engine::One { live, .. } = self {
+            live.set_receiving(receives);
+        }
+    }
+
     /// The report so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {

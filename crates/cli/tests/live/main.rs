@@ -37,6 +37,7 @@ mod services;
 mod sites;
 mod ssh;
 mod stalls;
+mod stopped;
 mod supervised;
 mod tagged;
 mod tap;

@@ -81,6 +81,11 @@ impl TwoDispatchers {
         command.args(args).current_dir(self.network.path("")).output().unwrap()
     }
 
+    /// Returns the process IDs of the dispatchers.
+    pub fn processes(&self) -> [u32; 2] {
+        self.dispatchers.each_ref().map(Rivulet::id)
+    }
+
     /// Drains a unit at both dispatchers, one after the other.
     pub fn drain(&self, unit: &UnitHost) {
         for (name, _) in DISPATCHERS {

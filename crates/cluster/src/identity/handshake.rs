@@ -15,6 +15,8 @@ use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_fr
 
 /// Limit on the time of each read and write of a handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit on the time until a node takes a connection. A host that is back is found within it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit on the bytes of a [`Hello`].
 pub const HELLO_LEN_MAX: usize = 4096;
 
@@ -102,7 +104,7 @@ pub fn connect(
 ) -> Result<Session, HandshakeError> {
     let server = ServerName::try_from(name.to_owned()).map_err(|_| HandshakeError::Name(name.to_owned()))?;
     let connection = ClientConnection::new(std::sync::Arc::clone(&identity.client), server)?;
-    let tcp = TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT)?;
+    let tcp = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     limit(&tcp)?;
     let mut stream = StreamOwned::new(connection, tcp);
     send_hello(&mut stream, hello)?;

@@ -10,6 +10,7 @@ use runtime::report::LinksReport;
 use super::homes::OtherDispatcher;
 use super::nodes::NodeInfo;
 use super::rollout::{NewPolicy, RolloutStatus};
+use super::start::StartStatus;
 use crate::links::LinkInfo;
 use crate::policies::Digest;
 
@@ -80,6 +81,7 @@ pub(super) struct RemoteStatus {
     pub totals: LinksReport,
     pub policy: Digest,
     pub rollout: Option<RolloutStatus>,
+    pub start: StartStatus,
 }
 
 /// The dispatcher's end of [`RemoteHandle`].
@@ -183,6 +185,11 @@ impl RemoteHandle {
     /// Returns the nodes, in the order in which they were named.
     pub fn status(&self) -> Vec<NodeInfo> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).nodes.clone()
+    }
+
+    /// Returns the units that the dispatcher waits for, and whether it has begun.
+    pub fn start(&self) -> StartStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).start.clone()
     }
 
     /// Returns the other dispatchers of the cluster.

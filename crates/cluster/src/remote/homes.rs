@@ -48,6 +48,9 @@ pub(crate) struct Homes {
     fragmented: [HashMap<FlowKey, usize>; 2],
     /// Keys that flows of other dispatchers have taken, and that were not looked at.
     pub taken: VecDeque<FlowKey>,
+    /// Links of other dispatchers, by number and with their policies, whose first datagram has not
+    /// come: until then it is not known that the other end has the link.
+    early: Vec<(usize, PeerId, Digest)>,
     /// Packets from other dispatchers.
     pub arrived: VecDeque<(Packet, Passage)>,
     pub held: Held,
@@ -100,6 +103,8 @@ pub struct OtherDispatcher {
     pub policy: Option<Digest>,
     /// Why it is not there; empty if that is not known.
     pub reason: String,
+    /// Time since it was heard last, if nothing is heard from it and it is not given up.
+    pub silent_ns: Option<u64>,
 }
 
 /// Packets that leave once other dispatchers have granted the claims before them.
@@ -110,6 +115,15 @@ pub(crate) struct Held {
     /// Packets, and the claim that must be granted.
     waiting: VecDeque<(u64, Vec<Packet>)>,
     pub count: usize,
+}
+
+impl Held {
+    /// Takes all packets, whether their claims are granted or not.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Packet> + use<> {
+        self.count = 0;
+        let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, packets)| packets);
+        waiting.chain(std::mem::take(&mut self.latest))
+    }
 }
 
 impl Homes {
@@ -138,8 +152,9 @@ impl Homes {
         self.all.len() > 1
     }
 
-    /// Returns the others, in the order of their names.
-    pub fn others(&self) -> Vec<OtherDispatcher> {
+    /// Returns the others, in the order of their names. `silent_ns` returns the time since one that
+    /// is suspect was heard last.
+    pub fn others(&self, silent_ns: impl Fn(PeerId) -> Option<u64>) -> Vec<OtherDispatcher> {
         let others = self.all.iter().enumerate().filter(|(number, _)| *number != self.own);
         let other = |home: &Home| OtherDispatcher {
             name: home.name.clone(),
@@ -147,6 +162,7 @@ impl Homes {
             is_connected: home.link.is_some(),
             policy: home.link.map(|_| home.policy),
             reason: if home.link.is_none() { home.fault.clone() } else { String::new() },
+            silent_ns: home.link.and_then(&silent_ns),
         };
         others.map(|(_, home)| other(home)).collect()
     }
@@ -205,6 +221,23 @@ impl Homes {
     pub fn due(&mut self, now_ns: u64, is_last: bool) -> Vec<(PeerId, u64)> {
         let due = self.all.iter_mut().filter(|home| is_last || home.account.is_due(now_ns));
         due.filter_map(|home| Some((home.link?, home.account.say(now_ns)))).collect()
+    }
+
+    /// A dispatcher that runs this policy has connected.
+    pub fn add_early(&mut self, number: usize, peer: PeerId, policy: Digest) {
+        self.early.push((number, peer, policy));
+    }
+
+    /// A link that has begun is in use. Returns the number of its dispatcher, and its policy.
+    pub fn take_early(&mut self, peer: PeerId) -> Option<(usize, Digest)> {
+        let at = self.early.iter().position(|(_, early, _)| *early == peer)?;
+        let (number, _, policy) = self.early.swap_remove(at);
+        Some((number, policy))
+    }
+
+    /// A link that has begun is not used. Returns true if there was one.
+    pub fn forget_early(&mut self, peer: PeerId) -> bool {
+        self.take_early(peer).is_some()
     }
 
     /// A dispatcher is there. Returns the claims that it must know: it has granted all once it

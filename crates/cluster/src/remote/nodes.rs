@@ -24,6 +24,8 @@ pub struct NodeInfo {
     pub policy: Option<Digest>,
     /// The reason of its state, for operators; empty if there is nothing to say.
     pub reason: String,
+    /// Time since it was heard last, if it is [suspect](NodeStatus::Suspect).
+    pub silent_ns: Option<u64>,
 }
 
 /// The state of a node.
@@ -35,6 +37,9 @@ pub enum NodeStatus {
     Spare,
     /// It is a unit.
     Active,
+    /// Nothing is heard from it, and it is not given up: it keeps its flows, and new ones go
+    /// elsewhere.
+    Suspect,
     /// It gives its flows away.
     Draining,
     /// It has given all flows away, and gets no more.
@@ -57,6 +62,7 @@ impl NodeStatus {
             NodeStatus::Connecting => "connecting",
             NodeStatus::Spare => "spare",
             NodeStatus::Active => "active",
+            NodeStatus::Suspect => "suspect",
             NodeStatus::Draining => "draining",
             NodeStatus::Drained => "drained",
         }
@@ -134,8 +140,8 @@ impl Nodes {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             let (name, address) = (name.to_owned(), address.to_owned());
             let status = NodeStatus::Connecting;
-            let (policy, reason) = (None, String::new());
-            let info = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason };
+            let (policy, reason, silent_ns) = (None, String::new(), None);
+            let info = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason, silent_ns };
             let node = Node {
                 info,
                 peer: None,
@@ -208,6 +214,18 @@ impl Nodes {
         doubled
     }
 
+    /// Returns the link to the node of this name.
+    pub fn link_of(&self, name: &str) -> Option<PeerId> {
+        self.0.iter().find(|node| node.info.name == name)?.peer
+    }
+
+    /// Returns the name and the address of the node at a link.
+    pub fn place_of(&self, peer: PeerId) -> Option<(String, String)> {
+        let node = self.0.iter().find(|node| node.peer == Some(peer))?;
+        let address = node.next_address.as_ref().unwrap_or(&node.info.address);
+        Some((node.info.name.clone(), address.clone()))
+    }
+
     /// A spare node becomes a unit. `policy`: one that it must run.
     pub fn assign(&mut self, unit: UnitId, policy: Option<Digest>) -> Option<(usize, PeerId)> {
         let fits = |node: &Node| policy.is_none_or(|policy| node.policy == policy);
@@ -231,7 +249,8 @@ impl Nodes {
                 node.info.status = NodeStatus::Drained;
                 node.info.unit.map(UnitChange::Retire)
             }
-            NodeStatus::Connecting | NodeStatus::Draining | NodeStatus::Drained => None,
+            // `Suspect` is shown only: see `infos`.
+            NodeStatus::Connecting | NodeStatus::Suspect | NodeStatus::Draining | NodeStatus::Drained => None,
         }
     }
 
@@ -397,16 +416,29 @@ impl Nodes {
         self.0.iter().filter(|node| node.peer.is_some() && node.policy == *policy).count()
     }
 
+    /// Returns the names of nodes in this state.
+    pub fn names(&self, status: NodeStatus) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |node| node.info.status == status).map(|node| &*node.info.name)
+    }
+
     /// Returns the number of nodes in this state.
     pub fn count(&self, status: NodeStatus) -> usize {
         self.0.iter().filter(|node| node.info.status == status).count()
     }
 
-    pub fn infos(&self, packets: impl Fn(UnitId) -> Option<u64>) -> Vec<NodeInfo> {
+    /// Returns all nodes, for operators. `silent_ns` returns the time since one that is suspect was
+    /// heard last.
+    pub fn infos(
+        &self,
+        packets: impl Fn(UnitId) -> Option<u64>,
+        silent_ns: impl Fn(PeerId) -> Option<u64>,
+    ) -> Vec<NodeInfo> {
         let info = |node: &Node| {
             let packets = node.info.unit.and_then(&packets).unwrap_or(node.info.packets);
             let policy = node.peer.map(|_| node.policy);
-            NodeInfo { packets, policy, reason: node.reason(), ..node.info.clone() }
+            let silent_ns = node.peer.and_then(&silent_ns);
+            let status = if silent_ns.is_some() { NodeStatus::Suspect } else { node.info.status };
+            NodeInfo { packets, policy, status, silent_ns, reason: node.reason(), ..node.info.clone() }
         };
         // One that is removed is shown as long as it has a link, or an operator's wish.
         let is_shown = |node: &&Node| !node.is_removed || node.info.status != NodeStatus::Connecting;

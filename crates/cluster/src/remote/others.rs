@@ -71,6 +71,19 @@ impl<N: Network> RemoteUnits<N> {
         self.homes.to_connect().for_each(|home| network.connect(&scope, &home.name, &home.address));
     }
 
+    /// Looks for another process of a node from which nothing is heard, or no longer.
+    pub(super) fn look_for_another(&mut self, peer: PeerId, is_suspect: bool) {
+        let (scope, place) = match self.homes.to_connect().find(|home| home.link == Some(peer)) {
+            Some(home) => (self.homes.scope(), Some((home.name.clone(), home.address.clone()))),
+            None => (String::new(), self.nodes.place_of(peer)),
+        };
+        let Some((name, address)) = place.filter(|_| !self.is_finishing) else { return };
+        match is_suspect {
+            true => self.peers.network().connect(&scope, &name, &address),
+            false => self.peers.network().forget(&scope, &name),
+        }
+    }
+
     /// Another dispatcher is there.
     pub(super) fn meet(&mut self, session: Session) {
         let name = session.peer.name.clone();
@@ -83,16 +96,35 @@ impl<N: Network> RemoteUnits<N> {
             let reason = format_args!("it knows the dispatchers `{others}`, this one `{own}`");
             return refuse_peer("dispatchers", &format_args!("{name} at {}", session.address), &reason);
         }
+        let is_client = session.is_client;
+        let link = self.homes.get_mut(number).link.filter(|_| is_client);
+        if link.is_some_and(|link| self.peers.incarnation(link) == session.peer.incarnation) {
+            return; // It was suspect. It is the same process, which may go on.
+        }
         event::peer_connected(&name, &session.address);
         if self.homes.parted_ns.is_some() {
             return; // This dispatcher is about to end.
         }
+        let policy = session.peer.policy;
+        let peer = self.peers.add(session);
+        self.homes.add_early(number, peer, policy);
+        // Whoever has connected uses the link. At the other end the handshake may have been given
+        // up meanwhile: only a datagram shows that it was not.
+        match is_client {
+            true => self.seat_other(peer),
+            false => self.peers.hold(peer, true),
+        }
+    }
+
+    /// The link of another dispatcher that has connected is in use, in place of the one before: the
+    /// other end has lost that one, although this end may not know yet.
+    pub(super) fn seat_other(&mut self, peer: PeerId) {
+        let Some((number, policy)) = self.homes.take_early(peer) else { return };
         if let Some(former) = self.homes.get_mut(number).link {
             self.peers.remove(former);
             self.homes.lost(former);
         }
-        let (incarnation, policy) = (session.peer.incarnation, session.peer.policy);
-        let (peer, now_ns) = (self.peers.add(session), self.peers.now_ns());
+        let (incarnation, now_ns) = (self.peers.incarnation(peer), self.peers.now_ns());
         let home = self.homes.get_mut(number);
         (home.policy, home.fault) = (policy, String::new());
         home.account.begin(incarnation);
@@ -100,6 +132,7 @@ impl<N: Network> RemoteUnits<N> {
         self.peers.send(peer, 0, |out| write_taken(out, taken, false));
         let own = self.peers.network().policies().own();
         self.peers.send(peer, 0, |out| write_runs(out, &own));
+        self.peers.hold(peer, false);
         for claim in self.homes.connected(number, peer) {
             self.peers.send(peer, 0, |out| write_claim(out, &claim));
         }
@@ -157,11 +190,34 @@ impl<N: Network> RemoteUnits<N> {
         are_flushed || now_ns.saturating_sub(parted_ns) >= PART_NS
     }
 
+    /// Ends the links to other dispatchers, so that they need not find out by the silence.
+    pub(super) fn part_from_others(&mut self) {
+        for link in self.homes.links().collect::<Vec<_>>() {
+            self.peers.remove(link);
+            self.homes.lost(link);
+        }
+    }
+
     /// Another dispatcher is not there any more.
     pub(super) fn lose_other(&mut self, peer: PeerId) {
         if let Some((name, address)) = self.homes.lost(peer).filter(|_| !self.is_finishing) {
             let scope = self.homes.scope();
             self.peers.network().connect(&scope, &name, &address);
+        }
+    }
+
+    /// Drops packets that have waited for other dispatchers, or come from them, while this process
+    /// did not run, if others may have given it up meanwhile.
+    pub(super) fn drop_stale(&mut self) {
+        if std::mem::replace(&mut self.fences, self.peers.fences()) == self.peers.fences() {
+            return;
+        }
+        for (packet, _) in std::mem::take(&mut self.homes.arrived) {
+            self.local.drop_packet(packet, DropReason::ProcessStalled);
+        }
+        for packet in self.homes.held.take_all() {
+            self.units.outputs_stalled += 1;
+            self.local.pool.give(packet);
         }
     }
 

@@ -55,6 +55,10 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.send(unit, &ToUnit::Message(now_ns, message));
     }
 
+    fn is_ready(&self, unit: UnitId, _units_min: u16) -> bool {
+        self.units.get(unit).is_some_and(|unit| unit.is_ready && unit.is_alive)
+    }
+
     fn start(&mut self, unit: UnitId) -> Started {
         match self.units.get(unit) {
             Some(known) if known.is_alive && known.is_ready => {
@@ -111,6 +115,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
         let has_others = self.homes.has_others();
         if has_others {
+            self.drop_stale();
             self.homes.release_held(&mut self.local.out);
         }
         let mut report = self.units.next_report()?;
@@ -172,6 +177,15 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.units.in_flight() > 0 || self.homes.held.count > 0
     }
 
+    fn takes_stale(&self) -> bool {
+        false
+    }
+
+    fn has_pending_soon(&self) -> bool {
+        // Reports of other units may wait for those of a suspect one.
+        !self.units.has_suspect() && self.units.in_flight() > 0
+    }
+
     fn has_full_units(&self) -> bool {
         self.has_full_units
     }
@@ -181,7 +195,10 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn is_full(&self) -> bool {
-        self.units.in_flight() + self.homes.held.count as u64 >= IN_FLIGHT_MAX
+        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no other.
+        let is_held_up = self.config.is_live && self.units.has_suspect();
+        let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
+        in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
     }
 
     fn wait(&mut self) {
@@ -237,6 +254,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
             // Until now, they have passed on what others waited for.
             self.units.alive().for_each(|unit| self.peers.send(unit.peer, 0, write_stopped));
             self.peers.transmit();
+            self.part_from_others();
             self.show_status();
             self.local.graph.part();
         }

@@ -36,6 +36,8 @@ pub(super) struct RemoteUnit {
     pub node: usize,
     pub is_ready: bool,
     pub is_alive: bool,
+    /// Nothing is heard from it.
+    pub is_suspect: bool,
     /// Packets sent to it, and those that it has finished, by its reports.
     pub sent: u64,
     pub through: u64,
@@ -67,6 +69,7 @@ impl RemoteUnit {
             node,
             is_ready: false,
             is_alive: true,
+            is_suspect: false,
             sent: 0,
             through: 0,
             is_behind: false,
@@ -128,6 +131,8 @@ pub(super) struct UnitTable {
     pub outputs_lost: u64,
     /// Figures of functions by form, of the policies so far, and the sums of units that have gone.
     forms: BTreeMap<u64, (Figures, Vec<u64>)>,
+    /// Packets that units returned, and that were too old when this process went on.
+    pub outputs_stalled: u64,
 }
 
 impl UnitTable {
@@ -137,6 +142,11 @@ impl UnitTable {
             self.units.resize_with(unit.index() + 1, || None);
         }
         self.units[unit.index()] = Some(RemoteUnit::new(node, peer));
+    }
+
+    /// Returns the number after that of the last unit.
+    pub fn len(&self) -> usize {
+        self.units.len()
     }
 
     /// Returns a unit, alive or not.
@@ -174,6 +184,11 @@ impl UnitTable {
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u64 {
         self.iter().filter(|unit| unit.is_alive).map(RemoteUnit::in_flight).sum()
+    }
+
+    /// Returns whether nothing is heard from a unit.
+    pub fn has_suspect(&self) -> bool {
+        self.iter().any(|unit| unit.is_alive && unit.is_suspect)
     }
 
     /// Counts again the packets that units have exchanged.
@@ -237,7 +252,9 @@ impl UnitTable {
         drop(DropReason::UnitLost, self.lost());
         // Their units count them as sent.
         drop(DropReason::NoBuffer, self.outputs_lost);
-        report.packets_out = report.packets_out.saturating_sub(self.outputs_lost);
+        drop(DropReason::ProcessStalled, self.outputs_stalled);
+        let dropped = self.outputs_lost + self.outputs_stalled;
+        report.packets_out = report.packets_out.saturating_sub(dropped);
     }
 
     /// Figures of this form may come.

@@ -66,7 +66,7 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
             }
             let network = world.network(node);
             let homes = Homes::new(name, &all);
-            runner_over(assemble(), name, config, || Ok(network), (control, homes))
+            runner_over(assemble(), name, config, || Ok(network), (control, homes), Some(&|_| false))
         };
         let runners = names.iter().zip(&nodes).map(start).collect::<Result<Vec<_>, _>>()?;
         world.begin_faults();
@@ -85,6 +85,11 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
             world.drive(node, Box::new(work));
         }
         Ok(SimulatedDispatchers { world, hosts, start_ns })
+    }
+
+    /// Returns true if a dispatcher stands still: what arrives now waits at its ports.
+    pub fn is_paused(&self, number: usize) -> bool {
+        self.world.paused_until_ns(self.world.place(number)).is_some()
     }
 
     /// Hands a dispatcher over, with its output so far.

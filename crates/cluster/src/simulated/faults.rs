@@ -38,7 +38,7 @@ impl LinkFaults {
 pub struct NodeFault {
     /// When, in nanoseconds from the first packet on.
     pub at_ns: u64,
-    /// The unit, by number of its node.
+    /// The unit, by number of its node; the dispatcher, for [`NodeFaultKind::PauseDispatcher`].
     pub unit: usize,
     /// The kind.
     pub kind: NodeFaultKind,
@@ -49,6 +49,8 @@ pub struct NodeFault {
 pub enum NodeFaultKind {
     /// The process stands still for this time, in nanoseconds.
     Pause(u64),
+    /// The process of the dispatcher stands still for this time, in nanoseconds.
+    PauseDispatcher(u64),
     /// The process is gone, and a new one starts after this time, in nanoseconds.
     Crash(u64),
     /// The process ends in order, and a new one starts this time after its end, in nanoseconds.

@@ -230,6 +230,11 @@ impl World {
         NodeId(0)
     }
 
+    /// Returns the node at this place: dispatchers come first.
+    pub fn place(&self, number: usize) -> NodeId {
+        NodeId(number)
+    }
+
     /// Ends all processes: they hold the world, which holds them.
     pub fn clear(&self) {
         self.units.borrow_mut().clear();
@@ -422,6 +427,12 @@ impl World {
         self.crashed.borrow().iter().map(|node| node.0 - 1).collect()
     }
 
+    /// Returns the time of the run until which a node stands still, if it does.
+    pub fn paused_until_ns(&self, node: NodeId) -> Option<u64> {
+        let paused_ns = self.nodes.borrow()[node.0].paused_ns;
+        (paused_ns > self.now_ns.get()).then(|| paused_ns - self.began_ns.get())
+    }
+
     /// Lets everything happen up to this time of the run, or until something arrives at a node.
     /// Returns true if it has.
     pub fn run_to(&self, node: NodeId, until_ns: u64) -> bool {
@@ -444,7 +455,8 @@ impl World {
         let has_something = || {
             let nodes = self.nodes.borrow();
             let node = node.map(|node| &nodes[node.0]);
-            node.is_some_and(|node| !node.inbox.is_empty() || !node.sessions.is_empty())
+            let is_there = |node: &Node| !node.inbox.is_empty() || !node.sessions.is_empty();
+            node.is_some_and(|node| node.paused_ns <= self.now_ns.get() && is_there(node))
         };
         loop {
             if has_something() {
@@ -607,14 +619,14 @@ impl World {
         let now_ns = self.now_ns.get();
         let mut nodes = self.nodes.borrow_mut();
         let first = nodes.iter().take_while(|node| node.make.is_none()).count();
-        let at = first + unit;
+        let at = if matches!(kind, NodeFaultKind::PauseDispatcher(_)) { unit } else { first + unit };
         let is_last = at + 1 == nodes.len();
         let Some(node) = nodes.get_mut(at).filter(|node| node.is_up) else { return };
         let mut counters = self.counters.get();
         counters.node_faults += 1;
         self.counters.set(counters);
         match kind {
-            NodeFaultKind::Pause(ns) => node.paused_ns = now_ns + ns,
+            NodeFaultKind::Pause(ns) | NodeFaultKind::PauseDispatcher(ns) => node.paused_ns = now_ns + ns,
             NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,
             NodeFaultKind::Deaf(ns) => node.deaf_ns = now_ns + ns,
             NodeFaultKind::Narrow(ns) => node.narrow_ns = now_ns + ns,

@@ -8,7 +8,7 @@ use super::EffectsTaker;
 use super::others::EarlyPeer;
 use super::running::Running;
 use crate::network::Network;
-use crate::peers::{DEAD_AFTER, PeerId, Peers};
+use crate::peers::{GIVE_UP_MIN, PeerId, Peers};
 use crate::policies::GraphMaker;
 use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave};
 
@@ -17,14 +17,16 @@ const LEAVE_MAX_NS: u64 = 10_000_000_000;
 /// Time for which a unit without flows forwards packets that were on their way to it.
 const LINGER_NS: u64 = 500_000_000;
 /// The same if it cannot reach all units: what was lost with a link is repeated within this time.
-const LINGER_APART_NS: u64 = 4 * DEAD_AFTER.as_nanos() as u64;
+const LINGER_APART_NS: u64 = 2 * GIVE_UP_MIN.as_nanos() as u64;
 
 /// A unit's work for one dispatcher, and what it knows of it.
 pub(super) struct Employer {
     /// Name of the dispatcher.
     pub name: String,
-    /// Counts restarts of the dispatcher: that of its latest process.
+    /// Distinguishes processes of the dispatcher: that of the latest one.
     pub incarnation: u64,
+    /// Links of the dispatcher whose first datagram has not come, with the incarnation of each.
+    pub candidates: Vec<(PeerId, u64)>,
     /// The link to it, while it is there.
     pub dispatcher: Option<PeerId>,
     /// The unit, once it is assigned.
@@ -55,6 +57,7 @@ impl Employer {
         Employer {
             name: name.to_owned(),
             incarnation: 0,
+            candidates: Vec::new(),
             dispatcher: None,
             unit: None,
             former: Report::default(),
@@ -63,9 +66,10 @@ impl Employer {
         }
     }
 
-    /// Returns true if a process of the dispatcher may take the place of the one before.
-    pub fn may_follow(&self, incarnation: u64) -> bool {
-        self.dispatcher.is_none() || incarnation > self.incarnation
+    /// A link of the dispatcher is in use. Returns its incarnation; none if it is no link of it.
+    pub fn take_candidate(&mut self, peer: PeerId) -> Option<u64> {
+        let at = self.candidates.iter().position(|(candidate, _)| *candidate == peer)?;
+        Some(self.candidates.swap_remove(at).1)
     }
 
     /// Returns true if the dispatcher has the unit, and has not drained it.
@@ -168,6 +172,7 @@ impl Employer {
         }
         (self.dispatcher, self.renewal) = (None, Renewal::None);
         self.early.clear();
+        self.candidates.clear();
     }
 
     /// Keeps the counts of a unit that ends while its process goes on.
@@ -209,6 +214,9 @@ impl Employer {
         peers: &mut Peers<N>,
         effects: &mut EffectsTaker,
     ) -> Option<(UnitId, UnitAddress)> {
+        if self.take_candidate(peer).is_some() {
+            return None;
+        }
         if self.dispatcher == Some(peer) {
             // Its successor does not know this unit's flows.
             self.dispatcher = None;

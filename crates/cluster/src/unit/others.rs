@@ -10,14 +10,14 @@ use protocol::message::{Epoch, FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
 use crate::network::Network;
-use crate::peers::{DEAD_AFTER, PeerId, Peers};
+use crate::peers::{PeerId, Peers};
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_relay, write_mail};
 
 /// Limit on frames that wait for a unit to be connected; with more of them, they go by way of the
 /// dispatcher.
 const PENDING_MAX: usize = 65_536;
 /// Limit on the time for which they wait.
-const PENDING_MAX_NS: u64 = DEAD_AFTER.as_nanos() as u64;
+const PENDING_MAX_NS: u64 = 1_000_000_000;
 /// Streams of a link between units: a flow's messages are in one.
 const STREAMS: u32 = 64;
 
@@ -128,6 +128,9 @@ impl Others {
     /// A node is connected. Returns false if its unit is not known, or the connection was meant
     /// for another unit: one that was at this node before, or is not there yet.
     pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> bool {
+        if !early.is_client && !peers.is_up(early.peer) {
+            return false; // The other end may have given the handshake up.
+        }
         let (from, to) = early.units;
         let (own, unit) = if early.is_client { (from, to) } else { (to, from) };
         let is_there = |other: &&mut Other| own == self.own && !matches!(other.state, Reach::Gone);

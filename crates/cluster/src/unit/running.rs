@@ -10,7 +10,7 @@ use super::EffectsTaker;
 use super::details::Details;
 use super::others::{Others, UnitChanges};
 use crate::network::Network;
-use crate::peers::{DEAD_AFTER, PeerId, Peers};
+use crate::peers::{PeerId, Peers};
 use crate::policies::{Digest, GraphMaker, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
@@ -27,8 +27,8 @@ const BATCH: usize = 64;
 /// Buffers that are allocated at once when all others have packets that wait.
 const BUFFERS_MORE: usize = 256;
 /// Time after which a message to another unit that is not answered is repeated: it was lost with a
-/// link. A link delivers sooner, or is found dead within two of these.
-const RETRANSMIT_NS: u64 = DEAD_AFTER.as_nanos() as u64 / 2;
+/// link. A link that lives delivers sooner.
+const RETRANSMIT_NS: u64 = 500_000_000;
 /// Limit on the time for which a unit waits at its end for flows that are on their way: some may
 /// have been lost with a link, and are repeated.
 const SETTLE_NS: u64 = 10_000_000_000;

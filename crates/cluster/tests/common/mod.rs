@@ -11,7 +11,7 @@ use cluster::identity::{Authority, Identity};
 use cluster::policies::{Digest, PolicyReader, PolicyTexts, ReadPolicy};
 use cluster::policy_digest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, remote_runner,
+    NewPolicy, NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, StartStatus, remote_runner,
 };
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
@@ -144,7 +144,10 @@ impl Cluster {
             dispatchers: Vec::new(),
             listening: None,
         };
-        let runner = remote_runner(assembly_of("test.rvl", &self.policy), "test", config, options)?;
+        let began = Instant::now();
+        let is_late = |_: &StartStatus| began.elapsed() > Duration::from_secs(30);
+        let assembly = assembly_of("test.rvl", &self.policy);
+        let runner = remote_runner(assembly, "test", config, options, Some(&is_late))?;
         Ok((runner, handle))
     }
 
@@ -162,7 +165,11 @@ impl Cluster {
         let (identity, dispatchers, policy) = (self.identity(name), all.to_vec(), self.policy.clone());
         let options =
             RemoteOptions { identity, policy: DIGEST, incarnation: 1, control, dispatchers, listening };
-        move || remote_runner(assembly_of("test.rvl", &policy), "test", config, options).unwrap()
+        let is_stopped = |_: &StartStatus| false;
+        move || {
+            let assembly = assembly_of("test.rvl", &policy);
+            remote_runner(assembly, "test", config, options, Some(&is_stopped)).unwrap()
+        }
     }
 }
 

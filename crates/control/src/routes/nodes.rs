@@ -65,8 +65,8 @@ pub(super) async fn add(
         return Err(Problem::conflict("nodes", format!("{NODES_MAX} nodes are in the cluster already")));
     }
     let status = NodeStatus::Connecting;
-    let (policy, reason) = (None, String::new());
-    let node = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason };
+    let (policy, reason, silent_ns) = (None, String::new(), None);
+    let node = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason, silent_ns };
     let (name, address) = (node.name.clone(), node.address.clone());
     api.dispatcher.command(NodeCommand::Add { name, address })?;
     Ok((StatusCode::ACCEPTED, Json(node.into())))
@@ -103,7 +103,7 @@ pub(super) async fn drain(
 ) -> Result<(StatusCode, Json<NodeResource>), Problem> {
     let node = api.dispatcher.node(&name)?;
     let status = match (node.status, node.unit) {
-        (NodeStatus::Active, Some(unit)) => {
+        (NodeStatus::Active | NodeStatus::Suspect, Some(unit)) => {
             api.dispatcher.drain(unit).await?;
             NodeStatus::Draining
         }
@@ -112,7 +112,7 @@ pub(super) async fn drain(
             NodeStatus::Drained
         }
         (status @ (NodeStatus::Draining | NodeStatus::Drained), _) => status,
-        (NodeStatus::Connecting | NodeStatus::Active, _) => {
+        (NodeStatus::Connecting | NodeStatus::Active | NodeStatus::Suspect, _) => {
             let detail = format!("node `{name}` is {} and has no unit", node.status.name());
             return Err(Problem::conflict("no_unit", detail));
         }

@@ -36,7 +36,7 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         *nodes_by_status.entry(node.status.name().to_owned()).or_default() += 1;
     }
     let in_state = |state| units.iter().filter(|unit| unit.state == state).count() as u32;
-    let is_away = |status| matches!(status, NodeStatus::Connecting);
+    let nodes_in = |status| nodes.iter().filter(|node| node.status == status).count() as u32;
     Ok(Json(StatusResource {
         name: api.name.clone(),
         version: api.version.clone(),
@@ -49,10 +49,12 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         units_active: in_state(UnitState::Active),
         units_draining: in_state(UnitState::Draining),
         nodes: nodes.len() as u32,
-        nodes_connecting: nodes.iter().filter(|node| is_away(node.status)).count() as u32,
+        nodes_connecting: nodes_in(NodeStatus::Connecting),
+        nodes_suspect: nodes_in(NodeStatus::Suspect),
         nodes_by_status,
         policies,
         store: api.dispatcher.store().map(Into::into),
+        waiting: api.dispatcher.waiting(),
         other_dispatchers: others.into_iter().map(Into::into).collect(),
         clients: api.clients.resource(),
         migrations_running: api.migrations.running() as u32,

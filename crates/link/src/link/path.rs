@@ -25,7 +25,7 @@ impl PeerLink {
                 blocks.note_lost(piece, sent.number);
             }
         });
-        if self.is_up {
+        if self.life.is_up() {
             self.acks.hurry();
         }
         self.lower_mtu(transmit.segment);
@@ -55,7 +55,7 @@ impl PeerLink {
 
     /// Writes the probe that is to be sent now, alone: the system may refuse it.
     pub(super) fn append_probe(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.is_up || self.dead.is_some() {
+        if !self.life.is_up() || self.dead.is_some() {
             return None;
         }
         if let Some(change) = self.mtu.finish(now_ns) {

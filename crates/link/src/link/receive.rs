@@ -77,9 +77,8 @@ impl PeerLink {
 
     #[inline]
     pub(super) fn handle_authentic(&mut self, now_ns: u64, number: u64, frames: &[u8]) {
-        self.heard_ns = now_ns;
-        if !self.is_up {
-            (self.is_up, self.events.up) = (true, true);
+        if self.life.hear(now_ns) {
+            self.events.up = true;
             self.recovery.reset_backoff();
         }
         let is_reordered = self.acks.note(now_ns, number);
@@ -121,6 +120,7 @@ impl PeerLink {
                     let is_new = self.inbox.receive_piece(number, total.into(), offset, bytes)?;
                     self.counters.blocks_repeated += u64::from(!is_new);
                 }
+                Frame::Close => self.end(DeadReason::Closed),
                 Frame::Unknown => self.counters.frames_unknown += 1,
             }
         }
@@ -133,6 +133,7 @@ impl PeerLink {
         }
         self.counters.acks_received += 1;
         self.send_keys.confirm(ack.largest);
+        self.life.confirm(ack.largest);
         self.blocks.note_grant(ack.granted);
         let rtt_ns = self.recovery.rtt.smoothed_ns();
         let mut decisions =

@@ -111,12 +111,13 @@ impl PeerLink {
     #[inline]
     fn append_frames(&mut self, now_ns: u64, out: &mut Vec<u8>, end: usize) -> Contents {
         let mut contents = Contents::default();
-        if self.is_up && self.inbox.credit().is_grant_stale() {
+        if self.life.is_up() && self.inbox.credit().is_grant_stale() {
             self.acks.hurry();
         }
         let is_ack_expected = self.acks.is_expected(now_ns);
         let ack_len = self.prepare_ack(is_ack_expected);
-        let may_send = self.recovery.may_send();
+        let is_confirmed = self.life.is_confirmed();
+        let may_send = is_confirmed && self.recovery.may_send();
         let piece = if may_send { self.pick_piece() } else { None };
         self.discard_large_packets();
         let has_packets = may_send && !self.packets_out.is_empty();
@@ -149,7 +150,8 @@ impl PeerLink {
         if has_packets {
             contents.must_ack = self.append_packets(out, end);
         }
-        if self.recovery.must_probe() && !contents.must_ack && out.len() + FRAME_HEAD <= end {
+        let must_ping = self.recovery.must_probe() || !is_confirmed && contents.has_ack;
+        if must_ping && !contents.must_ack && out.len() + FRAME_HEAD <= end {
             push_ping(out);
             contents.must_ack = true;
         }

@@ -1,9 +1,9 @@
 //! Life signs: the first datagram, silence, partitions.
 
-use link::{Config, DatagramRefusal, DeadReason, LinkEvent, PacketError, SendError};
+use link::{Config, DatagramRefusal, DeadReason, LinkEvent, LinkKeys, PacketError, PeerLink, SendError};
 use proptest::prelude::*;
 
-use crate::bench::{Pair, Random};
+use crate::bench::{KEYS, Pair, Random};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -132,4 +132,44 @@ fn a_dead_link_does_nothing() {
     let mut out = Vec::new();
     assert_eq!(link.poll_transmit(2 * SECOND_NS, &mut out), None);
     assert_eq!(link.poll_message(), None);
+}
+
+#[test]
+fn a_peer_is_told_that_the_link_has_ended() {
+    let mut pair = Pair::new(&Config::default(), 1);
+    pair.run_until(10_000_000);
+    let keys = LinkKeys { send: [8; 32], receive: [9; 32] };
+    let other = PeerLink::new(Config::default(), &keys, 0).unwrap();
+    let mut ended = std::mem::replace(&mut pair.links[1], other).into_ended();
+    assert_eq!(
+        ended.receive_id(),
+        PeerLink::new(Config::default(), &KEYS.reversed(), 0).unwrap().receive_id()
+    );
+    let (now_ns, mut datagram) = (pair.now_ns, Vec::new());
+    assert!(ended.tell(now_ns, &mut datagram));
+    assert!(!ended.tell(now_ns + 1, &mut Vec::new()), "not for each datagram of a burst");
+    let link = &mut pair.links[0];
+    link.handle_datagram(now_ns, &mut datagram).unwrap();
+    assert_eq!(link.dead(), Some(DeadReason::Closed));
+    assert_eq!(link.poll_event(), Some(LinkEvent::Dead(DeadReason::Closed)));
+    assert!(ended.tell(now_ns + SECOND_NS, &mut datagram), "it may have been lost");
+}
+
+#[test]
+fn an_end_in_doubt_sends_nothing_until_its_peer_answers() {
+    let mut pair = Pair::new(&Config { silence_min_ns: SECOND_NS, ..Config::default() }, 1);
+    pair.run_until(10_000_000);
+    assert!(pair.links[0].is_confirmed());
+    // What the other end has sent before shows nothing.
+    let began_ns = pair.now_ns;
+    pair.faults[0].partition_ns = (began_ns, began_ns + 200_000_000);
+    pair.links[0].doubt();
+    pair.links[0].send_message(1, b"late").unwrap();
+    pair.links[0].send_packet(b"late").unwrap();
+    pair.run_until(began_ns + 200_000_000);
+    assert!(!pair.links[0].is_confirmed());
+    assert_eq!(pair.received[1].messages_count, 0);
+    pair.run_until(began_ns + 300_000_000);
+    assert!(pair.links[0].is_confirmed(), "the pings are repeated");
+    assert_eq!(pair.received[1].messages_count, 1);
 }

@@ -50,6 +50,8 @@ struct Sent {
     /// Load over the whole window, as last computed.
     sustained_bps: f32,
     is_active: bool,
+    /// It is not to be chosen: it counts as without room.
+    is_passed_over: bool,
     is_stale: bool,
 }
 
@@ -150,6 +152,16 @@ impl Meter {
         self.loads.set(unit, 0.0);
     }
 
+    /// Marks an active unit as not to be chosen, or as one to be chosen again. Its load is measured
+    /// in either case.
+    pub fn set_passed_over(&mut self, unit: UnitId, is_passed_over: bool) {
+        let sent = &mut self.units[unit.index()];
+        if sent.is_active && std::mem::replace(&mut sent.is_passed_over, is_passed_over) != is_passed_over {
+            let at_ns = sent.last_packet_ns;
+            self.reckon_one(unit, at_ns);
+        }
+    }
+
     /// Marks a unit as having no room.
     pub fn deactivate(&mut self, unit: UnitId) {
         self.units[unit.index()].is_active = false;
@@ -229,8 +241,9 @@ impl Meter {
             0 => sustained_bps,
             watched => sustained_bps.max(self.over(watched, sent.just_before + sent.bytes, sent, at_ns)),
         };
+        let is_passed_over = sent.is_passed_over;
         self.units[unit.index()].sustained_bps = sustained_bps;
-        self.loads.set(unit, load_bps);
+        self.loads.set(unit, if is_passed_over { f32::INFINITY } else { load_bps });
     }
 
     #[inline]

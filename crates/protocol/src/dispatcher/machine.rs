@@ -372,6 +372,7 @@ impl Dispatcher {
     pub(crate) fn activate(&mut self, unit: UnitId, now_ns: u64) {
         self.meter.activate(unit, now_ns);
         self.units.set_state(unit, UnitState::Active);
+        self.pass_suspects_over();
         self.assigner.set_active(self.units.active());
         // Buckets of lost units that nobody could take.
         if let (Some(rss), [_]) = (&mut self.rss, self.units.active()) {

@@ -7,6 +7,40 @@ use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
 
 impl Dispatcher {
+    /// Begins with the units that are ready: of the first `units_min` those that are not are
+    /// starting, and others are active as well. Must be called before the first packet.
+    pub fn begin_with(&mut self, is_ready: impl Fn(UnitId) -> bool) {
+        for unit in self.units.all() {
+            match (self.units.state(unit), is_ready(unit)) {
+                (UnitState::Active, false) => {
+                    self.meter.deactivate(unit);
+                    self.units.set_state(unit, UnitState::Starting);
+                }
+                (UnitState::Off, true) => {
+                    self.meter.activate(unit, 0);
+                    self.units.set_state(unit, UnitState::Active);
+                }
+                _ => {}
+            }
+        }
+        self.assigner.set_active(self.units.active());
+        self.deal_buckets();
+    }
+
+    /// Deals buckets of flows to the active units, one after the other.
+    fn deal_buckets(&mut self) {
+        if let Some(rss) = self.rss.as_mut().filter(|_| !self.units.active().is_empty()) {
+            rss.deal(self.units.active());
+        }
+    }
+
+    /// Deals buckets of flows again if no flow is at any unit.
+    pub(crate) fn deal_unused_buckets(&mut self) {
+        if self.flows.count() == 0 {
+            self.deal_buckets();
+        }
+    }
+
     /// Starts the first unit that is off. Does nothing if none is, or one is starting already.
     pub fn add_unit(&mut self, outputs: &mut Vec<DispatcherOutput>) {
         self.start_one(outputs);
@@ -35,6 +69,7 @@ impl Dispatcher {
             UnitState::Active => {
                 self.meter.deactivate(unit);
                 self.units.set_state(unit, UnitState::Lost);
+                self.pass_suspects_over();
                 self.assigner.set_active(self.units.active());
                 if let Some(rss) = self.rss.as_mut().filter(|_| !self.units.active().is_empty()) {
                     self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
@@ -56,6 +91,28 @@ impl Dispatcher {
         }
         self.hold_minimum(outputs);
         self.wake(now_ns);
+    }
+
+    /// Nothing is heard from a unit, or it is heard again. While it is suspect, its flows stay, and
+    /// new ones go to others, if there are any.
+    pub fn suspect_unit(&mut self, unit: UnitId, is_suspect: bool) {
+        if !self.units.has(unit) {
+            return;
+        }
+        self.units.set_suspect(unit, is_suspect);
+        self.pass_suspects_over();
+        self.assigner.set_active(self.units.active());
+        if let Some(rss) = self.rss.as_mut().filter(|_| self.units.is_passed_over(unit)) {
+            self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
+        }
+    }
+
+    /// Hides the loads of suspect units, if others can be chosen.
+    pub(crate) fn pass_suspects_over(&mut self) {
+        self.meter.reckon();
+        for unit in self.units.all() {
+            self.meter.set_passed_over(unit, self.units.is_passed_over(unit));
+        }
     }
 
     /// A unit that was drained never runs again; a replacement has another number. Does nothing if

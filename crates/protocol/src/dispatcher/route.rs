@@ -199,6 +199,10 @@ impl Dispatcher {
                 return Some(FlowletCut::Drain);
             }
         }
+        // Its state cannot be fetched now.
+        if self.units.is_passed_over(flow.owner()) {
+            return None;
+        }
         let by_mode = match self.config.mode {
             Granularity::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
             Granularity::Flow => false,

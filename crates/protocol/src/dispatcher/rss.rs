@@ -32,6 +32,13 @@ impl Rss {
         }
     }
 
+    /// Deals buckets to these units, one after the other.
+    pub fn deal(&mut self, units: &[UnitId]) {
+        for (owner, &unit) in self.owners.iter_mut().zip(units.iter().cycle()) {
+            *owner = unit;
+        }
+    }
+
     /// Returns true if buckets are moved.
     pub fn is_balanced(&self) -> bool {
         self.every_ns.is_some()

@@ -61,6 +61,7 @@ impl Dispatcher {
         let now_ns = self.at(now_ns);
         if self.units.state(unit) == UnitState::Starting {
             self.activate(unit, now_ns);
+            self.deal_unused_buckets();
             self.next_timeout_ns = self.next_timeout_ns.min(now_ns.saturating_add(self.config.bucket_ns));
         }
     }
@@ -250,6 +251,7 @@ impl Dispatcher {
         self.units.set_state(unit, UnitState::Draining);
         self.units.set_asked_ns(unit, Some(now_ns));
         self.meter.deactivate(unit);
+        self.pass_suspects_over();
         self.assigner.set_active(self.units.active());
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.clear_out(unit, self.units.active());

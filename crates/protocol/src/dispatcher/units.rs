@@ -34,8 +34,10 @@ pub struct UnitStatus {
 /// All units, by number.
 pub(crate) struct Units {
     units: Vec<Unit>,
-    /// The active units, in order.
+    /// The active units that take new flows, in order: all of them if all are suspect.
     active: Vec<UnitId>,
+    /// Units that are active, suspect or not.
+    running: u16,
     starting: u16,
     draining: u16,
     leaving: u16,
@@ -47,6 +49,8 @@ struct Unit {
     state: UnitState,
     /// It runs or starts, and drains as soon as another unit can take its flows.
     is_leaving: bool,
+    /// Nothing is heard from it.
+    is_suspect: bool,
     flows: u32,
     /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
@@ -61,6 +65,7 @@ impl Units {
         let mut units = Units {
             units: vec![Unit::default(); usize::from(units_max)],
             active: Vec::with_capacity(usize::from(units_max)),
+            running: 0,
             starting: 0,
             draining: 0,
             leaving: 0,
@@ -81,7 +86,7 @@ impl Units {
         unit.index() < self.units.len()
     }
 
-    /// Returns the active units, in order.
+    /// Returns the active units that take new flows, in order.
     #[inline]
     pub fn active(&self) -> &[UnitId] {
         &self.active
@@ -98,6 +103,19 @@ impl Units {
         self.state(unit) == UnitState::Active
     }
 
+    /// Returns true if nothing is heard from an active unit, while others take new flows.
+    #[inline]
+    pub fn is_passed_over(&self, unit: UnitId) -> bool {
+        let is_suspect = self.units.get(unit.index()).is_some_and(|unit| unit.is_suspect);
+        is_suspect && self.is_active(unit) && !self.active.contains(&unit)
+    }
+
+    /// Notes that nothing is heard from a unit, or that it is heard again.
+    pub fn set_suspect(&mut self, unit: UnitId, is_suspect: bool) {
+        self.units[unit.index()].is_suspect = is_suspect;
+        self.count();
+    }
+
     /// Returns the number of starting units.
     pub fn starting(&self) -> u16 {
         self.starting
@@ -110,7 +128,7 @@ impl Units {
 
     /// Returns the number of units that get packets, or will once they have started, and stay.
     pub fn staying(&self) -> usize {
-        self.active.len() + usize::from(self.starting) - usize::from(self.leaving)
+        usize::from(self.running + self.starting - self.leaving)
     }
 
     /// Returns true if the unit runs or starts, and drains as soon as another one can take its
@@ -157,11 +175,15 @@ impl Units {
     fn count(&mut self) {
         let count = |state| self.units.iter().filter(|unit| unit.state == state).count() as u16;
         (self.starting, self.draining) = (count(UnitState::Starting), count(UnitState::Draining));
+        self.running = count(UnitState::Active);
         self.leaving = self.units.iter().filter(|unit| unit.is_leaving).count() as u16;
         self.first_off = self.all().find(|&unit| self.state(unit) == UnitState::Off);
         self.active.clear();
-        let active = (0..).zip(&self.units).filter(|(_, unit)| unit.state == UnitState::Active);
-        self.active.extend(active.map(|(number, _)| UnitId(number)));
+        let active = || (0..).zip(&self.units).filter(|(_, unit)| unit.state == UnitState::Active);
+        self.active.extend(active().filter(|(_, unit)| !unit.is_suspect).map(|(number, _)| UnitId(number)));
+        if self.active.is_empty() {
+            self.active.extend(active().map(|(number, _)| UnitId(number)));
+        }
     }
 
     /// Returns the number of flows that the unit owns.

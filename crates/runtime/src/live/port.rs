@@ -120,6 +120,17 @@ impl LivePort {
         has_received && received.is_ok()
     }
 
+    /// Drops a burst of received frames, which have waited while this process did not run. Returns
+    /// whether there was one.
+    pub fn drop_burst(&mut self, runner: &mut Runner) -> bool {
+        let (number, mut has_received) = (self.number, false);
+        let received = self.interface.receive(|data| {
+            has_received = true;
+            runner.refuse(number, data.len(), DropReason::ProcessStalled);
+        });
+        has_received && received.is_ok()
+    }
+
     /// Adds a packet that leaves by the port to the burst; L3 may keep it until it knows the
     /// neighbour.
     pub fn enqueue(&mut self, packet: &Packet, now_ns: u64) {

@@ -23,8 +23,15 @@ record! {
         pub links: u64 = gauge("links"),
         /// Links that began.
         pub started: u64 = counter("links_started"),
-        /// Links that ended because the other node was silent.
+        /// Links that ended because the other node was silent for too long, or had ended them.
         pub dead: u64 = counter("links_dead"),
+        /// Times at which another node was suspect: nothing was heard from it for 0.3 s.
+        pub suspected: u64 = counter("links_suspected"),
+        /// Times at which this process did not run for 0.1 s or more: too little processor time, or
+        /// it was stopped.
+        pub stalls: u64 = counter("process_stalls"),
+        /// Sum of these times, in milliseconds.
+        pub stalled_ms: u64 = counter("process_stalled_milliseconds"),
         /// Datagrams sent.
         pub datagrams_sent: u64 = part(DATAGRAMS, "sent"),
         /// Authentic datagrams received.

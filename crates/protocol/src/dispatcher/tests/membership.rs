@@ -132,3 +132,25 @@ fn buckets_of_units_that_are_all_lost_go_to_the_next_one() {
     bench.dispatcher.started(3, UnitId(2));
     assert!((1..9).all(|flow| bench.packet(4, flow, 100).0 == UnitId(2)));
 }
+
+#[test]
+fn a_suspect_unit_keeps_its_flows_and_gets_no_new_ones() {
+    let (mut bench, before) = two_units();
+    bench.dispatcher.suspect_unit(UnitId(0), true);
+    assert_eq!(bench.state(0), UnitState::Active);
+    for (flow, (unit, _)) in (1..).zip(&before) {
+        let (at, stamp) = bench.packet(2, flow, 100);
+        assert!(*unit != UnitId(0) || at == UnitId(0), "{flow}");
+        assert!(*unit != UnitId(0) || stamp.epoch == 1, "{flow} stays, although others move at each packet");
+    }
+    assert!((10..14).all(|flow| bench.packet(3, flow, 100).0 == UnitId(1)), "new ones go elsewhere");
+    // If all are suspect, none is worse than another one.
+    bench.dispatcher.suspect_unit(UnitId(1), true);
+    let at = |bench: &mut Bench, flow| bench.packet(4, flow, 100).0;
+    assert_ne!(at(&mut bench, 20), at(&mut bench, 21));
+    bench.dispatcher.suspect_unit(UnitId(1), false);
+    bench.dispatcher.lose_unit(5, UnitId(1), &mut bench.outputs);
+    assert_eq!(at(&mut bench, 22), UnitId(0), "the only one");
+    bench.dispatcher.suspect_unit(UnitId(0), false);
+    assert_eq!(at(&mut bench, 23), UnitId(0));
+}

@@ -1,0 +1,55 @@
+//! Times in which this process did not run: it was stopped, or the processor had no time for it.
+
+use super::GIVE_UP_MIN;
+
+/// Time between two rounds from which on the process counts as stalled. Rounds follow each other
+/// within 20 ms.
+const STALL_NS: u64 = 100_000_000;
+
+/// Time without a round after which others may have given this process up, or do so before they
+/// hear it again. A quarter of their least time is left for what is on its way.
+pub(crate) const FENCE_NS: u64 = GIVE_UP_MIN.as_nanos() as u64 / 4 * 3;
+
+/// The stalls of a process.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    round_ns: Option<u64>,
+    /// Stalls so far.
+    pub count: u64,
+    /// Of these, those of [`FENCE_NS`] or more.
+    pub fences: u64,
+    /// Time of all of them.
+    pub sum_ns: u64,
+}
+
+impl Stalls {
+    /// Notes that the process runs. Returns the time for which it has not, if it was stalled.
+    #[inline]
+    pub fn note_round(&mut self, now_ns: u64) -> Option<u64> {
+        let gap_ns = now_ns.saturating_sub(self.round_ns.replace(now_ns)?);
+        (gap_ns >= STALL_NS).then(|| self.add(gap_ns))
+    }
+
+    #[cold]
+    fn add(&mut self, gap_ns: u64) -> u64 {
+        self.count += 1;
+        self.fences += u64::from(gap_ns >= FENCE_NS);
+        self.sum_ns += gap_ns;
+        gap_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_between_rounds_are_stalls() {
+        let mut stalls = Stalls::default();
+        let ms = |ms: u64| ms * 1_000_000;
+        assert_eq!([0, 20, 119].map(|at| stalls.note_round(ms(at))), [None; 3]);
+        assert_eq!(stalls.note_round(ms(219)), Some(ms(100)));
+        assert_eq!(stalls.note_round(ms(1_719)), Some(ms(1_500)));
+        assert_eq!((stalls.count, stalls.fences, stalls.sum_ns), (2, 1, ms(1_600)));
+    }
+}
