@@ -91,6 +91,16 @@ impl UnitHost {
         assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
     }
 
+    /// The process ID.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Waits until the unit has ended by itself.
     pub fn wait_for_end(&mut self) {
         assert!(self.process.take().unwrap().wait().unwrap().success());

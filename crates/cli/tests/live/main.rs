@@ -15,6 +15,7 @@ mod dispatchers;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
+mod enduring;
 mod externals;
 mod forwarders;
 mod functions;
@@ -46,5 +47,6 @@ mod traffic;
 mod travelling;
 mod tunnels;
 mod two_dispatchers;
+mod wire;
 mod workers;
 mod zones;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::wire::Wire;
+
 /// Two hosts, `inside` and `outside`, each with one interface `eth0`, and the box in the middle
 /// with the other ends, also called `inside` and `outside`.
 pub struct Network {
@@ -18,6 +20,7 @@ pub struct Network {
     pub middle: Host,
     pub outside: Host,
     pub dir: TempDir,
+    wire: Option<Wire>,
 }
 
 /// The driver of Rivulet's interfaces.
@@ -60,6 +63,9 @@ pub struct Host {
 
 /// The interfaces of the middle as ports.
 pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
+
+/// The last byte of the MAC addresses of further hosts.
+const THIRD: u8 = 3;
 
 /// Rounds without a frame before a thread sleeps.
 const AWAKE_ROUNDS: u64 = 64;
@@ -141,7 +147,14 @@ impl Network {
             middle: host("m"),
             outside: host("o"),
             dir: tempfile::tempdir().unwrap(),
+            wire: None,
         }
+    }
+
+    /// Has frames between the middle and each later [third](Network::third) host take a time in
+    /// milliseconds, and up to this much more or less.
+    pub fn delay(&mut self, delay_ms: [u32; 2]) {
+        self.wire = Some(Wire::new(Host::new(format!("{}-wire", self.middle.name)), delay_ms));
     }
 
     /// Connects a host with the middle, and assigns its addresses on the one network.
@@ -164,7 +177,7 @@ impl Network {
     /// Creates one more host, connects it with the middle, and assigns these addresses.
     pub fn third(&self, name: &str, addresses: &[&str]) -> Host {
         let host = Host::new(format!("{}-{name}", self.middle.name));
-        self.link(&host, name, 3, addresses, "");
+        self.link(&host, name, THIRD, addresses, "");
         host
     }
 
@@ -184,9 +197,12 @@ impl Network {
 
     fn link(&self, end: &Host, name: &str, last: u8, addresses: &[&str], kind: &str) {
         let (middle, end_name) = (&self.middle.name, &end.name);
-        ip(&format!(
-            "link add {name} netns {middle} {kind} type veth peer name eth0 netns {end_name} {kind}"
-        ));
+        match &self.wire {
+            Some(wire) if last == THIRD => wire.join(self, end, name),
+            _ => ip(&format!(
+                "link add {name} netns {middle} {kind} type veth peer name eth0 netns {end_name} {kind}"
+            )),
+        }
         // The same address as before, so that neighbours find it after a reconnect.
         end.ip(&format!("link set eth0 address 02:07:00:00:00:0{last}"));
         self.middle.ip(&format!("link set {name} up"));
@@ -332,7 +348,7 @@ pub fn ip(line: &str) {
 }
 
 impl Host {
-    fn new(name: String) -> Host {
+    pub fn new(name: String) -> Host {
         let _ = Command::new("ip").args(["netns", "del", &name]).output();
         ip(&format!("netns add {name}"));
         ip(&format!("-n {name} link set lo up"));

@@ -25,7 +25,11 @@ impl TwoDispatchers {
     /// Starts dispatchers and units. If namespaces or tools are missing, prints a message and
     /// returns `None`.
     pub fn start(policy: &str) -> Option<(TwoDispatchers, Vec<UnitHost>)> {
-        let network = Network::new(Io::PacketSocket)?;
+        Some(TwoDispatchers::start_on(Network::new(Io::PacketSocket)?, policy))
+    }
+
+    /// Does so on a network.
+    pub fn start_on(network: Network, policy: &str) -> (TwoDispatchers, Vec<UnitHost>) {
         let names = DISPATCHERS.map(|(name, _)| name);
         let units = start_nodes(&network, policy, (&UNITS, false), &names);
         let second = network.third("d2", &["10.9.9.2/24"]);
@@ -72,7 +76,20 @@ impl TwoDispatchers {
         }
         spread(&hosts.network);
         SUBSCRIBERS.for_each(|host| hosts.network.inside.ip(&format!("addr add 10.7.0.{host}/24 dev eth0")));
-        Some((hosts, units))
+        (hosts, units)
+    }
+
+    /// Returns the dispatchers' process IDs.
+    pub fn ids(&self) -> [u32; 2] {
+        self.dispatchers.each_ref().map(Rivulet::id)
+    }
+
+    /// Returns the hosts of the cluster's members, with the interfaces between them.
+    pub fn underlay<'a>(&'a self, units: &'a [UnitHost]) -> Vec<(&'a Host, String)> {
+        let at_middle = ["d2"].into_iter().chain(units.iter().map(|unit| unit.name));
+        let at_middle = at_middle.map(|name| (&self.network.middle, name.to_owned()));
+        let others = std::iter::once(&self.second).chain(units.iter().map(UnitHost::host));
+        at_middle.chain(others.map(|host| (host, "eth0".to_owned()))).collect()
     }
 
     /// Runs a command of an operator.
