@@ -159,6 +159,12 @@ fn reset(from: End, to: End, seq: u32) -> Segment {
     Segment { from, to, seq, ack: 0, flags: RST, payload: 0 }
 }
 
+/// The probe that follows a reset, for a host that expects another number: it acknowledges what its
+/// peer did.
+fn probe(reset: &Segment, ack: u32) -> Segment {
+    Segment { seq: reset.seq - 1, ack, flags: ACK, ..reset.clone() }
+}
+
 /// All units are lost, and some come back, or none.
 #[test]
 fn both_hosts_are_reset_by_the_next_segment() {
@@ -169,15 +175,19 @@ fn both_hosts_are_reset_by_the_next_segment() {
         // The client speaks first.
         let (outside, server) = ends[0];
         let data = Segment { from: client(0), to: SERVICE, seq: 100, ack: 500, flags: ACK, payload: 30 };
-        let expected = [(0, reset(SERVICE, client(0), 500)), (1, reset(outside, server, 100))];
+        let (back, on) = (reset(SERVICE, client(0), 500), reset(outside, server, 100));
+        let expected = [(0, back), (1, on.clone()), (1, probe(&on, 500))];
         assert_eq!(lost.send(0, &data), expected);
         // Again: it has not heard of it. The server has.
         assert_eq!(lost.send(0, &data), expected[..1]);
+        // The server has received more than the client knows: it answers the probe.
+        let ahead = Segment { from: server, to: outside, seq: 500, ack: 130, flags: ACK, payload: 0 };
+        assert_eq!(lost.send(1, &ahead)[0], (1, reset(outside, server, 130)));
         // The server speaks first.
         let (outside, server) = ends[1];
         let data = Segment { from: server, to: outside, seq: 500, ack: 100, flags: ACK | FIN, payload: 9 };
-        let expected = [(1, reset(outside, server, 100)), (0, reset(SERVICE, client(1), 500))];
-        assert_eq!(lost.send(1, &data), expected);
+        let (back, on) = (reset(outside, server, 100), reset(SERVICE, client(1), 500));
+        assert_eq!(lost.send(1, &data), [(1, back), (0, on.clone()), (0, probe(&on, 100))]);
         // A reset is not answered, but passed on.
         let (outside, server) = ends[2];
         let aborted = Segment { flags: RST, ..reset(client(2), SERVICE, 100) };
@@ -191,10 +201,11 @@ fn both_hosts_are_reset_by_the_next_segment() {
         }
         let report = lost.finish().report;
         assert!(report.adds_up(), "{report:?}");
-        assert_eq!(report.drops["unit-lost"], 4, "{:?}", report.drops);
+        assert_eq!(report.drops["unit-lost"], 5, "{:?}", report.drops);
         let units = report.units.unwrap();
-        assert_eq!((units.resets_sent, units.flows_reset, units.lost_flows_forgotten), (6, 3, 0));
-        assert_eq!(report.packets_generated, 6);
+        assert_eq!((units.flows_reset, units.lost_flows_forgotten), (3, 0));
+        // To the client 3, of which one with a probe; to the server 3; those of the others.
+        assert_eq!((units.resets_sent, report.packets_generated), (11, 11));
     }
 }
 
@@ -210,7 +221,8 @@ fn only_hosts_of_lost_flows_are_reset() {
             let from = client(number);
             let data = Segment { from, to: SERVICE, seq: 100, ack: 500, flags: ACK, payload: 30 };
             let on = (1, Segment { from: outside, to: server, ..data.clone() });
-            let both = [(0, reset(SERVICE, from, 500)), (1, reset(outside, server, 100))];
+            let (back, on) = (reset(SERVICE, from, 500), reset(outside, server, 100));
+            let both = [(0, back), (1, on.clone()), (1, probe(&on, 500))];
             match lost.send(0, &data) {
                 seen if seen == [on] => {}
                 seen if resets && seen == both => is_reset += 1,
@@ -220,6 +232,6 @@ fn only_hosts_of_lost_flows_are_reset() {
         assert_eq!(resets, (1..12).contains(&is_reset), "{is_reset}");
         let report = lost.finish().report;
         assert!(report.adds_up(), "{report:?}");
-        assert_eq!(report.units.unwrap().resets_sent, 2 * is_reset);
+        assert_eq!(report.units.unwrap().resets_sent, 3 * is_reset);
     }
 }

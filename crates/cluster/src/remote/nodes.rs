@@ -48,10 +48,11 @@ pub enum NodeStatus {
 
 impl NodeStatus {
     /// All of them.
-    pub const ALL: [NodeStatus; 5] = [
+    pub const ALL: [NodeStatus; 6] = [
         NodeStatus::Connecting,
         NodeStatus::Spare,
         NodeStatus::Active,
+        NodeStatus::Suspect,
         NodeStatus::Draining,
         NodeStatus::Drained,
     ];

@@ -274,8 +274,9 @@ impl<N: Network> Transport for RemoteUnits<N> {
         let (passed, unaccounted) = self.homes.passed();
         (report.packets_passed_on, report.packets_taken_over) = (passed.passed_on, self.homes.taken_over);
         report.packets_unaccounted = unaccounted;
-        for status in NodeStatus::ALL {
-            report.nodes.insert(status.name(), self.nodes.count(status) as u64);
+        report.nodes = NodeStatus::ALL.map(|status| (status.name(), 0)).into();
+        for node in self.nodes.infos(|_| None, |peer| self.peers.suspect_ns(peer)) {
+            *report.nodes.entry(node.status.name()).or_default() += 1;
         }
         let store = self.control.store();
         report.store_reachable = store.as_ref().map(|store| u64::from(store.is_reachable));

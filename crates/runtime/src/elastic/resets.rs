@@ -2,6 +2,7 @@
 
 use nf::PacketView;
 use nf::answer::{self, tcp_reset};
+use packet::checksum;
 use packet::parse;
 use packet::{DropReason, Endpoint, LinkType, NO_PORT, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{AliasChange, LostFlow};
@@ -13,6 +14,8 @@ use crate::transport::{LocalGraph, Transport};
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
+/// Length of the header of a reset, which is all of it.
+const TCP_LEN: usize = 20;
 
 impl<T: Transport> Elastic<T> {
     /// Remembers flows that have just been lost.
@@ -73,8 +76,11 @@ impl<T: Transport> Elastic<T> {
         // With branches, the port of the other host is known where the flow was: that host gets
         // its reset when it sends something itself.
         let has_way = tells_other && graph.topology().is_none();
-        let onward = has_way.then(|| reset_onward(&mut packet, &found, pool)).flatten();
-        for mut reset in [back, onward].into_iter().flatten() {
+        let (onward, probe) = match has_way {
+            true => reset_onward(&mut packet, &found, pool),
+            false => (None, None),
+        };
+        for mut reset in [back, onward, probe].into_iter().flatten() {
             if graph.parse_dispatched(&mut reset, None).is_err() {
                 pool.give(reset); // It was made of a packet that could be parsed.
                 continue;
@@ -97,9 +103,52 @@ fn reset_back(packet: &mut Packet, pool: &mut PacketPool) -> Option<Packet> {
     frame((packet, len), reset, true, pool)
 }
 
+/// Makes the reset for the host to which a segment of a lost flow was sent, and a probe. A segment
+/// that is sent again may have an earlier number than the host expects, which then ignores the
+/// reset; but it answers the probe, as those of keep-alives (RFC 9293 3.8.4), with its own numbers:
+/// the reset that answers this is right. `None` if nothing must be sent there.
+fn reset_onward(
+    packet: &mut Packet,
+    found: &FoundLost,
+    pool: &mut PacketPool,
+) -> (Option<Packet>, Option<Packet>) {
+    let ack = acknowledged(packet);
+    let Some(reset) = reset_of_other(packet, found, pool) else { return (None, None) };
+    let probe = ack.and_then(|ack| probe_like(&reset, ack, pool));
+    (Some(reset), probe)
+}
+
+/// Returns the number that a segment acknowledges.
+fn acknowledged(packet: &Packet) -> Option<u32> {
+    let header = packet.data().get(usize::from(packet.meta().l4)..)?.first_chunk::<20>()?;
+    let ack = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    (header[13] & (ACK | RST) == ACK).then_some(ack)
+}
+
+/// Makes a probe that goes where a reset does: an empty segment before the number of that.
+fn probe_like(reset: &Packet, ack: u32, pool: &mut PacketPool) -> Option<Packet> {
+    let mut probe = pool.take_long(reset.data(), 0)?;
+    let (link, transit, len) = (reset.meta().link, reset.meta().transit, reset.meta().wire_len);
+    let meta = probe.meta_mut();
+    (meta.link, meta.transit, meta.wire_len) = (link, transit, len);
+    let start = probe.len().checked_sub(TCP_LEN)?;
+    let header = probe.data_mut().get_mut(start..)?.first_chunk_mut::<TCP_LEN>()?;
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let (seq, flags) = (word(4), word(12));
+    let changed = flags & !(u32::from(RST) << 16) | u32::from(ACK) << 16;
+    let sum = u16::from_be_bytes([header[16], header[17]]);
+    let sum = checksum::update32(sum, seq, seq.wrapping_sub(1));
+    let sum = checksum::update32(checksum::update32(sum, word(8), ack), flags, changed);
+    header[4..8].copy_from_slice(&seq.wrapping_sub(1).to_be_bytes());
+    header[8..12].copy_from_slice(&ack.to_be_bytes());
+    header[12..16].copy_from_slice(&changed.to_be_bytes());
+    header[16..18].copy_from_slice(&sum.to_be_bytes());
+    Some(probe)
+}
+
 /// Makes the reset for the host to which a segment of a lost flow was sent, with the addresses that
 /// it knows. Changes the segment. `None` if these are not known, or nothing must be sent there.
-fn reset_onward(packet: &mut Packet, found: &FoundLost, pool: &mut PacketPool) -> Option<Packet> {
+fn reset_of_other(packet: &mut Packet, found: &FoundLost, pool: &mut PacketPool) -> Option<Packet> {
     let (from, to) = other_ends(packet, found)?;
     // The host expects the segment's number next: it is that of the reset, as if the host had sent
     // a segment back that acknowledges so much.
