@@ -8,8 +8,8 @@ mod members;
 mod policies;
 mod unit;
 
-use std::net::SocketAddr;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
