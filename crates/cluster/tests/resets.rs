@@ -220,11 +220,11 @@ fn only_hosts_of_lost_flows_are_reset() {
         for (number, (outside, server)) in (0..12).zip(ends) {
             let from = client(number);
             let data = Segment { from, to: SERVICE, seq: 100, ack: 500, flags: ACK, payload: 30 };
-            let on = (1, Segment { from: outside, to: server, ..data.clone() });
+            let passed = (1, Segment { from: outside, to: server, ..data.clone() });
             let (back, on) = (reset(SERVICE, from, 500), reset(outside, server, 100));
             let both = [(0, back), (1, on.clone()), (1, probe(&on, 500))];
             match lost.send(0, &data) {
-                seen if seen == [on] => {}
+                seen if seen == [passed.clone()] => {}
                 seen if resets && seen == both => is_reset += 1,
                 seen => assert!(!resets, "{seen:?}"),
             }
