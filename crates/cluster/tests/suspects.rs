@@ -113,7 +113,9 @@ fn short_silences_lose_nothing() {
         assert_eq!(by_flow(&seen.sink), by_flow(&expected), "{what}");
         let links = got.links.as_ref().unwrap();
         assert_eq!((links.dead, links.started), (0, 3), "{what}");
-        assert!(links.suspected > 0 || links.stalls > 0, "{what}: nobody has noticed");
+        // A dispatcher that is heard by nobody does not find that out.
+        let is_noticed = links.suspected > 0 || links.stalls > 0;
+        assert!(is_noticed || matches!(kinds, [NodeFaultKind::Deaf(_)]), "{what}");
         if !matches!(kinds[0], NodeFaultKind::PauseDispatcher(_) | NodeFaultKind::Deaf(_)) {
             let states: Vec<_> = seen.states.iter().map(|(_, status)| *status).collect();
             assert_eq!(states, [NodeStatus::Active, NodeStatus::Suspect, NodeStatus::Active], "{what}");
