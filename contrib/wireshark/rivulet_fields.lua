@@ -7,8 +7,10 @@ local KINDS = {
     [0x1d] = "Policy", [0x1e] = "Renew", [0x1f] = "Relayed", [0x20] = "Report", [0x21] = "Output",
     [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone", [0x26] = "Relay",
     [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
-    [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released", [0x6c] = "Taken over",
-    [0x6d] = "Figures of functions", [0x6e] = "Runs", [0x70] = "Part",
+    [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released", [0x60] = "Policy proposed",
+    [0x61] = "Proposal answered", [0x62] = "Policy holds", [0x63] = "Proposal void",
+    [0x64] = "Policy asked", [0x65] = "Present policy", [0x66] = "Policy run",
+    [0x6c] = "Taken over", [0x6d] = "Figures of functions", [0x70] = "Part",
 }
 local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain", "Replicate" }
 local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived", "Replicated" }
@@ -66,6 +68,8 @@ field("name", "string", "Name")
 field("address", "string", "Address")
 field("incarnation", "uint64", "Incarnation")
 field("policy", "bytes", "Policy digest")
+field("policy_number", "uint64", "Policy number")
+field("hello_scope", "string", "Scope")
 field("policy_text", "string", "Policy")
 field("file_text", "string", "Text of a file")
 field("fault", "string", "Fault")

@@ -418,6 +418,31 @@ local function relayed(r, pinfo, root)
     return "unit " .. unit .. ": " .. frame
 end
 
+-- A policy by number and digest.
+local function numbered(r)
+    local number = r:add("policy_number", 8)
+    r:add("policy", 32)
+    return "number " .. tostring(number)
+end
+
+local function policy_texts(r)
+    local name = r:sized("name"):string()
+    r:sized("policy_text")
+    for _ = 1, r:count("Files") do
+        r:within("File", function()
+            local file = r:sized("name"):string()
+            r:sized("file_text")
+            return file
+        end)
+    end
+    return name
+end
+
+local function applied(r)
+    local number = numbered(r)
+    return policy_texts(r) .. ", " .. number
+end
+
 READ = {
     [0x01] = function(r)
         r:add("version_newest", 2)
@@ -427,6 +452,12 @@ READ = {
         r:add("policy", 32)
         r:add("role", 1)
         r:add("port", 2)
+        if not r:is_empty() then
+            r:sized("hello_scope")
+        end
+        if not r:is_empty() then
+            return name .. ", policy " .. numbered(r)
+        end
         return name
     end,
     [0x10] = time,
@@ -460,19 +491,17 @@ READ = {
         return "unit " .. unit
     end,
     [0x1d] = function(r)
-        local name = r:sized("name"):string()
-        r:sized("policy_text")
-        for _ = 1, r:count("Files") do
-            r:within("File", function()
-                local file = r:sized("name"):string()
-                r:sized("file_text")
-                return file
-            end)
+        local name = policy_texts(r)
+        if not r:is_empty() then
+            r:add("policy", 32)
         end
         return name
     end,
     [0x1e] = function(r)
         r:add("policy", 32)
+        if not r:is_empty() then
+            return "number " .. tostring(r:add("policy_number", 8))
+        end
     end,
     [0x1f] = relayed,
     [0x20] = Reader.report,
@@ -481,6 +510,9 @@ READ = {
     [0x24] = function(r)
         r:add("policy", 32)
         local fault = r:sized("fault")
+        if not r:is_empty() then
+            r:add("policy", 32)
+        end
         return fault:len() > 0 and fault:string() or nil
     end,
     [0x26] = relayed,
@@ -494,14 +526,21 @@ READ = {
         return "unit " .. unit .. ": " .. text
     end,
     [0x31] = forwarded,
-    [0x6e] = function(r)
-        r:add("policy", 32)
-    end,
     [0x6c] = function(r)
         local taken = r:add("taken", 8)
         r:add("is_last", 1)
         return taken .. " packets"
     end,
+    [0x60] = applied,
+    [0x61] = function(r)
+        local number = numbered(r)
+        local fault = r:sized("fault")
+        return fault:len() > 0 and number .. ": " .. fault:string() or number
+    end,
+    [0x62] = numbered,
+    [0x63] = numbered,
+    [0x65] = applied,
+    [0x66] = numbered,
 }
 
 -- Adds a frame to `tree`, and the packet in it to `root`. Returns a summary, and a fault if the

@@ -6,6 +6,7 @@ mod dispatcher_role;
 mod manager;
 mod members;
 mod policies;
+mod shelf;
 mod unit;
 
 use std::hash::{BuildHasher, RandomState};

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::policies::{Digest, PolicyTexts};
+use cluster::policies::{AppliedPolicy, Digest, NumberedDigest, PolicyTexts};
 use policy::{Colour, Diagnostics, FileText, Files, Filter, Policy};
 use runtime::Assembly;
 use runtime::transport::Maker;
@@ -89,12 +89,22 @@ pub struct NodePolicy {
     pub policy: Arc<Policy>,
     /// Its digest.
     pub digest: Digest,
+    /// Its number in the cluster; 0 if it comes from a file of this node.
+    pub number: u64,
+    /// Its texts.
+    pub texts: PolicyTexts,
 }
 
 impl NodePolicy {
-    fn new(policy: Policy) -> NodePolicy {
+    fn new(policy: Policy, texts: PolicyTexts) -> NodePolicy {
         let digest = cluster::policy_digest(policy.report.sources.texts());
-        NodePolicy { policy: Arc::new(policy), digest }
+        NodePolicy { policy: Arc::new(policy), digest, number: 0, texts }
+    }
+
+    /// Returns it as the cluster's.
+    pub fn applied(&self) -> AppliedPolicy {
+        let id = NumberedDigest { number: self.number, digest: self.digest };
+        AppliedPolicy { id, texts: self.texts.clone() }
     }
 
     /// Assembles the policy with a seed.
@@ -108,16 +118,15 @@ impl NodePolicy {
     }
 }
 
-/// Does the same as [`load`], and returns the policy for the nodes of a cluster.
-pub fn load_for_cluster(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, NodePolicy)> {
-    let node_policy = load_for_node(path)?;
-    let assembly = made(&path.display().to_string(), &node_policy.policy, seed)?;
-    Ok((assembly, node_policy))
+/// Assembles the policy of a node as [`load`] does.
+pub fn assembly_of(policy: &NodePolicy, seed: Option<u64>) -> anyhow::Result<Assembly> {
+    made(&policy.texts.name, &policy.policy, seed)
 }
 
 /// Reads a policy for a node of a cluster.
 pub fn load_for_node(path: &Path) -> anyhow::Result<NodePolicy> {
-    read(&path.display().to_string(), &text(path)?, folder(path)).map(NodePolicy::new)
+    let (texts, policy) = read_texts(path)?;
+    Ok(NodePolicy::new(policy, texts))
 }
 
 /// Reads a policy for a node of a cluster from its texts.
@@ -133,21 +142,25 @@ pub fn read_for_node(texts: &PolicyTexts) -> Result<NodePolicy, String> {
     };
     let policy = Policy::read(&texts.name, &texts.text, &mut files);
     policy
-        .map(NodePolicy::new)
+        .map(|policy| NodePolicy::new(policy, texts.clone()))
         .map_err(|report| lines(report.diagnostics.iter().map(|fault| fault.line(&report.sources))))
 }
 
 /// Checks a policy, and returns its texts with those of the files that it names.
 pub fn texts(path: &Path) -> anyhow::Result<PolicyTexts> {
+    Ok(read_texts(path)?.0)
+}
+
+fn read_texts(path: &Path) -> anyhow::Result<(PolicyTexts, Policy)> {
     let (name, text) = (path.display().to_string(), text(path)?);
-    let mut texts = PolicyTexts { name, text, files: Vec::new() };
+    let mut named = Vec::new();
     let mut files = |file: &str| {
         let found = read_named(folder(path), file)?;
-        texts.files.push((file.to_owned(), found.text.clone()));
+        named.push((file.to_owned(), found.text.clone()));
         Ok(found)
     };
-    read_with(&texts.name, &texts.text, &mut files)?;
-    Ok(texts)
+    let policy = read_with(&name, &text, &mut files)?;
+    Ok((PolicyTexts { name, text, files: named }, policy))
 }
 
 fn lines(lines: impl Iterator<Item = String>) -> String {

@@ -100,12 +100,14 @@ pub fn run_nodes(args: &NodesArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         Format::Json => output::print_json(&nodes)?,
         Format::Table => {
-            let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "ADDRESS", "REASON"]);
-            for NodeResource { name, address, status, silent_ms, unit, packets, reason, .. } in nodes {
+            let mut table = Table::new(&["NODE", "STATUS", "UNIT", "PACKETS", "POLICY", "ADDRESS", "REASON"]);
+            for node in nodes {
+                let NodeResource { name, address, status, silent_ms, unit, packets, reason, .. } = node;
+                let policy = node.policy_number.map_or_else(|| "-".to_owned(), |number| number.to_string());
                 let status = with_silence(&status, silent_ms);
                 let unit = unit.map_or_else(|| "-".to_owned(), |unit| unit.to_string());
                 let [name, address] = [name, address].map(|text| shown_in_cell(text).to_string());
-                table.row(vec![name, status, unit, thousands(packets), address, reason]);
+                table.row(vec![name, status, unit, thousands(packets), policy, address, reason]);
             }
             output::print(&table.render())?;
         }
@@ -145,9 +147,14 @@ fn with_silence(status: &str, silent_ms: Option<u64>) -> String {
 }
 
 fn text(status: &StatusResource) -> String {
+    let policy = match status.policy_number {
+        None => status.policy.clone(),
+        Some(0) => format!("{}, number 0: none was applied", status.policy),
+        Some(number) => format!("{}, number {number}", status.policy),
+    };
     let mut lines = vec![
         ("name", format!("{}, rivulet {}", status.name, status.version)),
-        ("policy", status.policy.clone()),
+        ("policy", policy),
         ("up for", duration((status.uptime_seconds * 1e9) as u64)),
         ("packets", format!("{} in, {} out", thousands(status.packets_in), thousands(status.packets_out))),
     ];
@@ -189,8 +196,9 @@ fn text(status: &StatusResource) -> String {
     }
     if !status.other_dispatchers.is_empty() {
         let others = status.other_dispatchers.iter().map(|other| {
+            let policy = other.policy_number.map_or_else(String::new, |number| format!(", policy {number}"));
             let reason = if other.reason.is_empty() { String::new() } else { format!(" ({})", other.reason) };
-            format!("{} {}{reason}", other.name, with_silence(&other.status, other.silent_ms))
+            format!("{} {}{policy}{reason}", other.name, with_silence(&other.status, other.silent_ms))
         });
         lines.push(("others", others.collect::<Vec<_>>().join(", ")));
     }

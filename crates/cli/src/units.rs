@@ -71,8 +71,8 @@ impl Options {
     /// the units' graphs.
     pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<UnitMaker>)> {
         if let Some(file) = &self.cluster {
-            let (assembly, policy) = policies::load_for_cluster(policy, seed)?;
-            return Ok((assembly, Some(UnitMaker::Nodes(Box::new(DispatcherNode::open(file, policy)?)))));
+            let (assembly, node) = DispatcherNode::open(file, policies::load_for_node(policy)?, seed)?;
+            return Ok((assembly, Some(UnitMaker::Nodes(Box::new(node)))));
         }
         if self.threads {
             let (assembly, maker) = policies::load_for_threads(policy, seed)?;

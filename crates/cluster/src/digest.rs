@@ -18,6 +18,11 @@ pub fn policy_digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
 /// each other by the same hashes, whatever policies they have had. Who does not have the
 /// authority's certificate cannot know it.
 pub fn shared_seed(authority: &[u8]) -> u64 {
-    let digest: [u8; 32] = Sha256::digest(authority).into();
+    fingerprint(authority)
+}
+
+/// Returns a number that other bytes hardly have.
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
     digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }

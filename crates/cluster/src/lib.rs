@@ -24,5 +24,5 @@ pub mod simulated;
 pub mod unit;
 pub mod wire;
 
-pub use digest::{policy_digest, shared_seed};
+pub use digest::{fingerprint, policy_digest, shared_seed};
 pub use links::{HandshakeCounters, LinkInfo};

@@ -18,7 +18,7 @@ use self::connector::Connector;
 pub use self::socket::{DatagramSocket, Handover};
 use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
-use crate::policies::KnownPolicies;
+use crate::policies::{KnownPolicies, NumberedDigest};
 use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
 
 /// A node's access to other nodes, and to the time.
@@ -85,8 +85,8 @@ pub struct HostNetwork {
 pub(crate) struct NodeSelf {
     /// Certificate and key.
     pub identity: Identity,
-    /// Digest of the policy.
-    pub policy: [u8; 32],
+    /// The policy.
+    pub policy: NumberedDigest,
     /// Counts restarts of the process.
     pub incarnation: u64,
     /// The role.
@@ -105,10 +105,11 @@ impl HostNetwork {
             versions: (VERSION, VERSION_MIN),
             name: identity.name().to_owned(),
             incarnation,
-            policy,
+            policy: policy.digest,
             role,
             port: address.port(),
             scope: String::new(),
+            runs: Some(policy),
         };
         let policies = KnownPolicies::new(policy);
         let listener = listening

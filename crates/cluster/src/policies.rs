@@ -1,20 +1,97 @@
 //! Policies of nodes: their digests, by which nodes find out whether they fit together, and their
 //! texts, which a dispatcher gives to units while they run.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use graph::Graph;
+
+use crate::wire::Hello;
 
 /// Limit on the bytes of a policy's texts that travels to units.
 pub const POLICY_BYTES_MAX: usize = 8 << 20;
 /// Limit on the digests that a node knows besides its own. The oldest is forgotten.
 pub const DIGESTS_MAX: usize = 16;
 
+/// Bytes of a digest that messages show.
+const SHOWN_LEN: usize = 4;
+
 /// The digest of a policy: see [`policy_digest`](crate::policy_digest).
 pub type Digest = [u8; 32];
 
-/// A policy as its texts, which have everything that it needs.
+/// A policy that a node runs: its digest, and its number in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NumberedDigest {
+    /// Raised by each policy that is applied; 0 until then: each node runs its own file.
+    pub number: u64,
+    /// The digest.
+    pub digest: Digest,
+}
+
+impl fmt::Display for NumberedDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "number {} ", self.number)?;
+        self.digest.iter().take(SHOWN_LEN).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A policy as a cluster has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedPolicy {
+    /// Its number and digest.
+    pub id: NumberedDigest,
+    /// Its texts.
+    pub texts: PolicyTexts,
+}
+
+/// The outcome of keeping a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPolicy {
+    /// The policy.
+    pub policy: NumberedDigest,
+    /// It was ordered here.
+    pub is_order: bool,
+    /// Why it was not kept, if it was not.
+    pub outcome: Result<(), String>,
+}
+
+/// Keeps the policy of a cluster beyond the end of a process: in a store that nodes share, or in
+/// files of this one. It holds up no packets.
+pub trait PolicyShelf: Send {
+    /// Begins to keep a policy. `is_order`: it was ordered here, and must not be kept if another
+    /// process was first with this number.
+    fn keep(&mut self, policy: &AppliedPolicy, is_order: bool);
+
+    /// Returns the next outcome, once.
+    fn poll_kept(&mut self) -> Option<KeptPolicy>;
+
+    /// Returns true if all nodes share it: then it decides which of two orders is first.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns a later policy that another process has kept.
+    fn poll_newer(&mut self) -> Option<AppliedPolicy> {
+        None
+    }
+}
+
+/// No shelf: the policy ends with the process.
+#[derive(Debug, Default)]
+pub struct NoShelf(Option<KeptPolicy>);
+
+impl PolicyShelf for NoShelf {
+    fn keep(&mut self, policy: &AppliedPolicy, is_order: bool) {
+        self.0 = Some(KeptPolicy { policy: policy.id, is_order, outcome: Ok(()) });
+    }
+
+    fn poll_kept(&mut self) -> Option<KeptPolicy> {
+        self.0.take()
+    }
+}
+
+/// A policy as its texts, which have everything that it needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyTexts {
     /// The name of its file.
     pub name: String,
@@ -90,37 +167,37 @@ pub struct KnownPolicies(Arc<Mutex<Digests>>);
 
 #[derive(Clone, Debug)]
 struct Digests {
-    own: Digest,
+    own: NumberedDigest,
     others: Vec<Digest>,
 }
 
 impl KnownPolicies {
     /// Knows a node's own policy.
-    pub fn new(own: Digest) -> KnownPolicies {
+    pub fn new(own: NumberedDigest) -> KnownPolicies {
         KnownPolicies(Arc::new(Mutex::new(Digests { own, others: Vec::new() })))
     }
 
-    /// Returns the digest of the node's policy.
-    pub fn own(&self) -> Digest {
+    /// Returns the node's policy.
+    pub fn own(&self) -> NumberedDigest {
         self.lock().own
     }
 
     /// Returns the digest of the node's policy, then the others that it knows.
     pub fn all(&self) -> Vec<Digest> {
         let known = self.lock();
-        std::iter::once(known.own).chain(known.others.iter().copied()).collect()
+        std::iter::once(known.own.digest).chain(known.others.iter().copied()).collect()
     }
 
-    /// Returns true if this node may connect to one that runs this policy.
-    pub fn accepts(&self, digest: &Digest) -> bool {
-        let known = self.lock();
-        known.own == *digest || known.others.contains(digest)
+    /// Returns a node's description of itself, with the policy that it runs now.
+    pub fn introduce(&self, hello: &Hello) -> Hello {
+        let own = self.own();
+        Hello { policy: own.digest, runs: Some(own), ..hello.clone() }
     }
 
-    /// Connects to nodes that run this policy, too, from now on.
+    /// Connects to nodes of a version before that run this policy, too, from now on.
     pub fn accept(&self, digest: Digest) {
         let mut known = self.lock();
-        if known.own == digest || known.others.contains(&digest) {
+        if known.own.digest == digest || known.others.contains(&digest) {
             return;
         }
         if known.others.len() >= DIGESTS_MAX {
@@ -130,13 +207,13 @@ impl KnownPolicies {
     }
 
     /// The node runs another policy from now on, and still knows the one before.
-    pub fn adopt(&self, digest: Digest) {
+    pub fn adopt(&self, policy: NumberedDigest) {
         let before = {
             let mut known = self.lock();
-            known.others.retain(|other| *other != digest);
-            std::mem::replace(&mut known.own, digest)
+            known.others.retain(|other| *other != policy.digest);
+            std::mem::replace(&mut known.own, policy)
         };
-        self.accept(before);
+        self.accept(before.digest);
     }
 
     fn lock(&self) -> MutexGuard<'_, Digests> {
@@ -150,15 +227,17 @@ mod tests {
 
     #[test]
     fn policies_before_are_accepted_up_to_a_limit() {
-        let known = KnownPolicies::new([0; 32]);
-        assert!(known.accepts(&[0; 32]) && !known.accepts(&[1; 32]));
+        let policy = |number: u8| NumberedDigest { number: number.into(), digest: [number; 32] };
+        let known = KnownPolicies::new(policy(0));
+        assert_eq!(known.all(), [[0; 32]]);
         known.accept([1; 32]);
-        known.adopt([1; 32]);
-        assert_eq!((known.own(), known.all()), ([1; 32], vec![[1; 32], [0; 32]]));
-        (2..40).for_each(|number| known.adopt([number; 32]));
-        assert_eq!(known.all().len(), 1 + DIGESTS_MAX);
-        assert!(known.accepts(&[39; 32]) && known.accepts(&[38; 32]) && !known.accepts(&[0; 32]));
-        known.adopt([38; 32]);
-        assert!(known.accepts(&[39; 32]));
+        known.adopt(policy(1));
+        assert_eq!((known.own(), known.all()), (policy(1), vec![[1; 32], [0; 32]]));
+        (2..40).for_each(|number| known.adopt(policy(number)));
+        let all = known.all();
+        assert_eq!(all.len(), 1 + DIGESTS_MAX);
+        assert!(all[0] == [39; 32] && all.contains(&[38; 32]) && !all.contains(&[0; 32]));
+        known.adopt(policy(38));
+        assert!(known.all().contains(&[39; 32]));
     }
 }

@@ -5,6 +5,7 @@
 //! takes its unit's flows with it; if it comes back, it is another unit.
 
 mod accounts;
+mod desk;
 mod handle;
 mod homes;
 mod nodes;
@@ -43,10 +44,11 @@ use crate::wire::{
     write_granted, write_input, write_part, write_relayed, write_stopped, write_units,
 };
 
-pub use handle::{NodeCommand, RemoteControl, RemoteHandle, StoreStatus};
+pub use desk::{BenchThread, NewPolicy, NoBench, PolicyBench, PolicyDesk, PolicyMaker};
+pub use handle::{FailedOrder, NodeCommand, OrderReply, RemoteControl, RemoteHandle, StoreStatus};
 pub use homes::{HOMES_MAX, OtherDispatcher};
 pub use nodes::{NodeInfo, NodeStatus};
-pub use rollout::{NewPolicy, RolloutState, RolloutStatus};
+pub use rollout::{RolloutState, RolloutStatus};
 pub use sharing::{SharingError, check_sharing};
 pub use start::{START_GRACE, StartStatus};
 
@@ -75,8 +77,8 @@ const COMMANDS_MAX: usize = 16;
 pub struct RemoteOptions {
     /// Certificate and key.
     pub identity: Identity,
-    /// Digest of the policy.
-    pub policy: [u8; 32],
+    /// The policy that it begins with, and how it gets others.
+    pub policy: PolicyDesk,
     /// Counts restarts of the process.
     pub incarnation: u64,
     /// Commands about nodes: the first ones add those with units.
@@ -97,7 +99,9 @@ pub struct RemoteUnits<N> {
     nodes: Nodes,
     units: UnitTable,
     homes: Homes,
+    desk: PolicyDesk,
     rollout: Option<Rollout>,
+    failed_orders: VecDeque<FailedOrder>,
     /// Graphs of policies before, for their counters.
     former_graphs: Vec<Box<Graph>>,
     /// Units that the dispatcher wants, and for which there is no node yet.
@@ -159,15 +163,9 @@ pub fn remote_runner(
 ) -> Result<Runner, RemoteError> {
     let RemoteOptions { identity, policy, incarnation, control, dispatchers, listening } = options;
     let homes = Homes::new(identity.name(), &dispatchers);
-    let node = NodeSelf { identity, policy, incarnation, role: Role::Dispatcher };
-    runner_over(
-        assembly,
-        name,
-        config,
-        || Ok(HostNetwork::open(node, listening)?),
-        (control, homes),
-        is_stopped,
-    )
+    let node = NodeSelf { identity, policy: policy.present.id, incarnation, role: Role::Dispatcher };
+    let open = || Ok(HostNetwork::open(node, listening)?);
+    runner_over(assembly, name, config, open, (control, homes, policy), is_stopped)
 }
 
 /// Creates a runner of a policy on units that are reached over a network.
@@ -176,7 +174,7 @@ pub(crate) fn runner_over<N: Network>(
     name: &str,
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
-    (control, homes): (RemoteControl, Homes),
+    (control, homes, desk): (RemoteControl, Homes, PolicyDesk),
     is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     check_sharing(&assembly)?;
@@ -191,7 +189,9 @@ pub(crate) fn runner_over<N: Network>(
         nodes: Nodes::default(),
         units: UnitTable::default(),
         homes,
+        desk,
         rollout: None,
+        failed_orders: VecDeque::new(),
         former_graphs: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         start: Start::new(config.units_min),
@@ -314,14 +314,19 @@ impl<N: Network> RemoteUnits<N> {
                     let frame = frame.to_vec();
                     self.relay(peer, to, &frame);
                 }
-                Ok(ArrivedFrame::PolicyRead(digest, reason)) => self.policy_read(peer, digest, &reason),
-                Ok(ArrivedFrame::Gone) => self.lose(peer),
+                Ok(ArrivedFrame::PolicyRead { asked, read }) => self.policy_read(peer, asked, read),
+                Ok(ArrivedFrame::OfPolicies(frame)) => {
+                    if !self.take_policy_frame(peer, frame) {
+                        self.refused += 1;
+                    }
+                }
+                Ok(ArrivedFrame::Gone) => {
+                    event::peer_left(&self.peers.name(peer));
+                    self.part(peer);
+                }
                 Ok(ArrivedFrame::Leave) => {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
-                }
-                Ok(ArrivedFrame::Runs(digest)) if let Some(number) = self.homes.at(peer) => {
-                    self.homes.get_mut(number).policy = digest;
                 }
                 Ok(ArrivedFrame::Taken(taken, is_last)) => self.hear_taken(peer, taken, is_last),
                 Ok(frame @ (ArrivedFrame::Passed(..) | ArrivedFrame::Claim(..)))
@@ -357,7 +362,8 @@ impl<N: Network> RemoteUnits<N> {
     /// Takes nodes that are there now, and commands.
     fn greet(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
-            let (name, address, policy) = (session.peer.name.clone(), session.address, session.peer.policy);
+            let (name, address) = (session.peer.name.clone(), session.address);
+            let policy = session.peer.running();
             let is_unit = session.peer.role == Role::Unit;
             if !is_unit {
                 self.meet(session);
@@ -375,9 +381,10 @@ impl<N: Network> RemoteUnits<N> {
                 Some(_) => {
                     event::peer_connected(&name, &address);
                     self.offer_policy(peer);
-                    if self.policy_of_next_units().is_none_or(|wanted| wanted == policy) {
+                    if policy.digest == self.desk.present.id.digest {
                         self.employ_spare();
                     }
+                    self.meet_policy(peer, policy);
                 }
                 None => {
                     let reason = "no node of this name is awaited: one is there, or was removed";
@@ -393,12 +400,10 @@ impl<N: Network> RemoteUnits<N> {
                 _ => {}
             }
         }
-        if !self.rollout.as_ref().is_some_and(Rollout::is_under_way)
-            && let Ok((number, policy)) = self.control.policies.try_recv()
-        {
-            self.begin_rollout(number, policy);
+        while let Ok(order) = self.control.policies.try_recv() {
+            self.take_order(order);
         }
-        self.advance_rollout();
+        self.advance_policies();
         for _ in 0..COMMANDS_MAX {
             let Some(command) = self.control.poll_command() else { break };
             match command {
@@ -456,16 +461,28 @@ impl<N: Network> RemoteUnits<N> {
         for (name, other, address) in self.nodes.take_doubled(self.shown_ns) {
             event::name_taken(&name, &address, &other);
         }
-        self.announce_policy();
         let packets = |unit: UnitId| self.units.get(unit).map(|unit| unit.sent);
         let silent_ns = |peer: PeerId| self.peers.suspect_ns(peer);
         let (nodes, mut links) = (self.nodes.infos(packets, silent_ns), self.peers.links());
         links.sort_by(|one, other| one.peer.cmp(&other.peer));
         let (totals, rollout) = (self.links_report(), self.rollout_status());
-        let others = self.homes.others(|peer| self.peers.suspect_ns(peer));
-        let policy = self.peers.network().policies().own();
+        let (policy, policy_name) = (self.desk.present.id, self.desk.present.texts.name.clone());
+        let (others, failed) = (
+            self.homes.others(|peer| self.peers.suspect_ns(peer)),
+            self.failed_orders.iter().cloned().collect(),
+        );
         let start = self.start_status();
-        self.control.show(RemoteStatus { nodes, others, links, totals, policy, rollout, start });
+        self.control.show(RemoteStatus {
+            nodes,
+            others,
+            links,
+            totals,
+            policy,
+            policy_name,
+            rollout,
+            failed,
+            start,
+        });
     }
 
     fn links_report(&self) -> LinksReport {
@@ -476,8 +493,7 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Gives a spare node a unit's number. Returns false if there is no such node.
     fn assign(&mut self, unit: UnitId) -> bool {
-        let policy = self.policy_of_next_units();
-        let Some((node, peer)) = self.nodes.assign(unit, policy) else { return false };
+        let Some((node, peer)) = self.nodes.assign(unit, &self.desk.present.id.digest) else { return false };
         self.units.add(unit, node, peer);
         let assignment = Assignment {
             unit,
@@ -518,6 +534,13 @@ impl<N: Network> RemoteUnits<N> {
             true => event::peer_left(&name),
             false => event::peer_lost(&name),
         }
+        self.part(peer);
+    }
+
+    /// A node's link has ended.
+    fn part(&mut self, peer: PeerId) {
+        let name = self.peers.name(peer);
+        self.forget_policies_of(peer);
         self.peers.remove(peer);
         if self.homes.at(peer).is_some() {
             return self.lose_other(peer);

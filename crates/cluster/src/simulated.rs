@@ -24,8 +24,8 @@ use runtime::{Assembly, Output, Report, Runner};
 use self::world::{NodeId, UnitMaker, World};
 use crate::identity::Session;
 use crate::network::{Handover, Network};
-use crate::policies::{FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
-use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
+use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
+use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
@@ -134,6 +134,22 @@ impl SimulatedCluster {
         units: usize,
         make: impl Fn() -> (GraphMaker, Box<dyn PolicyReader>) + 'static,
         faults: SimulatedFaults,
+        start: (u64, u64),
+    ) -> Result<SimulatedCluster, RemoteError> {
+        let desk = PolicyDesk::fixed(AppliedPolicy::default());
+        SimulatedCluster::start_with(assembly, config, units, (make, desk), faults, start)
+    }
+
+    /// The same with a dispatcher that can take policies of others over.
+    ///
+    /// # Errors
+    /// As for [`start`](SimulatedCluster::start).
+    pub fn start_with(
+        assembly: Assembly,
+        config: UnitsConfig,
+        units: usize,
+        (make, desk): (impl Fn() -> (GraphMaker, Box<dyn PolicyReader>) + 'static, PolicyDesk),
+        faults: SimulatedFaults,
         (seed, start_ns): (u64, u64),
     ) -> Result<SimulatedCluster, RemoteError> {
         let world = World::new(faults, seed);
@@ -143,7 +159,7 @@ impl SimulatedCluster {
             world.add(&format!("unit-{number}"), Some(Rc::clone(&make)));
         }
         world.begin();
-        let (runner, handle) = start_dispatcher(&world, assembly, config, units)?;
+        let (runner, handle) = start_dispatcher(&world, assembly, (config, desk), units)?;
         world.begin_faults();
         Ok(SimulatedCluster { world, runner, handle, units, start_ns, ticked_ns: 0 })
     }
@@ -154,8 +170,21 @@ impl SimulatedCluster {
     /// # Errors
     /// As for [`start`](SimulatedCluster::start).
     pub fn restart_dispatcher(&mut self, assembly: Assembly, config: UnitsConfig) -> Result<(), RemoteError> {
+        self.restart_dispatcher_with(assembly, config, PolicyDesk::fixed(AppliedPolicy::default()))
+    }
+
+    /// The same with a dispatcher that can take policies of others over.
+    ///
+    /// # Errors
+    /// As for [`start`](SimulatedCluster::start).
+    pub fn restart_dispatcher_with(
+        &mut self,
+        assembly: Assembly,
+        config: UnitsConfig,
+        desk: PolicyDesk,
+    ) -> Result<(), RemoteError> {
         self.world.restart_dispatcher();
-        (self.runner, self.handle) = start_dispatcher(&self.world, assembly, config, self.units)?;
+        (self.runner, self.handle) = start_dispatcher(&self.world, assembly, (config, desk), self.units)?;
         Ok(())
     }
 
@@ -231,7 +260,7 @@ impl SimulatedCluster {
 fn start_dispatcher(
     world: &Rc<World>,
     assembly: Assembly,
-    config: UnitsConfig,
+    (config, desk): (UnitsConfig, PolicyDesk),
     units: usize,
 ) -> Result<(Runner, RemoteHandle), RemoteError> {
     let config = UnitsConfig { is_live: true, ..config };
@@ -240,8 +269,8 @@ fn start_dispatcher(
     for number in 0..units {
         handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
     }
-    let way = (control, Homes::default());
-    let runner = runner_over(assembly, "simulated", config, || Ok(network), way, Some(&|_| false))?;
+    let control = (control, Homes::default(), desk);
+    let runner = runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false))?;
     Ok((runner, handle))
 }
 

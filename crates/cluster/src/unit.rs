@@ -7,6 +7,7 @@
 mod details;
 mod employer;
 mod others;
+mod policy;
 mod running;
 
 use std::net::{SocketAddr, TcpListener};
@@ -20,12 +21,13 @@ use telemetry::{event, refuse_peer};
 
 use self::employer::Employer;
 use self::others::EarlyPeer;
+use self::policy::UnitPolicy;
 use self::running::{Order, Refused, handle};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
-use crate::policies::{GraphMaker, PolicyReader, ReadPolicy};
-use crate::wire::{FrameError, Role, UnitAddress, UnitFigures, write_policy_read};
+use crate::policies::{AppliedPolicy, GraphMaker, PolicyReader, PolicyShelf};
+use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
 
 /// The longest sleep.
 const SLEEP_NS: u64 = 20_000_000;
@@ -56,8 +58,10 @@ pub struct UnitOptions {
     pub listen: SocketAddr,
     /// Certificate and key.
     pub identity: Identity,
-    /// Digest of the policy.
-    pub policy: [u8; 32],
+    /// The policy that it starts with.
+    pub policy: AppliedPolicy,
+    /// Keeps policies of the cluster.
+    pub shelf: Box<dyn PolicyShelf>,
     /// Counts restarts of the process.
     pub incarnation: u64,
     /// Makes its graph.
@@ -83,11 +87,7 @@ pub struct UnitProcessCounters {
 pub struct UnitProcess<N = HostNetwork> {
     peers: Peers<N>,
     make: GraphMaker,
-    reader: Box<dyn PolicyReader>,
-    /// The dispatcher whose policy is being read, by place.
-    reads_for: Option<usize>,
-    /// The policy that was read last.
-    read: Option<ReadPolicy>,
+    policy: UnitPolicy,
     effects: EffectsTaker,
     /// The dispatchers that it has, or has had.
     employers: Vec<Employer>,
@@ -113,11 +113,12 @@ impl UnitProcess {
     /// # Errors
     /// If the address cannot be used.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
-        let UnitOptions { listen, identity, policy, incarnation, make, reader, effects } = options;
-        let node = NodeSelf { identity, policy, incarnation, role: Role::Unit };
+        let UnitOptions { listen, identity, policy, shelf, incarnation, make, reader, effects } = options;
+        let node = NodeSelf { identity, policy: policy.id, incarnation, role: Role::Unit };
         Ok(UnitProcess::over(
             HostNetwork::open(node, Some(TcpListener::bind(listen)?))?,
             (make, reader),
+            (policy, shelf),
             effects,
         ))
     }
@@ -162,14 +163,13 @@ impl<N: Network> UnitProcess<N> {
     pub(crate) fn over(
         network: N,
         (make, reader): (GraphMaker, Box<dyn PolicyReader>),
+        (present, shelf): (AppliedPolicy, Box<dyn PolicyShelf>),
         effects: EffectsTaker,
     ) -> UnitProcess<N> {
         UnitProcess {
             peers: Peers::new(network),
             make,
-            reader,
-            reads_for: None,
-            read: None,
+            policy: UnitPolicy::new(present, reader, shelf),
             effects,
             employers: Vec::new(),
             of_peers: Vec::new(),
@@ -309,16 +309,8 @@ impl<N: Network> UnitProcess<N> {
                 Ok(Some(Order::Assign(assignment))) => {
                     employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
                 }
-                Ok(Some(Order::Read(texts))) => {
-                    self.reads_for = Some(at);
-                    self.reader.begin(texts);
-                }
-                Ok(Some(Order::Renew(digest))) => {
-                    if let Some(read) = self.read.take_if(|read| read.digest == digest) {
-                        self.make = read.make;
-                        self.peers.network().policies().adopt(digest);
-                        self.employers[at].begin_renewal();
-                    }
+                Ok(Some(order @ (Order::Read(..) | Order::Renew(_) | Order::Show | Order::Number(_)))) => {
+                    self.follow_policy_order(at, order);
                 }
                 Ok(Some(Order::Part)) => employer.begin_renewal(),
                 Ok(Some(Order::Connect { own, connect, forget })) => {
@@ -351,24 +343,6 @@ impl<N: Network> UnitProcess<N> {
                 unit.end.report();
                 unit.send(*dispatcher, &mut self.peers, &mut self.effects);
             }
-        }
-    }
-
-    /// Takes a policy that has been read, and reports that to its dispatcher.
-    fn take_policy(&mut self) {
-        let Some(read) = self.reader.poll() else { return };
-        let answer = match read {
-            Ok(read) => {
-                let digest = read.digest;
-                self.peers.network().policies().accept(digest);
-                self.read = Some(read);
-                Ok(digest)
-            }
-            Err(reason) => Err(reason),
-        };
-        let dispatcher = self.reads_for.take().and_then(|at| self.employers[at].dispatcher);
-        if let Some(dispatcher) = dispatcher {
-            self.peers.send(dispatcher, 0, |out| write_policy_read(out, &answer));
         }
     }
 
@@ -474,9 +448,12 @@ impl<N: Network> UnitProcess<N> {
     }
 
     fn lose(&mut self, peer: PeerId) {
-        event::peer_lost(&self.peers.name(peer));
-        self.peers.remove(peer);
         let employer = &mut self.employers[self.of_peers[peer.index()]];
+        match employer.has_parted_with(peer) {
+            true => event::peer_left(&self.peers.name(peer)),
+            false => event::peer_lost(&self.peers.name(peer)),
+        }
+        self.peers.remove(peer);
         let again = employer.lose(peer, &mut self.peers, &mut self.effects);
         if let Some((own, UnitAddress { unit, name, address })) = again {
             let scope = scope_of(&employer.name, (own, unit));

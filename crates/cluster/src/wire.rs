@@ -28,7 +28,8 @@
 //! | 0x41 | a claim of a key: a flow of the sender has it | dispatcher, to a dispatcher |
 //! | 0x42 | claims are known, up to a number | dispatcher, to a dispatcher |
 //! | 0x43 | the release of a key | dispatcher, to a dispatcher |
-//! | 0x6e | the policy that the sender runs | dispatcher, to a dispatcher |
+//! | 0x60 to 0x63 | a policy is proposed; the answer; it holds, or is void: see [`PolicyFrame`] | dispatcher, to a dispatcher |
+//! | 0x64 to 0x66 | the policy that the sender runs is asked for, sent, named | dispatcher, unit |
 //! | 0x6d | figures of functions that have changed | unit |
 //! | 0x6c | how many packets were taken over | dispatcher, to a dispatcher |
 //! | 0x70 | the receiver was drained, ends the link, and waits for the next one | dispatcher |
@@ -41,6 +42,7 @@ mod figures;
 mod frames;
 mod messages;
 pub mod packets;
+mod policies;
 mod reader;
 mod reports;
 mod stamps;
@@ -52,8 +54,9 @@ pub use frames::{
     begin_relay, read_frame, write_assignment, write_claim, write_figure_changes, write_figures, write_gone,
     write_granted, write_hello, write_input, write_leave, write_mail, write_packet_input, write_part,
     write_passed, write_policy, write_policy_read, write_relayed, write_released, write_renew,
-    write_report_frame, write_runs, write_stopped, write_taken, write_units,
+    write_report_frame, write_stopped, write_taken, write_units,
 };
+pub use policies::{PolicyFrame, write_policy_frame};
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};
 

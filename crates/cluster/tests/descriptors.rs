@@ -39,8 +39,9 @@ fn connections_wait_for_descriptors() {
         role: Role::Unit,
         port: 9,
         scope: String::new(),
+        runs: None,
     };
-    let policies = KnownPolicies::new(hello.policy);
+    let policies = KnownPolicies::new(hello.running());
     let listener =
         Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), hello, policies).unwrap();
     let client = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();

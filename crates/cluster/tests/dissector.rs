@@ -6,12 +6,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cluster::policies::PolicyTexts;
+use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
-    Assignment, FigureChanges, ForwardCounts, Hello, ReportContext, Role, UnitAddress, UnitFigures,
-    begin_output, begin_relay, write_assignment, write_figure_changes, write_figures, write_gone,
-    write_hello, write_input, write_leave, write_mail, write_output, write_part, write_policy,
-    write_policy_read, write_relayed, write_renew, write_report_frame, write_runs, write_stopped,
+    Assignment, FigureChanges, ForwardCounts, Hello, PolicyFrame, ReportContext, Role, UnitAddress,
+    UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes, write_figures,
+    write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part, write_policy,
+    write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame, write_stopped,
     write_taken, write_units,
 };
 use graph::{Datagram, Graph, Options};
@@ -29,6 +29,18 @@ const KEYS: LinkKeys = LinkKeys { send: [1; 32], receive: [2; 32] };
 const PROBED: LinkKeys = LinkKeys { send: [3; 32], receive: [4; 32] };
 const PORT: u16 = 7400;
 const FLOW: FlowId = FlowId { index: 7, generation: 1 };
+
+fn texts() -> PolicyTexts {
+    PolicyTexts {
+        name: "site.rvl".to_owned(),
+        text: "Port<0> inside;".to_owned(),
+        files: vec![("site.rules".to_owned(), "allow out".to_owned())],
+    }
+}
+
+fn of_policies(policy_frame: PolicyFrame) -> Vec<u8> {
+    frame(|out| write_policy_frame(out, &policy_frame))
+}
 
 /// A UDP packet from 10.0.0.1:1000 to 10.0.0.2:4000.
 fn udp(payload_len: usize) -> Packet {
@@ -79,6 +91,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     fragment.meta_mut().class = PacketClass::FirstFragment;
     let mut raw = Packet::from_bytes(&udp(10).data()[14..]);
     raw.meta_mut().link = LinkType::RawIp;
+    let id = NumberedDigest { number: 4, digest: [9; 32] };
     let hello = Hello {
         versions: (1, 1),
         name: "dispatcher".to_owned(),
@@ -86,7 +99,8 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         policy: [9; 32],
         role: Role::Dispatcher,
         port: PORT,
-        scope: String::new(),
+        scope: "dispatcher/0/1".to_owned(),
+        runs: Some(id),
     };
     let assignment = Assignment { unit: UnitId(5), seed: 0x5eed, gap_ns: 500_000, copies: 1, deltas: true };
     let address = |unit: u16| UnitAddress {
@@ -94,11 +108,8 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         name: format!("unit-{unit}"),
         address: format!("10.0.0.{unit}:7400"),
     };
-    let policy = PolicyTexts {
-        name: "site.rvl".to_owned(),
-        text: "Port<0> inside;".to_owned(),
-        files: vec![("site.rules".to_owned(), "allow out".to_owned())],
-    };
+    let policy = texts();
+    let applied = AppliedPolicy { id, texts: texts() };
     let adopt = FromDispatcher::Adopt { flow: FLOW, epoch: 3, previous: UnitId(5), last: 60 };
     let messages = [
         FromDispatcher::Release { flow: FLOW, epoch: 2, owner: UnitId(5), last: 42, start: from },
@@ -126,11 +137,15 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         input(ToUnit::Finish),
         frame(write_stopped),
         frame(write_part),
-        frame(|out| write_policy(out, &policy)),
-        frame(|out| write_renew(out, &[9; 32])),
+        frame(|out| write_policy(out, &policy, &id.digest)),
+        frame(|out| write_renew(out, &id)),
         frame(|out| write_relayed(out, UnitId(4), &frame(late_packet))),
+        of_policies(PolicyFrame::Propose(applied.clone())),
+        of_policies(PolicyFrame::Commit(id)),
+        of_policies(PolicyFrame::Abort(id)),
+        of_policies(PolicyFrame::Wanted),
+        of_policies(PolicyFrame::Runs(id)),
         frame(|out| write_taken(out, 64, true)),
-        frame(|out| write_runs(out, &[9; 32])),
         vec![0x7f, 1, 2],                               // A kind of a later version.
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
@@ -169,6 +184,7 @@ fn of_unit() -> Vec<Vec<u8>> {
         drops: vec![(DropReason::ALL[0], 7)],
         ..UnitFigures::default()
     };
+    let id = NumberedDigest { number: 4, digest: [9; 32] };
     let (flow, epoch) = (FLOW, 2);
     let messages = [
         FromPeer::Pull { flow, epoch, owner: UnitId(3), last: 42, again: true, has: None },
@@ -210,8 +226,10 @@ fn of_unit() -> Vec<Vec<u8>> {
         frame(|out| write_figures(out, &figures)),
         frame(|out| write_figure_changes(out, &FigureChanges { form: 1, changes: vec![(3, 300)] })),
         frame(write_leave),
-        frame(|out| write_policy_read(out, &Ok([9; 32]))),
-        frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()))),
+        frame(|out| write_policy_read(out, &Ok([9; 32]), &[9; 32])),
+        of_policies(PolicyFrame::Present(AppliedPolicy { id, texts: texts() })),
+        of_policies(PolicyFrame::Proposed(id, "dispatcher-1 applies next.rvl".to_owned())),
+        frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()), &[9; 32])),
         frame(write_gone),
         frame(late_packet),
     ];
@@ -388,7 +406,7 @@ fn tshark_shows_every_kind_of_frame() {
     let expected = std::fs::read_to_string(&golden).unwrap_or_default();
     let differing = text.lines().zip(expected.lines()).find(|(text, expected)| text != expected);
     assert!(text == expected, "other than dissector.txt: {differing:?}");
-    for kind in (0x10..=0x1c).chain(0x20..=0x23).chain(0x30..=0x31).chain(0x6c..=0x6e) {
+    for kind in (0x10..=0x1c).chain(0x20..=0x23).chain(0x30..=0x31).chain(0x60..=0x66).chain(0x6c..=0x6d) {
         assert!(text.contains(&format!("(0x{kind:02x})")), "kind {kind:#04x} is missing");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cluster::identity::{
     Authority, HandshakeError, Identity, IdentityError, KeyLog, Listener, Session, connect,
 };
-use cluster::policies::KnownPolicies;
+use cluster::policies::{KnownPolicies, NumberedDigest};
 use cluster::wire::{Hello, Role, VERSION};
 use tempfile::TempDir;
 
@@ -20,6 +20,7 @@ fn hello(name: &str) -> Hello {
         name: name.to_owned(),
         incarnation: 1,
         policy: [7; 32],
+        runs: None,
         role: Role::Unit,
         port: 9,
         scope: String::new(),
@@ -53,7 +54,7 @@ impl Cluster {
 
 fn listen(identity: Identity) -> Listener {
     let hello = hello(identity.name());
-    let policies = KnownPolicies::new(hello.policy);
+    let policies = KnownPolicies::new(hello.running());
     Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), hello, policies).unwrap()
 }
 
@@ -115,7 +116,7 @@ fn others_are_refused() {
     // It runs another policy, or speaks no common version.
     let other = Hello { policy: [8; 32], ..hello("dispatcher") };
     assert!(
-        matches!(try_as(&dispatcher, "unit-1", &other), Some(HandshakeError::Policy(name)) if name == "unit-1")
+        matches!(try_as(&dispatcher, "unit-1", &other), Some(HandshakeError::Policy { peer, .. }) if peer == "unit-1")
     );
     wait_for_refusals(&listener, 4);
     let later = Hello { versions: (VERSION + 3, VERSION + 2), ..hello("dispatcher") };
@@ -128,12 +129,12 @@ fn others_are_refused() {
     assert!(connect(&dispatcher, address, "unit-1", &hello("dispatcher")).is_ok());
 }
 
-/// While a policy is replaced by another one, a node that knows both says the one of the other end.
+/// A node of a version before, whose policies have no numbers, says the policy of the other end.
 #[test]
 fn nodes_meet_by_the_policy_of_the_one_that_listens() {
     let cluster = Cluster::new();
     let (identity, own) = (cluster.identity("unit-1"), hello("unit-1"));
-    let policies = KnownPolicies::new(own.policy);
+    let policies = KnownPolicies::new(own.running());
     let listener =
         Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), own, policies.clone()).unwrap();
     let dispatcher = cluster.identity("dispatcher");
@@ -141,13 +142,38 @@ fn nodes_meet_by_the_policy_of_the_one_that_listens() {
         let hello = Hello { policy, ..hello("dispatcher") };
         connect(&dispatcher, listener.address(), "unit-1", &hello)
     };
-    assert!(matches!(try_as([8; 32]), Err(HandshakeError::Policy(_))));
+    assert!(matches!(try_as([8; 32]), Err(HandshakeError::Policy { .. })));
     wait_for_refusals(&listener, 1);
     assert_eq!(try_as([7; 32]).unwrap().peer.policy, [7; 32]);
-    policies.adopt([8; 32]);
-    assert!(matches!(try_as([7; 32]), Err(HandshakeError::Policy(_))));
+    policies.adopt(NumberedDigest { number: 1, digest: [8; 32] });
+    assert!(matches!(try_as([7; 32]), Err(HandshakeError::Policy { .. })));
     wait_for_refusals(&listener, 2);
     assert_eq!(try_as([8; 32]).unwrap().peer.policy, [8; 32]);
+}
+
+/// Nobody is refused for an older policy; two that were never applied have to be the same.
+#[test]
+fn nodes_meet_with_an_older_policy() {
+    let cluster = Cluster::new();
+    let numbered = |number, digest: u8| NumberedDigest { number, digest: [digest; 32] };
+    let (identity, own) = (cluster.identity("unit-1"), hello("unit-1"));
+    let policies = KnownPolicies::new(numbered(0, 7));
+    let listener =
+        Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), own, policies.clone()).unwrap();
+    let dispatcher = cluster.identity("dispatcher");
+    let try_with = |runs: NumberedDigest| {
+        let hello = KnownPolicies::new(runs).introduce(&hello("dispatcher"));
+        connect(&dispatcher, listener.address(), "unit-1", &hello).map(|session| session.peer.runs)
+    };
+    let said = try_with(numbered(0, 8)).unwrap_err().to_string();
+    let parts =
+        ["the peer `unit-1` runs another policy, number 0 07070707", "number 0 08080808", "rivulet apply"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    assert_eq!(try_with(numbered(2, 8)).unwrap(), Some(numbered(0, 7)));
+    policies.adopt(numbered(3, 9));
+    assert_eq!(try_with(numbered(2, 8)).unwrap(), Some(numbered(3, 9)));
+    let said = try_with(numbered(3, 8)).unwrap_err().to_string();
+    assert!(said.contains("under the same number"), "{said}");
 }
 
 #[test]

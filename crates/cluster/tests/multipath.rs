@@ -17,7 +17,7 @@ use runtime::operator::{MigrationTarget, OperatorRequest};
 use common::support::multipath::{MultipathConnection, Subflow, parsed};
 use common::support::packets::{frame, v4};
 use common::support::{Arriving, SEED, Sink, assembly_of, play, receive};
-use common::{Cluster, DIGEST, ask, assert_same, assert_same_counts, config, end};
+use common::{Cluster, ask, assert_same, assert_same_counts, config, end, fixed_desk};
 
 const POLICY: &str = "
     settings { flows: 20k, affinity_groups: 16 }
@@ -219,7 +219,7 @@ fn policies_that_cannot_keep_connections_together_are_refused() {
         ["dispatcher-1", "dispatcher-2"].map(|name| (name.to_owned(), "127.0.0.1:1".to_owned()));
     let options = RemoteOptions {
         identity: Cluster::new(POLICY).identity("dispatcher-1"),
-        policy: DIGEST,
+        policy: fixed_desk(),
         incarnation: 1,
         control,
         dispatchers: dispatchers.to_vec(),

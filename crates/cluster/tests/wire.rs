@@ -2,10 +2,11 @@
 //! strange.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
+use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
-    ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, Reader, ReportContext, Role, VERSION,
-    read_frame, write_claim, write_granted, write_hello, write_input, write_mail, write_passed,
-    write_released, write_report_frame, write_runs, write_taken,
+    ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, PolicyFrame, Reader, ReportContext, Role,
+    VERSION, read_frame, write_claim, write_granted, write_hello, write_input, write_mail, write_passed,
+    write_policy_frame, write_released, write_report_frame, write_taken,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -314,9 +315,7 @@ fn frames_between_dispatchers_are_read_back() {
     assert!(matches!(read_frame(&passed, 0, no_hash), Err(FrameError::Invalid("passage"))));
     let taken = written(&|out| write_taken(out, 64, true));
     assert!(matches!(read_frame(&taken, 0, no_hash), Ok(ArrivedFrame::Taken(64, true))));
-    let runs = written(&|out| write_runs(out, &[9; 32]));
-    assert!(matches!(read_frame(&runs, 0, no_hash), Ok(ArrivedFrame::Runs(digest)) if digest == [9; 32]));
-    for frame in [claim, granted, released, taken, runs] {
+    for frame in [claim, granted, released, taken] {
         assert!(read_frame(&frame[..frame.len() - 1], 0, no_hash).is_err());
     }
 }
@@ -330,6 +329,7 @@ fn hello() -> Hello {
         role: Role::Unit,
         port: 7001,
         scope: String::new(),
+        runs: Some(NumberedDigest { number: 4, digest: [9; 32] }),
     }
 }
 
@@ -340,16 +340,72 @@ fn ends_agree_on_a_version() {
     frame.extend_from_slice(b"a field of a later version");
     let Ok(ArrivedFrame::Hello(found)) = read_frame(&frame, 0, no_hash) else { panic!("no hello") };
     assert_eq!(found, hello());
-    // As written before there was a scope.
+    // As written before policies had numbers, and before there was a scope.
     let mut short = Vec::new();
     write_hello(&mut short, &hello());
-    short.truncate(short.len() - 4);
-    assert!(matches!(read_frame(&short, 0, no_hash), Ok(ArrivedFrame::Hello(found)) if found == hello()));
+    for field in [8 + 32, 4] {
+        short.truncate(short.len() - field);
+        let expected = Hello { runs: None, ..hello() };
+        assert!(
+            matches!(read_frame(&short, 0, no_hash), Ok(ArrivedFrame::Hello(found)) if found == expected)
+        );
+    }
     let common = |newest, oldest| Hello { versions: (newest, oldest), ..hello() }.common_version();
     assert_eq!(common(VERSION, VERSION), Some(VERSION));
     assert_eq!(common(VERSION + 5, VERSION), Some(VERSION));
     assert_eq!(common(VERSION + 5, VERSION + 1), None);
     assert_eq!(common(0, 0), None);
+}
+
+/// Two nodes meet if they run the same policy, or one of them an older one.
+#[test]
+fn nodes_with_another_number_fit() {
+    let with = |number, digest: u8| Hello {
+        policy: [digest; 32],
+        runs: Some(NumberedDigest { number, digest: [digest; 32] }),
+        ..hello()
+    };
+    let without = |digest: u8| Hello { policy: [digest; 32], runs: None, ..hello() };
+    for (one, other, expected) in [
+        (with(0, 1), with(0, 1), true),
+        (with(0, 1), with(0, 2), false),
+        (with(0, 1), with(3, 2), true),
+        (with(3, 1), with(3, 2), false),
+        (with(3, 1), with(4, 1), true),
+        (without(1), with(3, 1), true),
+        (without(1), with(3, 2), false),
+    ] {
+        assert_eq!((one.fits(&other), other.fits(&one)), (expected, expected), "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn frames_about_policies_are_what_was_written() {
+    let id = NumberedDigest { number: 4, digest: [9; 32] };
+    let files = vec![("site.rules".to_owned(), "allow out".to_owned())];
+    let texts = PolicyTexts { name: "site.rvl".to_owned(), text: "Port<0> inside;".to_owned(), files };
+    let policy = AppliedPolicy { id, texts };
+    for expected in [
+        PolicyFrame::Propose(policy.clone()),
+        PolicyFrame::Proposed(id, String::new()),
+        PolicyFrame::Proposed(id, "site.rvl:1:1: error: no port".to_owned()),
+        PolicyFrame::Commit(id),
+        PolicyFrame::Abort(id),
+        PolicyFrame::Wanted,
+        PolicyFrame::Present(policy),
+        PolicyFrame::Runs(id),
+    ] {
+        let mut frame = Vec::new();
+        write_policy_frame(&mut frame, &expected);
+        for later in [&b""[..], b"a field of a later version"] {
+            let whole = [&frame, later].concat();
+            let Ok(ArrivedFrame::OfPolicies(found)) = read_frame(&whole, 0, no_hash) else { panic!() };
+            assert_eq!(found, expected);
+        }
+        for len in 1..frame.len() {
+            assert!(read_frame(&frame[..len], 0, no_hash).is_err(), "{expected:?} of {len} bytes");
+        }
+    }
 }
 
 #[test]

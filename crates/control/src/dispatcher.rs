@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::LinkInfo;
-use cluster::policies::Digest;
+use cluster::policies::NumberedDigest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, RemoteHandle, RolloutStatus, StoreStatus,
+    FailedOrder, NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, PolicyMaker, RemoteHandle,
+    RolloutStatus, StoreStatus,
 };
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
@@ -18,12 +19,15 @@ use runtime::report::LinksReport;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::cluster_control::{ClusterControl, PolicyMaker};
+use crate::cluster_control::ClusterControl;
 use crate::problem::Problem;
 use crate::resources::UnitName;
 
 /// Limit on the time for an answer of the dispatcher.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Limit on the time for all nodes to check a policy; the dispatcher gives up before.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(14);
 
 /// A client of the dispatcher.
 #[derive(Clone)]
@@ -117,9 +121,15 @@ impl DispatcherClient {
         self.cluster_nodes().and_then(RemoteHandle::store)
     }
 
-    /// Returns the digest of the policy that all nodes run; none if all units run here.
-    pub fn policy(&self) -> Option<Digest> {
+    /// Returns the policy that holds in the cluster, and the name of its file; none if all units
+    /// run here.
+    pub fn policy(&self) -> Option<(NumberedDigest, String)> {
         self.cluster_nodes().map(RemoteHandle::policy)
+    }
+
+    /// Returns the latest orders of policies that have failed.
+    pub fn failed_orders(&self) -> Vec<FailedOrder> {
+        self.cluster_nodes().map(RemoteHandle::failed).unwrap_or_default()
     }
 
     /// Returns the latest rollout of a policy.
@@ -132,9 +142,18 @@ impl DispatcherClient {
         Ok(Arc::clone(&self.cluster()?.make_policy))
     }
 
-    /// Gives a policy to all nodes. Returns the number of the rollout.
-    pub fn apply(&self, policy: NewPolicy) -> Result<u64, Problem> {
-        self.cluster()?.nodes.apply(policy).ok_or_else(|| OperatorError::Ended.into())
+    /// Gives a policy to all nodes, or has them read it only. Returns the number of the order.
+    pub async fn apply(&self, policy: NewPolicy, is_dry_run: bool) -> Result<u64, Problem> {
+        let (sender, answer) = oneshot::channel();
+        let reply = Box::new(move |outcome| {
+            // Nobody may wait for it any more.
+            let _ = sender.send(outcome);
+        });
+        let ended = || Problem::from(OperatorError::Ended);
+        self.cluster()?.nodes.order(policy, is_dry_run, reply).ok_or_else(ended)?;
+        let limit = if is_dry_run { CHECK_TIMEOUT } else { ANSWER_TIMEOUT };
+        let answer = timeout(limit, answer).await.map_err(|_| Problem::from(OperatorError::Busy))?;
+        answer.map_err(|_| ended())?.map_err(|reason| Problem::conflict("policy_refused", reason))
     }
 
     /// Returns the node of this name.

@@ -33,7 +33,7 @@ pub mod socket;
 mod token;
 
 pub use clients::ClientsResource;
-pub use cluster_control::{ClusterControl, PolicyMaker};
+pub use cluster_control::ClusterControl;
 pub use connections::{
     CLIENTS_MAX, HEAD_LEN_MAX, HEAD_TIMEOUT, HEADERS_MAX, REMOTE_CLIENTS_MAX, TLS_HANDSHAKE_TIMEOUT,
 };
@@ -42,7 +42,9 @@ pub use flow_id::FlowIdError;
 pub use link_resources::{LinkResource, LinkTotalsResource};
 pub use migrations::{FLOWS_NAMED_MAX, MIGRATION_FLOWS_MAX, MIGRATIONS_MAX, MIGRATIONS_RUNNING_MAX};
 pub use paging::{PAGE_DEFAULT, PAGE_MAX, Page};
-pub use policy_resources::{PolicyFile, PolicyRequest, PolicyResource, RolloutResource, RolloutStage};
+pub use policy_resources::{
+    FailedOrderResource, PolicyFile, PolicyRequest, PolicyResource, RolloutResource, RolloutStage,
+};
 pub use problem::{FieldProblem, Problem};
 pub use resources::{
     DispatcherResource, FlowResource, MigrationRequest, MigrationResource, MigrationState, MoveRequest,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use cluster::policies::{Digest, PolicyTexts};
-use cluster::remote::{RolloutState, RolloutStatus};
+use cluster::remote::{FailedOrder, RolloutState, RolloutStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,23 +36,50 @@ pub struct PolicyFile {
 pub struct PolicyResource {
     /// The name of its file.
     pub name: String,
-    /// Its digest, in hexadecimal: that of all nodes, unless the latest rollout has not ended well.
-    /// Absent outside of a cluster.
+    /// Its number: raised by each policy that is applied, 0 if none was. Absent outside of a
+    /// cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    /// Its digest, in hexadecimal. Absent outside of a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The latest rollout of a policy; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutResource>,
+    /// The latest orders of policies at this dispatcher that have failed: they changed nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_orders: Vec<FailedOrderResource>,
+}
+
+/// An order of a policy that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FailedOrder)]
+pub struct FailedOrderResource {
+    /// Its number.
+    pub number: u64,
+    /// The name of the policy's file.
+    pub name: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl From<FailedOrder> for FailedOrderResource {
+    fn from(FailedOrder { number, name, reason }: FailedOrder) -> FailedOrderResource {
+        FailedOrderResource { number, name, reason }
+    }
 }
 
 /// The way of a policy to all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rollout)]
 pub struct RolloutResource {
-    /// Its number, from 1.
+    /// Number of the order at this dispatcher, from 1; 0 if it was given at another one.
     pub number: u64,
     /// The name of the policy's file.
     pub name: String,
+    /// The number that the policy has once it holds.
+    #[serde(default)]
+    pub policy_number: u64,
     /// The digest of the policy, in hexadecimal.
     pub digest: String,
     /// The stage that it is at.
@@ -73,15 +100,15 @@ pub struct RolloutResource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RolloutStage {
-    /// It waits for the end of the one before.
+    /// It is about to begin.
     Waiting,
     /// Nodes read the policy; none runs it yet.
     Reading,
-    /// Nodes get it one after the other.
+    /// It holds, and nodes get it one after the other.
     Rolling,
     /// All nodes that are there run it.
     Done,
-    /// It has stopped. Nodes that run the policy go on with it.
+    /// It has ended, and nothing has changed.
     Failed,
 }
 
@@ -123,6 +150,7 @@ impl From<RolloutStatus> for RolloutResource {
         RolloutResource {
             number: status.number,
             name: status.name,
+            policy_number: status.policy_number,
             digest: hexadecimal(&status.digest),
             stage,
             node: status.node,

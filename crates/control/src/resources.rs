@@ -24,6 +24,9 @@ pub struct StatusResource {
     pub version: String,
     /// The policy.
     pub policy: String,
+    /// The number of the cluster's policy, 0 if none was applied; absent outside of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_number: Option<u64>,
     /// The latest rollout of a policy; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutResource>,
@@ -125,6 +128,9 @@ pub struct OtherDispatcherResource {
     /// Time since it was heard last, in milliseconds, if it is suspect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<u64>,
+    /// The number of the policy that it runs; absent while it is away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_number: Option<u64>,
 }
 
 impl From<OtherDispatcher> for OtherDispatcherResource {
@@ -135,9 +141,18 @@ impl From<OtherDispatcher> for OtherDispatcherResource {
             None if is_connected => "connected",
             None => "connecting",
         };
-        let policy = policy.as_ref().map(hexadecimal);
+        let policy_number = policy.map(|policy| policy.number);
+        let policy = policy.map(|policy| hexadecimal(&policy.digest));
         let silent_ms = silent_ns.map(|ns| ns / 1_000_000);
-        OtherDispatcherResource { name, address, status: status.to_owned(), policy, reason, silent_ms }
+        OtherDispatcherResource {
+            name,
+            address,
+            status: status.to_owned(),
+            policy,
+            policy_number,
+            reason,
+            silent_ms,
+        }
     }
 }
 
@@ -191,6 +206,9 @@ pub struct NodeResource {
     /// The reason of its status; absent if there is nothing to say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The number of the policy that it runs; absent while it is away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_number: Option<u64>,
 }
 
 /// A unit that runs.
@@ -387,8 +405,9 @@ impl From<NodeInfo> for NodeResource {
             silent_ms: silent_ns.map(|ns| ns / 1_000_000),
             unit: unit.map(|unit| unit.0),
             packets,
-            policy: policy.as_ref().map(hexadecimal),
+            policy: policy.map(|policy| hexadecimal(&policy.digest)),
             reason,
+            policy_number: policy.map(|policy| policy.number),
         }
     }
 }

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::policies::{PolicyReader, PolicyTexts, ReadPolicy};
+use cluster::policies::{AppliedPolicy, NoShelf, PolicyReader, PolicyTexts, ReadPolicy};
 use cluster::policy_digest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, NodeStatus, RemoteHandle, RemoteOptions, RolloutState, StartStatus,
-    UNIT_IN_FLIGHT_MAX, remote_runner,
+    NewPolicy, NodeCommand, NodeInfo, NodeStatus, PolicyDesk, RemoteHandle, RemoteOptions, RolloutState,
+    StartStatus, UNIT_IN_FLIGHT_MAX, remote_runner,
 };
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use packet::{LinkType, Packet};
@@ -255,7 +255,7 @@ impl Hosts {
         }
         let options = RemoteOptions {
             identity: identity("dispatcher")?,
-            policy: [0; 32],
+            policy: PolicyDesk::fixed(AppliedPolicy::default()),
             incarnation: 1,
             control,
             dispatchers: Vec::new(),
@@ -661,7 +661,8 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
         let options = UnitOptions {
             listen: ([127, 0, 0, 1], 0).into(),
             identity,
-            policy: [0; 32],
+            policy: AppliedPolicy::default(),
+            shelf: Box::<NoShelf>::default(),
             incarnation: 1,
             make: Box::new(move |_| Ok(chain()?.graph)),
             reader: Box::new(ChainReader { chain, texts: None }),

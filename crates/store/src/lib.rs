@@ -2,7 +2,8 @@
 //!
 //! [`FileStore`] is a file for the processes of one machine (redb), [`EtcdStore`] is etcd for
 //! several machines. Both pass one conformance suite. All calls block, for a bounded time; the data
-//! path makes none. [`membership`] builds on it: units register themselves, dispatchers find them.
+//! path makes none. [`membership`] builds on it: units register themselves, dispatchers find them;
+//! [`policy`] keeps the policy that was applied.
 //!
 //! # Limits
 //!
@@ -21,6 +22,7 @@
 mod etcd;
 mod file;
 pub mod membership;
+pub mod policy;
 
 use std::time::Duration;
 

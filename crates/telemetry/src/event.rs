@@ -77,7 +77,7 @@ events! {
     WARN "rivulet::policy" tunnels_unparsed(advice: text) = "tunnels not inspected";
     /// A node of the cluster is connected.
     INFO "rivulet::cluster" peer_connected(node: text, address: text) = "node connected";
-    /// A node that was drained has ended its link.
+    /// A node has ended its link in order: it was drained, or comes back with another policy.
     INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
     /// A node is given up, or has ended its link: what it had is lost.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
@@ -105,6 +105,19 @@ events! {
     /// This process did not run for this time, so that others may have given it up: it sends
     /// nothing until they answer.
     WARN "rivulet::cluster" process_stalled(stalled_ms: u64) = "process stalled";
+    /// The node runs another policy from now on. The one before may be that of its file, which is
+    /// older than that of the cluster.
+    INFO "rivulet::cluster" policy_changed(policy: text, number: u64, before: text) = "policy changed";
+    /// The policy of the cluster is kept in this folder for the next start.
+    INFO "rivulet::cluster" policy_shelf(folder: text) = "policies are kept";
+    /// The node begins with the policy that was applied to its cluster, as the store or its own state
+    /// has it. Its `file` is another one.
+    INFO "rivulet::cluster" policy_from_shelf(policy: text, number: u64, place: text, file: text) = "policy of the cluster in place of the file";
+    /// The policy of the cluster could not be kept for the next start. Nodes go on.
+    WARN "rivulet::cluster" policy_not_kept(policy: text, reason: text) = "policy not kept";
+    /// The present policy of the cluster cannot be run at this node, or at another one, which gets no
+    /// flows.
+    WARN "rivulet::cluster" policy_unfit(policy: text, node: text, reason: text) = "policy cannot be run";
     /// Another policy goes to all nodes.
     INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";
     /// A node gives its flows away, to come back with the policy.

@@ -31,6 +31,8 @@ pub struct NodeConfig {
     pub address: Option<String>,
     /// The policy.
     pub policy: Option<PathBuf>,
+    /// Folder in which the node keeps the policy of its cluster, if there is no store.
+    pub state: Option<PathBuf>,
     /// The interfaces of a dispatcher, by port.
     #[serde(default)]
     pub ports: BTreeMap<String, String>,
@@ -118,6 +120,7 @@ impl NodeConfig {
         if let Some(pool) = &mut config.pool {
             pool.folder = pool.folder.take().map(|of_pool| folder.join(of_pool));
         }
+        config.state = config.state.map(|state| folder.join(state));
         if let Some(store) = &mut config.store {
             let paths = [&mut store.file, &mut store.ca, &mut store.cert, &mut store.key];
             paths.into_iter().flatten().for_each(|path| *path = folder.join(&*path));

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use cluster::remote::{HOMES_MAX, IsStopped, NodeCommand, RemoteHandle, RemoteOptions, remote_runner};
+use cluster::remote::{
+    BenchThread, HOMES_MAX, IsStopped, NodeCommand, PolicyDesk, RemoteHandle, RemoteOptions, remote_runner,
+};
 use control::ClusterControl;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::{Assembly, Runner};
@@ -14,9 +16,10 @@ use store::ClusterStore;
 
 use super::config::NodeConfig;
 use super::policies::maker;
+use super::shelf::NodeShelf;
 use super::{incarnation, members, say_key_log};
 use crate::api::ApiFiles;
-use crate::policies::NodePolicy;
+use crate::policies::{NodePolicy, assembly_of};
 
 /// Returns the name of a dispatcher, as its file says, and the files of its control API.
 pub fn api_of(file: &Path) -> anyhow::Result<(String, ApiFiles)> {
@@ -56,11 +59,17 @@ pub struct DispatcherNode {
     store: Option<Arc<dyn ClusterStore>>,
     listening: Option<TcpListener>,
     policy: NodePolicy,
+    shelf: NodeShelf,
 }
 
 impl DispatcherNode {
-    /// Reads the configuration of a dispatcher for this policy, and opens what it names.
-    pub fn open(file: &Path, policy: NodePolicy) -> anyhow::Result<DispatcherNode> {
+    /// Reads the configuration of a dispatcher with this policy, opens what it names, and assembles
+    /// the policy; or that of its cluster, which is later than the file.
+    pub fn open(
+        file: &Path,
+        policy: NodePolicy,
+        seed: Option<u64>,
+    ) -> anyhow::Result<(Assembly, DispatcherNode)> {
         let config = NodeConfig::read(file)?;
         let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
         if config.units.is_empty() && store.is_none() {
@@ -72,7 +81,10 @@ impl DispatcherNode {
         let listen = config.listen.filter(|_| config.dispatchers.len() > 1);
         let bind = |at| TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"));
         let listening = listen.map(bind).transpose()?;
-        Ok(DispatcherNode { file: file.to_owned(), config, store, listening, policy })
+        let mut shelf = NodeShelf::open(&config, store.as_ref())?;
+        let policy = shelf.latest(policy);
+        let assembly = assembly_of(&policy, seed)?;
+        Ok((assembly, DispatcherNode { file: file.to_owned(), config, store, listening, policy, shelf }))
     }
 
     /// Creates the dispatcher, and the way to its cluster. With `is_stopped`, waits until it can
@@ -84,7 +96,7 @@ impl DispatcherNode {
         config: UnitsConfig,
         is_stopped: Option<IsStopped<'_>>,
     ) -> anyhow::Result<(Runner, ClusterControl)> {
-        let DispatcherNode { file, config: node, store, listening, policy } = self;
+        let DispatcherNode { file, config: node, store, listening, policy, shelf } = self;
         // Others of the store are employed as they come, and as the load needs them.
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
@@ -108,7 +120,7 @@ impl DispatcherNode {
                 assembly.graph.expect_offloaded();
             }
         }
-        let digest = policy.digest;
+        let present = policy.applied();
         let make_policy = maker(policy.policy, &assembly);
         let identity = node.identity()?;
         say_key_log(identity.key_log());
@@ -119,9 +131,12 @@ impl DispatcherNode {
         if let Some(store) = store {
             members::follow(store, handle.clone())?;
         }
+        let shelf = shelf.begin(present.id.number, Some(&node.name));
+        let bench = Box::new(BenchThread::new(Arc::clone(&make_policy)));
+        let desk = PolicyDesk::new(present, bench, shelf);
         let options = RemoteOptions {
             identity,
-            policy: digest,
+            policy: desk,
             incarnation: incarnation(),
             control,
             listening,

@@ -239,6 +239,9 @@ fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result
         path(policy)?,
         path(&config.certificates)?
     );
+    if let Some(state) = &config.state {
+        text += &format!("state = {}\n", path(state)?);
+    }
     if let Some(address) = address {
         text += &format!("address = {}\n", quoted(&address));
     }

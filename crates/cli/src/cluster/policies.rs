@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use cluster::policies::{GraphMaker, PolicyReader, PolicyTexts, ReadPolicy};
-use cluster::remote::{NewPolicy, check_sharing};
-use control::PolicyMaker;
+use cluster::remote::{NewPolicy, PolicyMaker, check_sharing};
 use policy::Policy;
 use runtime::{Assembly, RunningPolicy};
 

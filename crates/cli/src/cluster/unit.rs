@@ -17,6 +17,7 @@ use sd_notify::NotifyState;
 
 use super::config::NodeConfig;
 use super::policies::{PolicyThread, graphs_of};
+use super::shelf::NodeShelf;
 use super::{NodeArgs, incarnation, members, say_key_log};
 use crate::files;
 use crate::messages::say;
@@ -48,7 +49,9 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         .policy
         .as_deref()
         .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
-    let node_policy = load_for_node(policy)?;
+    let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
+    let mut shelf = NodeShelf::open(config, store.as_ref())?;
+    let node_policy = shelf.latest(load_for_node(policy)?);
     let assembly = node_policy.assemble(0).map_err(anyhow::Error::msg)?;
     let outputs = Outputs {
         writes: &[],
@@ -70,12 +73,12 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
     let identity = config.identity()?;
     let key_log = identity.key_log().map(Path::to_owned);
-    let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
     let incarnation = incarnation();
     let mut unit = UnitProcess::start(UnitOptions {
         listen,
         identity,
-        policy: node_policy.digest,
+        policy: node_policy.applied(),
+        shelf: shelf.begin(node_policy.number, None),
         incarnation,
         make: graphs_of(node_policy),
         reader: Box::new(PolicyThread::default()),

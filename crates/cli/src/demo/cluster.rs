@@ -84,13 +84,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     std::fs::write(&file, format!("name = \"dispatcher\"\nunits_min = {UNITS}\n{STORE}"))
         .context("cannot write a file")?;
 
-    let (assembly, node_policy) = policies::load_for_cluster(&policy, Some(args.seed))?;
+    let node_policy = policies::load_for_node(&policy)?;
+    let (assembly, node) = DispatcherNode::open(&file, node_policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
     let config = UnitsConfig { units_max: 16, gap_ns: GAP_NS, capacity_bps, ..UnitsConfig::as_published() };
     let (outputs, events) = (&[], &crate::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
-    let node = DispatcherNode::open(&file, node_policy)?;
     let asked = Instant::now();
     let is_late = |_: &StartStatus| asked.elapsed() >= PATIENCE;
     let (mut runner, cluster) =

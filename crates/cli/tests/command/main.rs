@@ -53,6 +53,7 @@ impl Place {
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rivulet"));
         command.args(line.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.env("STATE_DIRECTORY", self.path("state"));
         command
     }
 

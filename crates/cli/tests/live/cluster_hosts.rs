@@ -61,6 +61,7 @@ impl UnitHost {
             .args(["node", "--config", &format!("{}.toml", self.name)])
             .args(["--report", &format!("{}-{}.json", self.name, self.starts)])
             .env("RIVULET_LOG", "info")
+            .env("STATE_DIRECTORY", network.path("state"))
             .current_dir(network.path(""))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -77,6 +78,11 @@ impl UnitHost {
 
     pub fn wait_for_line(&self, words: &str) {
         while !self.said.as_ref().unwrap().recv_timeout(PATIENCE).unwrap().contains(words) {}
+    }
+
+    /// Returns the lines that it has said since it was asked last.
+    pub fn said_so_far(&self) -> Vec<String> {
+        self.said.iter().flat_map(Receiver::try_iter).collect()
     }
 
     /// Ends the unit as an operator does.

@@ -4,6 +4,7 @@
 //! Without them a test prints `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
+mod applied;
 mod asking;
 mod balanced;
 mod captured;

@@ -275,7 +275,7 @@ impl Network {
     }
 
     fn launch<const N: usize>(&self, mut command: Command, ports: [&str; N]) -> Rivulet {
-        command.current_dir(self.dir.path());
+        command.current_dir(self.dir.path()).env("STATE_DIRECTORY", self.path("state"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -472,6 +472,11 @@ impl Rivulet {
     /// Waits for the next line that contains these words.
     pub fn wait_for_line(&self, words: &str) {
         while !self.told.recv_timeout(PATIENCE).unwrap().contains(words) {}
+    }
+
+    /// Returns the lines that it has said since it was asked last.
+    pub fn said_so_far(&self) -> Vec<String> {
+        self.told.try_iter().collect()
     }
 
     /// Leaves it idle for a moment, ends it, and asserts that its threads slept: rounds without a

@@ -71,7 +71,7 @@ impl TwoDispatchers {
         for (name, other) in [("d1", "d2"), ("d2", "d1")] {
             wait_until("the dispatchers have found each other", || {
                 let status = hosts.rivulet(&["status", "--api", &format!("{name}.sock")]).stdout;
-                String::from_utf8(status).unwrap().contains(&format!("others      {other} connected\n"))
+                String::from_utf8(status).unwrap().contains(&format!("others      {other} connected"))
             });
         }
         spread(&hosts.network);

@@ -81,9 +81,14 @@ pub enum HandshakeError {
         /// Newest version of the peer.
         newest: u16,
     },
-    /// The peer runs another policy.
-    #[error("the peer `{0}` runs another policy")]
-    Policy(String),
+    /// The peer runs another policy, and neither has an older one that it could replace.
+    #[error("the peer `{peer}` {}", .reason)]
+    Policy {
+        /// Its name.
+        peer: String,
+        /// What differs, and the remedy.
+        reason: String,
+    },
 }
 
 /// Checks that a certificate is for this name.
@@ -133,7 +138,7 @@ pub(super) fn accept(
     let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.ok_or(rustls::Error::NoCertificatesPresented)?;
     check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
-    let hello = &Hello { policy: policies.own(), ..hello.clone() };
+    let hello = &policies.introduce(hello);
     send_hello(&mut stream, hello)?;
     let exported = export(&stream.conn)?;
     finish(identity, peer, hello, from, (exported, false))
@@ -154,8 +159,9 @@ fn finish(
 ) -> Result<Session, HandshakeError> {
     let (newest, oldest) = peer.versions;
     peer.common_version().ok_or(HandshakeError::Versions { oldest, newest })?;
-    if peer.policy != own.policy {
-        return Err(HandshakeError::Policy(peer.name));
+    if !own.fits(&peer) {
+        let reason = misfit(own, &peer);
+        return Err(HandshakeError::Policy { peer: peer.name, reason });
     }
     address.set_port(peer.port);
     let mut parts = exported.chunks_exact(32);
@@ -169,6 +175,19 @@ fn finish(
     }
     let scope = if is_client { &own.scope } else { &peer.scope }.clone();
     Ok(Session { peer, address, secrets, is_client, scope })
+}
+
+/// Says how the policies of two nodes differ, and what to do.
+fn misfit(own: &Hello, peer: &Hello) -> String {
+    let (own, theirs) = (own.running(), peer.running());
+    let number = own.number;
+    let remedy = match number {
+        0 => {
+            "and none was applied to the cluster; start all nodes with the same files, or `rivulet apply` one"
+        }
+        _ => "under the same number; `rivulet apply` one of them again",
+    };
+    format!("runs another policy, {theirs}, than this node, {own}, {remedy}")
 }
 
 fn export<S: SideData>(connection: &ConnectionCommon<S>) -> Result<[u8; EXPORTED_LEN], rustls::Error> {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use runtime::report::LinksReport;
 
+use super::desk::NewPolicy;
 use super::homes::OtherDispatcher;
 use super::nodes::NodeInfo;
-use super::rollout::{NewPolicy, RolloutStatus};
+use super::rollout::RolloutStatus;
 use super::start::StartStatus;
 use crate::links::LinkInfo;
-use crate::policies::Digest;
+use crate::policies::NumberedDigest;
 
 /// Commands that wait for the dispatcher before others must; see [`RemoteHandle::send_late`].
 pub const PENDING_MAX: usize = 64;
@@ -64,13 +65,40 @@ pub struct StoreStatus {
 #[derive(Clone)]
 pub struct RemoteHandle {
     commands: Sender<NodeCommand>,
-    policies: Sender<(u64, NewPolicy)>,
+    policies: Sender<PolicyOrder>,
     rollouts: Arc<AtomicU64>,
     entries_refused: Arc<AtomicU64>,
     pending: Arc<AtomicUsize>,
     status: Arc<Mutex<RemoteStatus>>,
     store: Arc<Mutex<Option<StoreStatus>>>,
 }
+
+/// Takes the answer to an order: its number, or the reason for which it was refused.
+pub type OrderReply = Box<dyn FnOnce(Result<u64, String>) + Send>;
+
+/// An order to give all nodes a policy.
+pub(super) struct PolicyOrder {
+    pub number: u64,
+    pub policy: NewPolicy,
+    /// Nodes read it, and nothing changes.
+    pub is_dry_run: bool,
+    /// Called once the order is taken; of a dry run, once all nodes have read the policy.
+    pub reply: OrderReply,
+}
+
+/// An order of a policy that has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedOrder {
+    /// Its number.
+    pub number: u64,
+    /// The name of the policy's file.
+    pub name: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Failed orders that are remembered. The oldest is forgotten.
+pub(super) const FAILED_ORDERS_MAX: usize = 16;
 
 /// The latest status that the dispatcher has shown.
 #[derive(Default)]
@@ -79,8 +107,10 @@ pub(super) struct RemoteStatus {
     pub others: Vec<OtherDispatcher>,
     pub links: Vec<LinkInfo>,
     pub totals: LinksReport,
-    pub policy: Digest,
+    pub policy: NumberedDigest,
+    pub policy_name: String,
     pub rollout: Option<RolloutStatus>,
+    pub failed: Vec<FailedOrder>,
     pub start: StartStatus,
 }
 
@@ -89,7 +119,7 @@ pub struct RemoteControl {
     commands: Receiver<NodeCommand>,
     /// Commands that wait.
     pending: Arc<AtomicUsize>,
-    pub(super) policies: Receiver<(u64, NewPolicy)>,
+    pub(super) policies: Receiver<PolicyOrder>,
     /// Entries of the store that were passed over.
     pub(super) entries_refused: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
@@ -165,16 +195,28 @@ impl RemoteHandle {
         self.send(command)
     }
 
-    /// Gives a policy to all nodes, one after the other, once that is done with the one before.
-    /// Returns the rollout's number, from 1; `None` if the dispatcher has ended.
+    /// Gives a policy to all nodes, one after the other. Returns the order's number, from 1; `None`
+    /// if the dispatcher has ended. A refusal is among [`failed`](RemoteHandle::failed) orders.
     pub fn apply(&self, policy: NewPolicy) -> Option<u64> {
-        let number = self.rollouts.fetch_add(1, Ordering::Relaxed) + 1;
-        self.policies.send((number, policy)).is_ok().then_some(number)
+        self.order(policy, false, Box::new(|_| {}))
     }
 
-    /// Returns the digest of the policy that all nodes run, or have run until the latest rollout.
-    pub fn policy(&self) -> Digest {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).policy
+    /// Gives a policy to all nodes, or has them read it only. The dispatcher answers once it has
+    /// taken or refused the order; of a dry run, once all nodes have read it.
+    pub fn order(&self, policy: NewPolicy, is_dry_run: bool, reply: OrderReply) -> Option<u64> {
+        let number = self.rollouts.fetch_add(1, Ordering::Relaxed) + 1;
+        self.policies.send(PolicyOrder { number, policy, is_dry_run, reply }).is_ok().then_some(number)
+    }
+
+    /// Returns the policy that holds in the cluster, and the name of its file.
+    pub fn policy(&self) -> (NumberedDigest, String) {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        (status.policy, status.policy_name.clone())
+    }
+
+    /// Returns the latest orders that have failed.
+    pub fn failed(&self) -> Vec<FailedOrder> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
     }
 
     /// Returns the state of the latest rollout of a policy.

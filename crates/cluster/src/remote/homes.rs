@@ -16,7 +16,7 @@ use packet::{FlowKey, Packet};
 use runtime::transport::{Elsewhere, Passage};
 
 use crate::peers::PeerId;
-use crate::policies::Digest;
+use crate::policies::NumberedDigest;
 use crate::wire::KeyClaim;
 
 use super::accounts::{Account, PassedTotals};
@@ -50,15 +50,13 @@ pub(crate) struct Homes {
     pub taken: VecDeque<FlowKey>,
     /// Links of other dispatchers, by number and with their policies, whose first datagram has not
     /// come: until then it is not known that the other end has the link.
-    early: Vec<(usize, PeerId, Digest)>,
+    early: Vec<(usize, PeerId, NumberedDigest)>,
     /// Packets from other dispatchers.
     pub arrived: VecDeque<(Packet, Passage)>,
     pub held: Held,
     /// Packets taken over from others, and those of them that could not be read.
     pub taken_over: u64,
     pub unreadable: u64,
-    /// The policy that the others know of.
-    pub announced: Digest,
     /// Links to dispatchers that have said that they end.
     pub parting: Vec<PeerId>,
     /// This dispatcher ends, and takes over no more packets.
@@ -82,11 +80,12 @@ pub(crate) struct Home {
     pub name: String,
     pub address: String,
     pub link: Option<PeerId>,
+    /// The policy that it runs, while it is there.
+    pub policy: Option<NumberedDigest>,
     /// The last claim that it has granted.
     pub granted: u64,
     pub account: Account,
-    /// The policy that it runs, and the fault of the last attempt to connect.
-    pub policy: Digest,
+    /// The fault of the last attempt to connect.
     pub fault: String,
 }
 
@@ -100,7 +99,7 @@ pub struct OtherDispatcher {
     /// There is a link to it.
     pub is_connected: bool,
     /// The policy that it runs, while it is there.
-    pub policy: Option<Digest>,
+    pub policy: Option<NumberedDigest>,
     /// Why it is not there; empty if that is not known.
     pub reason: String,
     /// Time since it was heard last, if nothing is heard from it and it is not given up.
@@ -136,9 +135,9 @@ impl Homes {
                 name: name.clone(),
                 address: address.clone(),
                 link: None,
+                policy: None,
                 granted: 0,
                 account: Account::default(),
-                policy: Digest::default(),
                 fault: String::new(),
             })
             .collect();
@@ -160,11 +159,34 @@ impl Homes {
             name: home.name.clone(),
             address: home.address.clone(),
             is_connected: home.link.is_some(),
-            policy: home.link.map(|_| home.policy),
+            policy: home.policy,
             reason: if home.link.is_none() { home.fault.clone() } else { String::new() },
             silent_ns: home.link.and_then(&silent_ns),
         };
         others.map(|(_, home)| other(home)).collect()
+    }
+
+    /// Returns the first dispatcher by name, if that is another one.
+    pub fn first(&self) -> Option<&str> {
+        self.all.first().filter(|_| self.own > 0).map(|home| &*home.name)
+    }
+
+    /// Returns the name of this dispatcher; empty if it is the only one.
+    pub fn own_name(&self) -> &str {
+        self.all.get(self.own).map_or("", |home| &*home.name)
+    }
+
+    /// Returns true if all dispatchers that are there run this policy at least.
+    pub fn all_run(&self, policy: NumberedDigest) -> bool {
+        let there = self.all.iter().filter(|home| home.link.is_some());
+        there.filter_map(|home| home.policy).all(|runs| runs.number >= policy.number)
+    }
+
+    /// Another dispatcher runs this policy.
+    pub fn set_policy(&mut self, peer: PeerId, policy: NumberedDigest) {
+        if let Some(number) = self.at(peer) {
+            self.all[number].policy = Some(policy);
+        }
     }
 
     /// Returns the names of all dispatchers as one text, which all of them must agree on.
@@ -224,12 +246,12 @@ impl Homes {
     }
 
     /// A dispatcher that runs this policy has connected.
-    pub fn add_early(&mut self, number: usize, peer: PeerId, policy: Digest) {
+    pub fn add_early(&mut self, number: usize, peer: PeerId, policy: NumberedDigest) {
         self.early.push((number, peer, policy));
     }
 
     /// A link that has begun is in use. Returns the number of its dispatcher, and its policy.
-    pub fn take_early(&mut self, peer: PeerId) -> Option<(usize, Digest)> {
+    pub fn take_early(&mut self, peer: PeerId) -> Option<(usize, NumberedDigest)> {
         let at = self.early.iter().position(|(_, early, _)| *early == peer)?;
         let (number, _, policy) = self.early.swap_remove(at);
         Some((number, policy))
@@ -260,7 +282,7 @@ impl Homes {
     pub fn lost(&mut self, peer: PeerId) -> Option<(String, String)> {
         let own = self.own;
         let (number, home) = self.all.iter_mut().enumerate().find(|(_, home)| home.link == Some(peer))?;
-        home.link = None;
+        (home.link, home.policy) = (None, None);
         (number < own).then(|| (home.name.clone(), home.address.clone()))
     }
 

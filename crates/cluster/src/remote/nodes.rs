@@ -4,7 +4,7 @@ use protocol::message::UnitId;
 use runtime::transport::UnitChange;
 
 use crate::peers::PeerId;
-use crate::policies::Digest;
+use crate::policies::{Digest, NumberedDigest};
 use crate::wire::UnitAddress;
 
 /// A node, for operators.
@@ -21,7 +21,7 @@ pub struct NodeInfo {
     /// Packets that were sent to that unit.
     pub packets: u64,
     /// The policy that it runs, while it is there.
-    pub policy: Option<Digest>,
+    pub policy: Option<NumberedDigest>,
     /// The reason of its state, for operators; empty if there is nothing to say.
     pub reason: String,
     /// Time since it was heard last, if it is [suspect](NodeStatus::Suspect).
@@ -93,10 +93,10 @@ pub(super) enum ResumedNode {
 pub(super) struct Node {
     info: NodeInfo,
     peer: Option<PeerId>,
-    /// The policy that it runs, while it is there.
-    policy: Digest,
     /// It has read the next policy.
     has_read: bool,
+    /// It comes back drained, with another policy.
+    stays_drained: bool,
     /// It said itself that it ends: it may come back.
     is_leaving: bool,
     /// It was asked to end its link, at this time, and comes back.
@@ -112,6 +112,15 @@ pub(super) struct Node {
 }
 
 impl Node {
+    fn runs(&self, policy: &Digest) -> bool {
+        self.info.policy.is_some_and(|runs| runs.digest == *policy)
+    }
+
+    /// Returns true if it could become a unit.
+    fn is_free(&self) -> bool {
+        self.info.status == NodeStatus::Spare && self.info.unit.is_none()
+    }
+
     /// Returns true if nothing remains of it: it is no member, has no link, and no unit had flows.
     fn is_forgotten(&self) -> bool {
         let Node { info, peer, is_removed, .. } = self;
@@ -146,8 +155,8 @@ impl Nodes {
             let node = Node {
                 info,
                 peer: None,
-                policy: Digest::default(),
                 has_read: false,
+                stays_drained: false,
                 is_leaving: false,
                 parting_ns: None,
                 next_address: None,
@@ -179,13 +188,18 @@ impl Nodes {
     }
 
     /// A node is there. Returns its place; none if nobody waits for it.
-    pub fn connected(&mut self, name: &str, peer: PeerId, policy: Digest) -> Option<usize> {
-        let waits = |node: &Node| node.info.status == NodeStatus::Connecting && !node.is_removed;
+    pub fn connected(&mut self, name: &str, peer: PeerId, policy: NumberedDigest) -> Option<usize> {
+        let waits = |node: &Node| {
+            let is_away = node.info.status == NodeStatus::Connecting || node.stays_drained;
+            is_away && node.peer.is_none() && !node.is_removed
+        };
         let is_it = |node: &Node| node.info.name == name && waits(node);
         let place = self.0.iter().position(is_it)?;
         let node = &mut self.0[place];
-        (node.peer, node.info.status, node.is_leaving) = (Some(peer), NodeStatus::Spare, false);
-        (node.policy, node.has_read, node.parting_ns) = (policy, false, None);
+        let is_drained = std::mem::take(&mut node.stays_drained);
+        let status = if is_drained { NodeStatus::Drained } else { NodeStatus::Spare };
+        (node.peer, node.info.status, node.is_leaving) = (Some(peer), status, false);
+        (node.info.policy, node.has_read, node.parting_ns) = (Some(policy), false, None);
         (node.fault, node.doubled) = (String::new(), None);
         Some(place)
     }
@@ -227,12 +241,9 @@ impl Nodes {
         Some((node.info.name.clone(), address.clone()))
     }
 
-    /// A spare node becomes a unit. `policy`: one that it must run.
-    pub fn assign(&mut self, unit: UnitId, policy: Option<Digest>) -> Option<(usize, PeerId)> {
-        let fits = |node: &Node| policy.is_none_or(|policy| node.policy == policy);
-        let is_free =
-            |node: &Node| node.info.status == NodeStatus::Spare && node.info.unit.is_none() && fits(node);
-        let place = self.0.iter().position(is_free)?;
+    /// A spare node that runs this policy becomes a unit.
+    pub fn assign(&mut self, unit: UnitId, policy: &Digest) -> Option<(usize, PeerId)> {
+        let place = self.0.iter().position(|node| node.is_free() && node.runs(policy))?;
         let node = &mut self.0[place];
         (node.info.status, node.info.unit) = (NodeStatus::Active, Some(unit));
         node.peer.map(|peer| (place, peer))
@@ -281,6 +292,7 @@ impl Nodes {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             return ResumedNode::Unchanged;
         };
+        node.stays_drained = false;
         match (node.info.status, node.peer) {
             (NodeStatus::Drained, Some(_)) if node.info.unit.is_none() => {
                 node.info.status = NodeStatus::Spare;
@@ -337,11 +349,14 @@ impl Nodes {
     pub fn lost(&mut self, peer: PeerId) -> (Option<String>, Option<UnitId>) {
         let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
         let was_drained = node.info.status == NodeStatus::Drained;
-        (node.peer, node.parting_ns) = (None, None);
+        (node.peer, node.info.policy, node.parting_ns) = (None, None, None);
         if let Some(address) = node.next_address.take() {
             node.info.address = address;
         }
         let unit = node.info.unit.take().filter(|_| !was_drained);
+        if node.stays_drained {
+            return (Some(node.info.address.clone()), None);
+        }
         if was_drained && !node.is_leaving {
             return (None, None);
         }
@@ -366,8 +381,34 @@ impl Nodes {
     }
 
     /// Returns the policy of the node at a link.
-    pub fn policy_at(&self, peer: PeerId) -> Option<Digest> {
-        self.0.iter().find(|node| node.peer == Some(peer)).map(|node| node.policy)
+    pub fn policy_at(&self, peer: PeerId) -> Option<NumberedDigest> {
+        self.0.iter().find(|node| node.peer == Some(peer)).and_then(|node| node.info.policy)
+    }
+
+    /// Returns the link to a node with the latest policy.
+    pub fn latest(&self) -> Option<(PeerId, NumberedDigest)> {
+        let there = self.0.iter().filter_map(|node| Some((node.peer?, node.info.policy?)));
+        there.max_by_key(|(_, policy)| policy.number)
+    }
+
+    /// The node at a link has heard which number its policy has.
+    pub fn set_number(&mut self, peer: PeerId, number: u64) {
+        let node = self.0.iter_mut().find(|node| node.peer == Some(peer));
+        if let Some(policy) = node.and_then(|node| node.info.policy.as_mut()) {
+            policy.number = number;
+        }
+    }
+
+    /// The node at a link gives its flows away, and comes back with another policy.
+    pub fn set_renewing(&mut self, peer: PeerId) {
+        if let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) {
+            node.stays_drained = node.info.status == NodeStatus::Drained && !node.is_leaving;
+        }
+    }
+
+    /// Returns true if the node at a link has this name.
+    pub fn is_at(&self, peer: PeerId, name: &str) -> bool {
+        self.0.iter().any(|node| node.peer == Some(peer) && node.info.name == name)
     }
 
     /// Another policy is the next one.
@@ -384,37 +425,51 @@ impl Nodes {
 
     /// Returns the name of a node that is there and has neither read this policy nor runs it.
     pub fn first_not_read(&self, policy: &Digest) -> Option<&str> {
-        let lacks = |node: &&Node| node.peer.is_some() && !node.has_read && node.policy != *policy;
+        let lacks = |node: &&Node| node.peer.is_some() && !node.has_read && !node.runs(policy);
         self.0.iter().find(lacks).map(|node| &*node.info.name)
     }
 
     /// Returns a node that is there, has read this policy, and runs another one: its name, link and
-    /// status. Spare ones come first.
+    /// status. Spare ones come first; one that gives its flows away is drained before.
     pub fn next_without(&self, policy: &Digest) -> Option<(String, PeerId, NodeStatus)> {
-        let lacks = |node: &&Node| node.policy != *policy && node.has_read;
+        let lacks = |node: &&Node| node.has_read && !node.runs(policy);
         let next = self.0.iter().filter(|node| node.peer.is_some()).filter(lacks);
+        let next = next.filter(|node| node.info.status != NodeStatus::Draining);
         let next = next.min_by_key(|node| node.info.status != NodeStatus::Spare)?;
         Some((next.info.name.clone(), next.peer?, next.info.status))
     }
 
-    /// Returns true if a node is there with this policy; with its unit ready if it has one, as it
-    /// must if `is_unit`.
-    pub fn runs(
-        &self,
-        name: &str,
-        policy: &Digest,
-        is_unit: bool,
-        is_ready: impl Fn(UnitId) -> bool,
-    ) -> bool {
-        self.0.iter().any(|node| {
-            let is_it = node.info.name == name && node.peer.is_some() && node.policy == *policy;
-            is_it && node.info.unit.map_or(!is_unit, &is_ready)
-        })
+    /// Returns true if a node that has read this policy is there, and runs another one.
+    pub fn has_some_without(&self, policy: &Digest) -> bool {
+        self.0.iter().any(|node| node.peer.is_some() && node.has_read && !node.runs(policy))
+    }
+
+    /// Returns the name of a unit that runs another policy.
+    pub fn active_without(&self, policy: &Digest) -> Option<String> {
+        let is_it = |node: &&Node| node.info.status == NodeStatus::Active && !node.runs(policy);
+        self.0.iter().find(is_it).map(|node| node.info.name.clone())
+    }
+
+    /// Returns true if a node is there with this policy; with its unit ready if it has one.
+    pub fn runs(&self, name: &str, policy: &Digest, is_ready: impl Fn(UnitId) -> bool) -> bool {
+        let is_it = |node: &&Node| node.info.name == name && node.runs(policy);
+        self.0.iter().find(is_it).is_some_and(|node| node.info.unit.is_none_or(&is_ready))
     }
 
     /// Returns the number of nodes that are there with this policy.
     pub fn count_with(&self, policy: &Digest) -> usize {
-        self.0.iter().filter(|node| node.peer.is_some() && node.policy == *policy).count()
+        self.0.iter().filter(|node| node.runs(policy)).count()
+    }
+
+    /// Returns the number of nodes that could become units with this policy.
+    pub fn count_spare_with(&self, policy: &Digest) -> usize {
+        self.0.iter().filter(|node| node.is_free() && node.runs(policy)).count()
+    }
+
+    /// Returns the number of units at work.
+    pub fn count_working(&self, is_ready: impl Fn(UnitId) -> bool) -> usize {
+        let is_active = |node: &&Node| node.info.status == NodeStatus::Active;
+        self.0.iter().filter(is_active).filter(|node| node.info.unit.is_some_and(&is_ready)).count()
     }
 
     /// Returns the names of nodes in this state.
@@ -436,7 +491,7 @@ impl Nodes {
     ) -> Vec<NodeInfo> {
         let info = |node: &Node| {
             let packets = node.info.unit.and_then(&packets).unwrap_or(node.info.packets);
-            let policy = node.peer.map(|_| node.policy);
+            let policy = node.info.policy;
             let silent_ns = node.peer.and_then(&silent_ns);
             let status = if silent_ns.is_some() { NodeStatus::Suspect } else { node.info.status };
             NodeInfo { packets, policy, status, silent_ns, reason: node.reason(), ..node.info.clone() }

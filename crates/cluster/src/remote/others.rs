@@ -11,7 +11,8 @@ use crate::identity::Session;
 use crate::network::Network;
 use crate::peers::PeerId;
 use crate::wire::{
-    ArrivedFrame, FrameError, write_claim, write_passed, write_released, write_runs, write_taken,
+    ArrivedFrame, FrameError, PolicyFrame, write_claim, write_passed, write_policy_frame, write_released,
+    write_taken,
 };
 
 /// Limit on the time for other dispatchers to answer at the end, and then to hear the last word. A
@@ -105,7 +106,7 @@ impl<N: Network> RemoteUnits<N> {
         if self.homes.parted_ns.is_some() {
             return; // This dispatcher is about to end.
         }
-        let policy = session.peer.policy;
+        let policy = session.peer.running();
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
         // Whoever has connected uses the link. At the other end the handshake may have been given
@@ -126,26 +127,17 @@ impl<N: Network> RemoteUnits<N> {
         }
         let (incarnation, now_ns) = (self.peers.incarnation(peer), self.peers.now_ns());
         let home = self.homes.get_mut(number);
-        (home.policy, home.fault) = (policy, String::new());
+        (home.policy, home.fault) = (Some(policy), String::new());
         home.account.begin(incarnation);
         let taken = home.account.say(now_ns);
         self.peers.send(peer, 0, |out| write_taken(out, taken, false));
-        let own = self.peers.network().policies().own();
-        self.peers.send(peer, 0, |out| write_runs(out, &own));
+        let runs = PolicyFrame::Runs(self.desk.present.id);
+        self.peers.send(peer, 0, |out| write_policy_frame(out, &runs));
         self.peers.hold(peer, false);
         for claim in self.homes.connected(number, peer) {
             self.peers.send(peer, 0, |out| write_claim(out, &claim));
         }
-    }
-
-    /// Lets other dispatchers know that this one runs another policy now.
-    pub(super) fn announce_policy(&mut self) {
-        let own = self.peers.network().policies().own();
-        if std::mem::replace(&mut self.homes.announced, own) == own {
-            return;
-        }
-        let links: Vec<PeerId> = self.homes.links().collect();
-        links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_runs(out, &own)));
+        self.meet_policy(peer, policy);
     }
 
     /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and takes

@@ -10,8 +10,8 @@ use runtime::{Assembly, Output, Report, Runner};
 use super::faults::SimulatedFaults;
 use super::world::{NodeId, UnitMaker, World};
 use super::{SimulatedCounters, TICK_NS};
-use crate::policies::{FixedPolicy, GraphMaker, PolicyReader};
-use crate::remote::{Homes, NodeCommand, RemoteError, RemoteHandle, runner_over};
+use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, PolicyReader};
+use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 
 /// Time for which packets that are on their way between dispatchers may arrive at the end, in
 /// nanoseconds.
@@ -27,6 +27,7 @@ pub struct SimulatedDispatchers<O> {
 /// A dispatcher.
 struct Host<O> {
     runner: Runner,
+    handle: RemoteHandle,
     /// Packets and records that have left.
     output: O,
     ticked_ns: u64,
@@ -45,34 +46,57 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
         config: UnitsConfig,
         make: impl Fn() -> GraphMaker + 'static,
         faults: SimulatedFaults,
+        start: (u64, u64),
+    ) -> Result<SimulatedDispatchers<O>, RemoteError> {
+        let make = move || -> (GraphMaker, Box<dyn PolicyReader>) { (make(), Box::new(FixedPolicy::new())) };
+        let desk = |_| PolicyDesk::fixed(AppliedPolicy::default());
+        SimulatedDispatchers::start_with((dispatchers, units), assemble, config, (make, desk), faults, start)
+    }
+
+    /// The same with nodes that can change their policy: `make` also returns a reader for each
+    /// unit, `desk` makes what each dispatcher has of policies.
+    ///
+    /// # Errors
+    /// As for [`remote_runner`](crate::remote::remote_runner).
+    pub fn start_with(
+        (dispatchers, units): (usize, usize),
+        assemble: impl Fn() -> Assembly,
+        config: UnitsConfig,
+        (make, desk): (
+            impl Fn() -> (GraphMaker, Box<dyn PolicyReader>) + 'static,
+            impl Fn(usize) -> PolicyDesk,
+        ),
+        faults: SimulatedFaults,
         (seed, start_ns): (u64, u64),
     ) -> Result<SimulatedDispatchers<O>, RemoteError> {
         let world = World::new(faults, seed);
         let names: Vec<_> = (0..dispatchers).map(|number| format!("dispatcher-{number}")).collect();
         let nodes: Vec<NodeId> = names.iter().map(|name| world.add(name, None)).collect();
-        let make: UnitMaker = Rc::new(move || -> (GraphMaker, Box<dyn PolicyReader>) {
-            (make(), Box::new(FixedPolicy::new()))
-        });
+        let make: UnitMaker = Rc::new(make);
         for number in 0..units {
             world.add(&format!("unit-{number}"), Some(Rc::clone(&make)));
         }
         world.begin();
         let all: Vec<_> = names.iter().map(|name| (name.clone(), String::new())).collect();
         let config = UnitsConfig { is_live: true, ..config };
-        let start = |(name, &node): (&String, &NodeId)| {
+        let start = |(number, (name, &node)): (usize, (&String, &NodeId))| {
+            let desk = desk(number);
             let (handle, control) = RemoteHandle::new();
             for number in 0..units {
                 handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
             }
             let network = world.network(node);
             let homes = Homes::new(name, &all);
-            runner_over(assemble(), name, config, || Ok(network), (control, homes), Some(&|_| false))
+            let control = (control, homes, desk);
+            Ok((runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false))?, handle))
         };
-        let runners = names.iter().zip(&nodes).map(start).collect::<Result<Vec<_>, _>>()?;
+        let runners = names.iter().zip(&nodes).enumerate().map(start);
+        let runners = runners.collect::<Result<Vec<_>, RemoteError>>()?;
         world.begin_faults();
         let hosts: Vec<_> = runners
             .into_iter()
-            .map(|runner| Rc::new(RefCell::new(Host { runner, output: O::default(), ticked_ns: 0 })))
+            .map(|(runner, handle)| Host { runner, handle, output: O::default(), ticked_ns: 0 })
+            .map(|host| Rc::new(RefCell::new(host)))
             .collect();
         for (&node, host) in nodes.iter().zip(&hosts) {
             let host = Rc::clone(host);
@@ -96,6 +120,21 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
     pub fn at<R>(&mut self, number: usize, work: impl FnOnce(&mut Runner, &mut O) -> R) -> R {
         let Host { runner, output, .. } = &mut *self.hosts[number].borrow_mut();
         work(runner, output)
+    }
+
+    /// Returns the number of dispatchers.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Returns true if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Returns the way to a dispatcher for operators.
+    pub fn handle(&self, number: usize) -> RemoteHandle {
+        self.hosts[number].borrow().handle.clone()
     }
 
     /// Lets time pass up to a packet's arrival.

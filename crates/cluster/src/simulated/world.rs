@@ -11,7 +11,7 @@ use super::faults::{MessageFault, MessageFaultKind, NodeFault, NodeFaultKind, Si
 use super::messages::carries;
 use super::{Random, SimulatedNetwork, SimulatedUnit, TICK_NS};
 use crate::identity::{LinkSecrets, Session};
-use crate::policies::{Digest, GraphMaker, KnownPolicies, PolicyReader};
+use crate::policies::{AppliedPolicy, GraphMaker, KnownPolicies, NoShelf, NumberedDigest, PolicyReader};
 use crate::unit::{Turn, UnitOrder, UnitProcess};
 use crate::wire::{Hello, Role, UnitFigures, VERSION, VERSION_MIN};
 
@@ -166,7 +166,7 @@ impl World {
         nodes.push(Node {
             name: name.to_owned(),
             make,
-            policies: KnownPolicies::new(Digest::default()),
+            policies: KnownPolicies::new(NumberedDigest::default()),
             order: UnitOrder::default(),
             incarnation: 0,
             attempts: BTreeMap::new(),
@@ -413,7 +413,7 @@ impl World {
         node.is_up = true;
         node.incarnation += 1;
         node.attempts.clear();
-        node.policies = KnownPolicies::new(Digest::default());
+        node.policies = KnownPolicies::new(NumberedDigest::default());
     }
 
     /// Returns the flows in the tables of units.
@@ -567,9 +567,9 @@ impl World {
             let again = Event::Handshake { from, attempt, to, scope };
             return self.schedule(now_ns + RETRY_NS, again);
         }
-        let [own, other] = [from, to].map(|node| nodes[node.0].policies.clone());
-        let said = other.own();
-        if !own.accepts(&said) {
+        let hellos = [from, to].map(|node| nodes[node.0].hello(node));
+        let [of_from, of_to] = hellos;
+        if !of_from.fits(&of_to) {
             drop(nodes);
             let again = Event::Handshake { from, attempt, to, scope };
             return self.schedule(now_ns + RETRY_NS, again);
@@ -582,9 +582,6 @@ impl World {
             key
         };
         let (first, second, id) = (key(), key(), self.random.bits());
-        let hellos = [from, to].map(|node| nodes[node.0].hello(node));
-        let [of_from, of_to] = hellos;
-        let of_from = Hello { policy: said, ..of_from };
         let session = |peer, at, send, receive, is_client| Session {
             peer,
             address: address_of(at),
@@ -604,14 +601,15 @@ impl World {
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[id.0];
         let Some(make) = node.make.clone() else { return };
-        node.policies = KnownPolicies::new(Digest::default());
+        node.policies = KnownPolicies::new(NumberedDigest::default());
         node.incarnation += 1;
         node.attempts.clear();
         node.is_up = true;
         node.order = UnitOrder::default();
         node.wake_ns = self.now_ns.get();
         drop(nodes);
-        let unit = UnitProcess::over(world.network(id), make(), Box::new(|_, _| {}));
+        let applied = (AppliedPolicy::default(), Box::<NoShelf>::default() as _);
+        let unit = UnitProcess::over(world.network(id), make(), applied, Box::new(|_, _| {}));
         self.units.borrow_mut().insert(id.0, Box::new(unit));
     }
 
@@ -679,7 +677,8 @@ impl Node {
             name: self.name.clone(),
             incarnation: self.incarnation,
             scope: String::new(),
-            policy: self.policies.own(),
+            policy: self.policies.own().digest,
+            runs: Some(self.policies.own()),
             role: if self.make.is_some() { Role::Unit } else { Role::Dispatcher },
             port: address_of(id).port(),
         }

@@ -140,6 +140,12 @@ impl Employer {
         has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
     }
 
+    /// Returns true if a link is to a unit that the dispatcher has no more: it may end.
+    pub fn has_parted_with(&self, peer: PeerId) -> bool {
+        let is_other = self.dispatcher != Some(peer) && self.early.iter().all(|early| early.peer != peer);
+        is_other && self.unit.as_ref().is_none_or(|unit| unit.others.at(peer).is_none())
+    }
+
     /// The unit leaves, if it has not been drained yet, until the dispatcher takes it back.
     pub fn begin_renewal(&mut self) {
         self.renewal = Renewal::Leaving;
@@ -219,7 +225,7 @@ impl Employer {
         }
         if self.dispatcher == Some(peer) {
             // Its successor does not know this unit's flows.
-            self.dispatcher = None;
+            (self.dispatcher, self.renewal) = (None, Renewal::None);
             if let Some(mut unit) = self.unit.take_if(|unit| !unit.has_finished) {
                 while !unit.end.end_flows() {}
                 unit.send(None, peers, effects);

@@ -11,10 +11,10 @@ use super::details::Details;
 use super::others::{Others, UnitChanges};
 use crate::network::Network;
 use crate::peers::{PeerId, Peers};
-use crate::policies::{Digest, GraphMaker, PolicyTexts};
+use crate::policies::{Digest, GraphMaker, NumberedDigest, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, UnitAddress, UnitFigures, begin_output, read_frame,
+    ArrivedFrame, Assignment, FrameError, PolicyFrame, UnitAddress, UnitFigures, begin_output, read_frame,
     write_figure_changes, write_figures, write_output, write_report_frame,
 };
 
@@ -59,10 +59,18 @@ pub(super) struct Running {
 /// A task of the process that follows from a frame.
 pub(super) enum Order {
     Assign(Assignment),
-    Read(PolicyTexts),
-    Renew(Digest),
+    Read(PolicyTexts, Digest),
+    Renew(NumberedDigest),
     Part,
-    Connect { own: UnitId, connect: Vec<UnitAddress>, forget: Vec<UnitAddress> },
+    /// The dispatcher wants the policy that the unit runs.
+    Show,
+    /// The dispatcher runs this policy.
+    Number(NumberedDigest),
+    Connect {
+        own: UnitId,
+        connect: Vec<UnitAddress>,
+        forget: Vec<UnitAddress>,
+    },
 }
 
 /// A frame that was not executed.
@@ -91,7 +99,7 @@ pub(super) fn handle(
     let of_dispatcher = matches!(
         arrived,
         ArrivedFrame::Assign(_)
-            | ArrivedFrame::Policy(_)
+            | ArrivedFrame::Policy(..)
             | ArrivedFrame::Renew(_)
             | ArrivedFrame::Part
             | ArrivedFrame::Stopped
@@ -99,14 +107,18 @@ pub(super) fn handle(
             | ArrivedFrame::Input(_)
             | ArrivedFrame::Packet(_)
             | ArrivedFrame::Relayed(..)
+            | ArrivedFrame::OfPolicies(_)
     );
     if of_dispatcher != is_dispatcher {
         return Err(WRONG_SENDER);
     }
     let arrived = match arrived {
         ArrivedFrame::Assign(assignment) => return Ok(Some(Order::Assign(assignment))),
-        ArrivedFrame::Policy(texts) => return Ok(Some(Order::Read(texts))),
-        ArrivedFrame::Renew(digest) => return Ok(Some(Order::Renew(digest))),
+        ArrivedFrame::Policy(texts, digest) => return Ok(Some(Order::Read(texts, digest))),
+        ArrivedFrame::Renew(policy) => return Ok(Some(Order::Renew(policy))),
+        ArrivedFrame::OfPolicies(PolicyFrame::Wanted) => return Ok(Some(Order::Show)),
+        ArrivedFrame::OfPolicies(PolicyFrame::Runs(policy)) => return Ok(Some(Order::Number(policy))),
+        ArrivedFrame::OfPolicies(_) => return Err(WRONG_SENDER),
         ArrivedFrame::Part => return Ok(Some(Order::Part)),
         arrived => arrived,
     };

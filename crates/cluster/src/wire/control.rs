@@ -5,6 +5,7 @@ use protocol::message::UnitId;
 use super::messages::read_flag;
 use super::reader::{FrameError, Reader, put, put_sized};
 use super::{VERSION, VERSION_MIN};
+use crate::policies::NumberedDigest;
 
 /// The first frame of each end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,11 @@ pub struct Hello {
     /// `NAME/FROM/TO`, if a unit meets another: the dispatcher for which they meet, the unit that
     /// connects, and the one that it means. Between dispatchers, the names of all. Empty otherwise.
     pub scope: String,
+    /// The policy that the sender runs, with its number; none of a version before. [`policy`]
+    /// may be one that it only knows.
+    ///
+    /// [`policy`]: Hello::policy
+    pub runs: Option<NumberedDigest>,
 }
 
 /// The role of a node on a link.
@@ -65,6 +71,21 @@ impl Assignment {
 }
 
 impl Hello {
+    /// Returns true if two nodes may meet: they run the same policy, or one of them has an older
+    /// one, and gets the present one from the other. Nodes of a version before have no numbers, and
+    /// need the same.
+    pub fn fits(&self, other: &Hello) -> bool {
+        match (self.runs, other.runs) {
+            (Some(own), Some(other)) => own.digest == other.digest || own.number != other.number,
+            _ => self.policy == other.policy,
+        }
+    }
+
+    /// Returns the policy that the sender runs; of a version before, the one that it has named.
+    pub fn running(&self) -> NumberedDigest {
+        self.runs.unwrap_or(NumberedDigest { number: 0, digest: self.policy })
+    }
+
     /// Returns the newest version that both speak.
     pub fn common_version(&self) -> Option<u16> {
         let (newest, oldest) = self.versions;
@@ -80,6 +101,10 @@ impl Hello {
         out.push(self.role as u8);
         put!(out, self.port);
         put_sized(out, self.scope.as_bytes());
+        if let Some(NumberedDigest { number, digest }) = self.runs {
+            put!(out, number);
+            out.extend_from_slice(&digest);
+        }
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Hello, FrameError> {
@@ -95,6 +120,10 @@ impl Hello {
             },
             port: from.u16()?,
             scope: if from.is_empty() { String::new() } else { from.text()?.to_owned() },
+            runs: match from.is_empty() {
+                true => None,
+                false => Some(NumberedDigest { number: from.u64()?, digest: from.array()? }),
+            },
         })
     }
 }

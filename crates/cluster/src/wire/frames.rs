@@ -11,9 +11,10 @@ use super::messages::{
     read_flag, read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer,
 };
 use super::packets::{ArrivedPacket, read_packet, write_packet};
+use super::policies::{PolicyFrame, read_policy_frame, read_texts, write_texts};
 use super::reader::{FrameError, Reader, put, put_sized};
 use super::reports::{read_orders, read_report, write_orders, write_report};
-use crate::policies::{Digest, PolicyTexts};
+use crate::policies::{Digest, NumberedDigest, PolicyTexts};
 
 /// Kinds of frames.
 mod kind {
@@ -50,7 +51,6 @@ mod kind {
     pub const PART: u8 = 0x70;
     pub const TAKEN: u8 = 0x6c;
     pub const FIGURES_CHANGED: u8 = 0x6d;
-    pub const RUNS: u8 = 0x6e;
 }
 
 /// A frame as it arrived.
@@ -65,10 +65,11 @@ pub enum ArrivedFrame<'a> {
     Assign(Assignment),
     /// The receiver was drained, and is no unit any more.
     Stopped,
-    /// A policy that the receiver reads, to run it later.
-    Policy(PolicyTexts),
-    /// The receiver gives its flows away, ends this link, and then runs the policy of this digest.
-    Renew(Digest),
+    /// A policy that the receiver reads, to run it later, and its digest at the sender; zeros of a
+    /// version before.
+    Policy(PolicyTexts, Digest),
+    /// The receiver gives its flows away, ends this link, and then runs this policy.
+    Renew(NumberedDigest),
     /// The receiver, which was drained, ends this link: the sender then takes it back as another
     /// unit.
     Part,
@@ -84,9 +85,13 @@ pub enum ArrivedFrame<'a> {
     FiguresChanged(FigureChanges),
     /// A unit is to end: it gives its flows away before.
     Leave,
-    /// The sender has read the policy of this digest; with a text, it cannot run the policy, for
-    /// this reason.
-    PolicyRead(Digest, String),
+    /// The sender has read a policy.
+    PolicyRead {
+        /// The digest that came with it; zeros of a version before.
+        asked: Digest,
+        /// Its digest, or the reason for which the sender cannot run it.
+        read: Result<Digest, String>,
+    },
     /// The sender has given its flows away, and ends the link.
     Gone,
     /// A message of the ownership protocol from a unit.
@@ -115,8 +120,8 @@ pub enum ArrivedFrame<'a> {
     Granted(u64),
     /// No flow of the other dispatcher has this key any more.
     Released(FlowKey),
-    /// The other dispatcher runs the policy of this digest.
-    Runs(Digest),
+    /// A frame about the policies of nodes.
+    OfPolicies(PolicyFrame),
     /// The other dispatcher has taken over this number of packets of the receiver's process; with
     /// true, it ends, and takes no more.
     Taken(u64, bool),
@@ -226,22 +231,18 @@ pub fn write_stopped(out: &mut Vec<u8>) {
     out.push(kind::STOPPED);
 }
 
-/// Appends a policy.
-pub fn write_policy(out: &mut Vec<u8>, policy: &PolicyTexts) {
+/// Appends a policy. `digest`: the one that the receiver should find.
+pub fn write_policy(out: &mut Vec<u8>, policy: &PolicyTexts, digest: &Digest) {
     out.push(kind::POLICY);
-    put_sized(out, policy.name.as_bytes());
-    put_sized(out, policy.text.as_bytes());
-    put!(out, policy.files.len() as u32);
-    for (name, text) in &policy.files {
-        put_sized(out, name.as_bytes());
-        put_sized(out, text.as_bytes());
-    }
+    write_texts(out, policy);
+    out.extend_from_slice(digest);
 }
 
 /// Appends the order to run another policy.
-pub fn write_renew(out: &mut Vec<u8>, digest: &Digest) {
+pub fn write_renew(out: &mut Vec<u8>, NumberedDigest { number, digest }: &NumberedDigest) {
     out.push(kind::RENEW);
     out.extend_from_slice(digest);
+    put!(out, number);
 }
 
 /// Appends the order to end this link after a drain, and to wait for the next one.
@@ -299,10 +300,11 @@ pub fn write_leave(out: &mut Vec<u8>) {
 }
 
 /// Appends the outcome of reading a policy: its digest, or why the sender cannot run it.
-pub fn write_policy_read(out: &mut Vec<u8>, read: &Result<Digest, String>) {
+pub fn write_policy_read(out: &mut Vec<u8>, read: &Result<Digest, String>, asked: &Digest) {
     out.push(kind::POLICY_READ);
     out.extend_from_slice(read.as_ref().unwrap_or(&[0; 32]));
     put_sized(out, read.as_ref().err().map_or("", String::as_str).as_bytes());
+    out.extend_from_slice(asked);
 }
 
 /// Appends the last word of a link.
@@ -368,12 +370,6 @@ pub fn write_released(out: &mut Vec<u8>, key: &FlowKey) {
     out.extend_from_slice(key.as_bytes());
 }
 
-/// Appends the policy that a dispatcher runs.
-pub fn write_runs(out: &mut Vec<u8>, digest: &Digest) {
-    out.push(kind::RUNS);
-    out.extend_from_slice(digest);
-}
-
 /// Appends the number of packets that were taken over from another dispatcher; the last one if the
 /// sender ends.
 pub fn write_taken(out: &mut Vec<u8>, taken: u64, is_last: bool) {
@@ -419,10 +415,23 @@ pub fn read_frame(
             return FigureChanges::read(&mut from).map(ArrivedFrame::FiguresChanged);
         }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
-        kind::POLICY => return read_policy(&mut from).map(ArrivedFrame::Policy),
-        kind::RENEW => return Ok(ArrivedFrame::Renew(from.array()?)),
+        kind::POLICY => {
+            let texts = read_texts(&mut from)?;
+            return Ok(ArrivedFrame::Policy(texts, read_digest_if_any(&mut from)?));
+        }
+        kind::RENEW => {
+            let digest = from.array()?;
+            // An earlier version has no numbers.
+            let number = if from.is_empty() { 0 } else { from.u64()? };
+            return Ok(ArrivedFrame::Renew(NumberedDigest { number, digest }));
+        }
         kind::PART => return Ok(ArrivedFrame::Part),
-        kind::POLICY_READ => return Ok(ArrivedFrame::PolicyRead(from.array()?, from.text()?.to_owned())),
+        kind::POLICY_READ => {
+            let (digest, reason) = (from.array()?, from.text()?.to_owned());
+            let asked = read_digest_if_any(&mut from)?;
+            let read = if reason.is_empty() { Ok(digest) } else { Err(reason) };
+            return Ok(ArrivedFrame::PolicyRead { asked, read });
+        }
         kind::GONE => return Ok(ArrivedFrame::Gone),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),
         kind::PASSED => {
@@ -437,7 +446,6 @@ pub fn read_frame(
         }
         kind::GRANTED => return Ok(ArrivedFrame::Granted(from.u64()?)),
         kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
-        kind::RUNS => return Ok(ArrivedFrame::Runs(from.array()?)),
         kind::TAKEN => return Ok(ArrivedFrame::Taken(from.u64()?, read_flag(&mut from)?)),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
@@ -458,7 +466,10 @@ pub fn read_frame(
         kind::RESET => ToUnit::Reset,
         kind::RESUME => ToUnit::Resume,
         kind::FINISH => ToUnit::Finish,
-        unknown => return Err(FrameError::UnknownKind(unknown)),
+        other => {
+            let of_policies = read_policy_frame(other, &mut from).ok_or(FrameError::UnknownKind(other))?;
+            return of_policies.map(ArrivedFrame::OfPolicies);
+        }
     };
     Ok(ArrivedFrame::Input(input))
 }
@@ -469,10 +480,8 @@ fn read_forward(from: &mut Reader<'_>) -> Result<(UnitId, ForwardCounts), FrameE
     Ok((unit, counts))
 }
 
-fn read_policy(from: &mut Reader<'_>) -> Result<PolicyTexts, FrameError> {
-    let (name, text) = (from.text()?.to_owned(), from.text()?.to_owned());
-    let files = (0..from.count(8)?).map(|_| Ok((from.text()?.to_owned(), from.text()?.to_owned())));
-    Ok(PolicyTexts { name, text, files: files.collect::<Result<_, FrameError>>()? })
+fn read_digest_if_any(from: &mut Reader<'_>) -> Result<Digest, FrameError> {
+    if from.is_empty() { Ok(Digest::default()) } else { from.array() }
 }
 
 fn read_units(from: &mut Reader<'_>) -> Result<Vec<UnitAddress>, FrameError> {

@@ -8,10 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{Authority, Identity};
-use cluster::policies::{Digest, PolicyReader, PolicyTexts, ReadPolicy};
+use cluster::policies::{
+    AppliedPolicy, Digest, NoShelf, NumberedDigest, PolicyReader, PolicyTexts, ReadPolicy,
+};
 use cluster::policy_digest;
 use cluster::remote::{
-    NewPolicy, NodeCommand, NodeInfo, RemoteError, RemoteHandle, RemoteOptions, StartStatus, remote_runner,
+    NewPolicy, NodeCommand, NodeInfo, PolicyDesk, RemoteError, RemoteHandle, RemoteOptions, StartStatus,
+    remote_runner,
 };
 use cluster::unit::{UnitOptions, UnitOrder, UnitProcess};
 use cluster::wire::UnitFigures;
@@ -51,6 +54,16 @@ impl PolicyReader for TextReader {
         let digest = digest_of(&text);
         Some(Ok(ReadPolicy { digest, make: Box::new(move |_| Ok(assembly_of(&name, &text).graph)) }))
     }
+}
+
+/// Returns the policy that a test's nodes begin with.
+pub fn first_policy() -> AppliedPolicy {
+    AppliedPolicy { id: NumberedDigest { number: 0, digest: DIGEST }, ..AppliedPolicy::default() }
+}
+
+/// Returns the policy of a dispatcher that takes none of others over.
+pub fn fixed_desk() -> PolicyDesk {
+    PolicyDesk::fixed(first_policy())
 }
 
 /// Returns a policy for a dispatcher.
@@ -101,7 +114,8 @@ impl Cluster {
             let mut unit = UnitProcess::start(UnitOptions {
                 listen: ([127, 0, 0, 1], 0).into(),
                 identity,
-                policy: DIGEST,
+                policy: first_policy(),
+                shelf: Box::<NoShelf>::default(),
                 incarnation: 1,
                 make: Box::new(move |_| Ok(assembly_of("test.rvl", &policy).graph)),
                 reader: Box::<TextReader>::default(),
@@ -138,7 +152,7 @@ impl Cluster {
         let identity = self.identity("dispatcher");
         let options = RemoteOptions {
             identity,
-            policy: DIGEST,
+            policy: fixed_desk(),
             incarnation: 1 + restarts,
             control,
             dispatchers: Vec::new(),
@@ -164,7 +178,7 @@ impl Cluster {
         name_units(&handle, units);
         let (identity, dispatchers, policy) = (self.identity(name), all.to_vec(), self.policy.clone());
         let options =
-            RemoteOptions { identity, policy: DIGEST, incarnation: 1, control, dispatchers, listening };
+            RemoteOptions { identity, policy: fixed_desk(), incarnation: 1, control, dispatchers, listening };
         let is_stopped = |_: &StartStatus| false;
         move || {
             let assembly = assembly_of("test.rvl", &policy);

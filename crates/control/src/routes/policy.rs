@@ -6,12 +6,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use cluster::policies::{POLICY_BYTES_MAX, PolicyTexts};
-use cluster::remote::{NewPolicy, RolloutState};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{Api, ApiJson, ApiQuery};
-use crate::policy_resources::{PolicyRequest, PolicyResource, RolloutResource, RolloutStage, hexadecimal};
+use crate::policy_resources::{
+    FailedOrderResource, PolicyRequest, PolicyResource, RolloutResource, RolloutStage, hexadecimal,
+};
 use crate::problem::Problem;
 
 /// The way to apply a policy.
@@ -27,13 +28,14 @@ pub struct ApplyQuery {
 
 /// Returns the policy as it is now.
 pub(super) async fn now(api: &Api) -> Result<PolicyResource, Problem> {
-    let rollout = api.dispatcher.rollout();
-    let name = match &rollout {
-        Some(rollout) if rollout.state == RolloutState::Done => rollout.name.clone(),
-        _ => api.dispatcher.status().await?.policy,
+    let rollout = api.dispatcher.rollout().map(RolloutResource::from);
+    let failed_orders = api.dispatcher.failed_orders().into_iter().map(FailedOrderResource::from).collect();
+    let (name, id) = match api.dispatcher.policy() {
+        Some((id, name)) => (name, Some(id)),
+        None => (api.dispatcher.status().await?.policy, None),
     };
-    let digest = api.dispatcher.policy().as_ref().map(hexadecimal);
-    Ok(PolicyResource { name, digest, rollout: rollout.map(RolloutResource::from) })
+    let digest = id.as_ref().map(|id| hexadecimal(&id.digest));
+    Ok(PolicyResource { name, number: id.map(|id| id.number), digest, rollout, failed_orders })
 }
 
 /// Show the policy, and the latest rollout of one
@@ -51,12 +53,13 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<PolicyResou
 /// Give all nodes another policy, one after the other, while packets flow
 ///
 /// Functions' configurations may differ from those of the present policy; ports, edges and settings
-/// may not.
+/// may not. All nodes read it first, those of other dispatchers, too; if one cannot run it, nothing
+/// changes.
 #[utoipa::path(
     put, path = "/v1/policy", tag = "policy", operation_id = "apply_policy", params(ApplyQuery),
     request_body = PolicyRequest,
     responses(
-        (status = 200, description = "All nodes run this policy already, or it was only checked", body = PolicyResource),
+        (status = 200, description = "The cluster has this policy already, or all nodes have read it, and nothing changed", body = PolicyResource),
         (status = 202, description = "The policy so far, and the rollout that begins", body = PolicyResource),
         (status = "default", description = "A problem", body = Problem, content_type = "application/problem+json")
     )
@@ -77,18 +80,26 @@ pub(super) async fn apply(
     let failed = |_| Problem::invalid(("text", "reading the policy failed".to_owned()));
     let policy = made.map_err(failed)?.map_err(|fault| Problem::invalid(("text", fault)))?;
     let mut resource = now(&api).await?;
-    let has_failed = resource.rollout.as_ref().is_some_and(|latest| latest.stage == RolloutStage::Failed);
-    let is_unchanged = resource.digest.as_ref() == Some(&hexadecimal(&policy.digest)) && !has_failed;
-    if query.dry_run || is_unchanged {
+    let (name, digest) = (policy.texts.name.clone(), hexadecimal(&policy.digest));
+    if resource.digest.as_ref() == Some(&digest) {
         return Ok((StatusCode::OK, Json(resource)));
     }
-    resource.rollout = Some(begin(&api, policy)?);
+    let number = api.dispatcher.apply(policy, query.dry_run).await?;
+    if query.dry_run {
+        return Ok((StatusCode::OK, Json(resource)));
+    }
+    let (stage, policy_number) = (RolloutStage::Waiting, resource.number.unwrap_or(0) + 1);
+    let (node, reason) = (None, None);
+    resource.rollout = Some(RolloutResource {
+        number,
+        name,
+        policy_number,
+        digest,
+        stage,
+        node,
+        nodes_done: 0,
+        nodes: 0,
+        reason,
+    });
     Ok((StatusCode::ACCEPTED, Json(resource)))
-}
-
-fn begin(api: &Api, policy: NewPolicy) -> Result<RolloutResource, Problem> {
-    let (name, digest) = (policy.texts.name.clone(), hexadecimal(&policy.digest));
-    let number = api.dispatcher.apply(policy)?;
-    let stage = RolloutStage::Waiting;
-    Ok(RolloutResource { number, name, digest, stage, node: None, nodes_done: 0, nodes: 0, reason: None })
 }

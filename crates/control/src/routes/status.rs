@@ -24,7 +24,7 @@ use crate::resources::{PolicyUseResource, StatusResource};
 )]
 pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResource>, Problem> {
     let RunStatus { packets_in, packets_out, dispatcher, .. } = api.dispatcher.status().await?;
-    let PolicyResource { name: policy, rollout, .. } = policy::now(&api).await?;
+    let PolicyResource { name: policy, number: policy_number, rollout, .. } = policy::now(&api).await?;
     let units = match dispatcher {
         Some(_) => api.dispatcher.units().await?,
         None => Vec::new(),
@@ -41,6 +41,7 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
         name: api.name.clone(),
         version: api.version.clone(),
         policy,
+        policy_number,
         rollout,
         uptime_seconds: api.began.elapsed().as_secs_f64(),
         packets_in,
@@ -64,12 +65,12 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
 
 /// Returns the policies of nodes and dispatchers if they are not all the same.
 fn policies(api: &Api, nodes: &[NodeInfo], others: &[OtherDispatcher]) -> Vec<PolicyUseResource> {
-    let own = api.dispatcher.policy().map(|policy| (api.name.clone(), policy));
+    let own = api.dispatcher.policy().map(|(policy, _)| (api.name.clone(), policy));
     let of_nodes = nodes.iter().filter_map(|node| Some((node.name.clone(), node.policy?)));
     let of_others = others.iter().filter_map(|other| Some((other.name.clone(), other.policy?)));
     let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, policy) in own.into_iter().chain(of_others).chain(of_nodes) {
-        policies.entry(hexadecimal(&policy)).or_default().push(name);
+        policies.entry(hexadecimal(&policy.digest)).or_default().push(name);
     }
     if policies.len() < 2 {
         return Vec::new();

@@ -1,0 +1,142 @@
+//! The policy of a unit: dispatchers have it read another one, and then run it.
+
+use telemetry::event;
+
+use super::UnitProcess;
+use super::running::Order;
+use crate::network::Network;
+use crate::policies::{
+    AppliedPolicy, Digest, KeptPolicy, NumberedDigest, PolicyReader, PolicyShelf, PolicyTexts, ReadPolicy,
+};
+use crate::wire::{PolicyFrame, write_policy_frame, write_policy_read};
+
+/// The policies of a unit.
+pub(super) struct UnitPolicy {
+    /// The one that it runs.
+    present: AppliedPolicy,
+    reader: Box<dyn PolicyReader>,
+    shelf: Box<dyn PolicyShelf>,
+    /// The texts that are being read.
+    reading: Option<Reading>,
+    /// The policy that was read last.
+    read: Option<(PolicyTexts, ReadPolicy)>,
+}
+
+/// A policy that is being read.
+struct Reading {
+    texts: PolicyTexts,
+    /// Its digest at the dispatchers.
+    asked: Digest,
+    /// The dispatchers that wait for it, by place.
+    waiting: Vec<usize>,
+}
+
+impl UnitPolicy {
+    /// Creates those of a unit that runs this policy.
+    pub fn new(
+        present: AppliedPolicy,
+        reader: Box<dyn PolicyReader>,
+        shelf: Box<dyn PolicyShelf>,
+    ) -> UnitPolicy {
+        UnitPolicy { present, reader, shelf, reading: None, read: None }
+    }
+
+    /// Returns the digest of texts that need not be read.
+    fn digest_of(&self, texts: &PolicyTexts) -> Option<Digest> {
+        if self.present.texts == *texts {
+            return Some(self.present.id.digest);
+        }
+        self.read.as_ref().filter(|(read, _)| read == texts).map(|(_, read)| read.digest)
+    }
+
+    fn keep(&mut self) {
+        self.shelf.keep(&self.present, false);
+    }
+}
+
+impl<N: Network> UnitProcess<N> {
+    /// Follows an order of a dispatcher about policies.
+    pub(super) fn follow_policy_order(&mut self, at: usize, order: Order) {
+        match order {
+            Order::Read(texts, asked) => self.begin_to_read(at, texts, asked),
+            Order::Renew(policy) => self.renew_to(at, policy),
+            Order::Show => {
+                let present = PolicyFrame::Present(self.policy.present.clone());
+                if let Some(dispatcher) = self.employers[at].dispatcher {
+                    self.peers.send(dispatcher, 0, |out| write_policy_frame(out, &present));
+                }
+            }
+            Order::Number(policy) => self.take_number(policy),
+            Order::Assign(_) | Order::Part | Order::Connect { .. } => {}
+        }
+    }
+
+    fn begin_to_read(&mut self, at: usize, texts: PolicyTexts, asked: Digest) {
+        if let Some(digest) = self.policy.digest_of(&texts) {
+            return self.answer(&[at], &Ok(digest), &asked);
+        }
+        if let Some(reading) = self.policy.reading.as_mut().filter(|reading| reading.texts == texts) {
+            if !reading.waiting.contains(&at) {
+                reading.waiting.push(at);
+            }
+            return;
+        }
+        let next = Reading { texts: texts.clone(), asked, waiting: vec![at] };
+        let former = self.policy.reading.replace(next);
+        self.policy.reader.begin(texts);
+        if let Some(Reading { asked, waiting, .. }) = former {
+            let overtaken = Err("another dispatcher has had it read another policy".to_owned());
+            self.answer(&waiting, &overtaken, &asked);
+        }
+    }
+
+    /// Runs a policy that was read, for this dispatcher once its flows are gone.
+    fn renew_to(&mut self, at: usize, policy: NumberedDigest) {
+        if let Some((texts, read)) = self.policy.read.take_if(|(_, read)| read.digest == policy.digest) {
+            self.make = read.make;
+            let before = std::mem::replace(&mut self.policy.present, AppliedPolicy { id: policy, texts });
+            self.peers.network().policies().adopt(policy);
+            self.policy.keep();
+            event::policy_changed(&self.policy.present.texts.name, policy.number, &before.texts.name);
+        } else if self.policy.present.id.digest != policy.digest {
+            return; // It is sent again.
+        }
+        self.take_number(policy);
+        self.employers[at].begin_renewal();
+    }
+
+    /// Takes the number of the policy over that this unit runs.
+    fn take_number(&mut self, policy: NumberedDigest) {
+        let own = &mut self.policy.present.id;
+        if own.digest == policy.digest && own.number < policy.number {
+            *own = policy;
+            self.peers.network().policies().adopt(policy);
+            self.policy.keep();
+        }
+    }
+
+    /// Takes a policy that has been read, and reports that to the dispatchers that wait for it.
+    pub(super) fn take_policy(&mut self) {
+        if let Some(KeptPolicy { outcome: Err(reason), .. }) = self.policy.shelf.poll_kept() {
+            event::policy_not_kept(&self.policy.present.texts.name, &reason);
+        }
+        let Some(outcome) = self.policy.reader.poll() else { return };
+        let Some(Reading { texts, asked, waiting }) = self.policy.reading.take() else { return };
+        let answer = match outcome {
+            Ok(read) => {
+                let digest = read.digest;
+                self.peers.network().policies().accept(digest);
+                self.policy.read = Some((texts, read));
+                Ok(digest)
+            }
+            Err(reason) => Err(reason),
+        };
+        self.answer(&waiting, &answer, &asked);
+    }
+
+    fn answer(&mut self, waiting: &[usize], answer: &Result<Digest, String>, asked: &Digest) {
+        for dispatcher in waiting.iter().filter_map(|&at| self.employers[at].dispatcher) {
+            self.peers.send(dispatcher, 0, |out| write_policy_read(out, answer, asked));
+        }
+    }
+}
