@@ -64,7 +64,7 @@ impl Details {
 mod tests {
     use super::*;
 
-    fn take(known: &mut Vec<u64>, frames: &[FigureChanges]) {
+    fn take(known: &mut [u64], frames: &[FigureChanges]) {
         for (place, number) in frames.iter().flat_map(|frame| &frame.changes) {
             known[*place as usize] = *number;
         }
