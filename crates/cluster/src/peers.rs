@@ -25,11 +25,15 @@ use self::stalls::Stalls;
 use crate::identity::Session;
 use crate::links::{LinkInfo, LinkTotals, mtu_of};
 use crate::network::{Handover, Network};
+use crate::wire::Role;
 
 /// Silence before which no node is given up.
 pub const GIVE_UP_MIN: Duration = Duration::from_secs(2);
 /// Silence after which a node is given up, whatever was seen of it before.
 pub const GIVE_UP_MAX: Duration = Duration::from_secs(10);
+/// Least silence after which two units give their link up. It costs no state: what they exchange
+/// goes by way of the dispatcher.
+const APART_MIN: Duration = Duration::from_secs(1);
 /// A node sends something at least this often.
 const HEARTBEAT: Duration = Duration::from_millis(25);
 /// Round trips of silence after which a node is given up, if they take longer than
@@ -169,14 +173,18 @@ impl<N: Network> Peers<N> {
     /// Begins a link.
     pub fn add(&mut self, session: Session) -> PeerId {
         let now_ns = self.now_ns();
-        let Session { peer, address, secrets, .. } = session;
+        let Session { peer, address, secrets, scope, .. } = session;
+        let mut config = self.config.clone();
+        if peer.role == Role::Unit && !scope.is_empty() {
+            config.silence_min_ns = APART_MIN.as_nanos() as u64;
+        }
         let keys = LinkKeys { send: secrets.send, receive: secrets.receive };
         let place = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
         let id = PeerId(place);
         if place == self.peers.len() {
             self.peers.push(None);
         }
-        match PeerLink::new(self.config.clone(), &keys, now_ns) {
+        match PeerLink::new(config, &keys, now_ns) {
             Ok(link) => {
                 self.connections.insert(link.receive_id(), id);
                 self.totals.started += 1;

@@ -184,8 +184,8 @@ fn packets_of_lost_links_between_dispatchers_are_accounted_for() {
         for seed in seeds() {
             let mut faults = SimulatedFaults::random(seed, duration_ns, UNITS, true);
             for cut in 0..3 {
-                let kind = NodeFaultKind::DispatchersApart(1_200_000_000);
-                faults.nodes.push(NodeFault { at_ns: duration_ns / 2 + cut * 1_700_000_000, unit: 0, kind });
+                let kind = NodeFaultKind::DispatchersApart(2_600_000_000);
+                faults.nodes.push(NodeFault { at_ns: duration_ns / 2 + cut * 3_200_000_000, unit: 0, kind });
             }
             let (outcome, _) = run(policy, (&frames, &profile), Granularity::Flow, faults.clone(), seed);
             let dispatchers = &outcome.dispatchers;

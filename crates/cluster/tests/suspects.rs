@@ -31,7 +31,8 @@ const STALE: u64 = 2 * SECOND;
 
 /// Packets of seven seconds.
 fn traffic() -> (TrafficProfile, Vec<Arriving>) {
-    let profile = profile(Payload::Http, 2_100, 300.0, SEED);
+    let mut profile = profile(Payload::Http, 2_100, 300.0, SEED);
+    profile.protocols.fragments = 0.0; // They wait for the packets before them, at suspects, too.
     let frames = conversation_with(assembly_of("test.rvl", FIREWALL), &profile);
     (profile, frames)
 }

@@ -389,7 +389,7 @@ impl<T: Transport> Elastic<T> {
         };
         let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
         if may_depend {
-            self.settle_answering();
+            self.settle_units();
         }
         let Some((packet, (key, hash), group)) = self.keep(packet, passage) else { return };
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
@@ -445,22 +445,6 @@ impl<T: Transport> Elastic<T> {
     fn flush(&mut self) {
         self.transport.flush();
         self.take_returns();
-    }
-
-    /// Waits until no packet is pending at a unit, or of a live run at one that answers: a suspect
-    /// one must not hold up others.
-    fn settle_answering(&mut self) {
-        if !self.config.is_live {
-            return self.settle_units();
-        }
-        self.flush();
-        while self.transport.has_pending_soon() || self.transport.has_failed() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
     }
 
     /// Waits until no packet is pending at a unit.

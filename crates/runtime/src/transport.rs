@@ -146,11 +146,6 @@ pub trait Transport {
         false
     }
 
-    /// Returns whether packets are at units that answer: not at those from which nothing is heard.
-    fn has_pending_soon(&self) -> bool {
-        self.has_pending()
-    }
-
     /// Returns whether packets that have waited at ports while this process did not run are still
     /// wanted, however long that was: nobody else can have taken their flows meanwhile.
     fn takes_stale(&self) -> bool {

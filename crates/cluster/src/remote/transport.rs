@@ -181,11 +181,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
         false
     }
 
-    fn has_pending_soon(&self) -> bool {
-        // Reports of other units may wait for those of a suspect one.
-        !self.units.has_suspect() && self.units.in_flight() > 0
-    }
-
     fn has_full_units(&self) -> bool {
         self.has_full_units
     }
