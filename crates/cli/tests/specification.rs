@@ -152,6 +152,8 @@ fn limits_equal_those_of_the_code() {
         runtime::transport::RING,
         runtime::transport::THREADS_MAX,
         nf::AFFINITY_GROUPS_MAX,
+        l3::IN_USE_MAX,
+        store::policy::PARTS_MAX,
         runtime::elastic::COPY_PATIENCE_NS,
         runtime::elastic::GROUP_WAITING_MAX,
         runtime::elastic::INTERVALS_MAX,

@@ -135,7 +135,7 @@ impl UnitProcess {
         self.run_shown(order, |_| {})
     }
 
-    /// The same, and shows the unit each [`SHOW_NS`].
+    /// The same, and shows the unit each `SHOW_NS`.
     pub fn run_shown(&mut self, order: &UnitOrder, mut show: impl FnMut(&UnitProcess)) -> Vec<UnitFigures> {
         let mut shown_ns = 0;
         loop {

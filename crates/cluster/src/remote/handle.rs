@@ -186,7 +186,7 @@ impl RemoteHandle {
         self.commands.send(command).is_ok()
     }
 
-    /// Sends a command that may wait: after those before it, up to [`PENDING_MAX`] of them. Returns
+    /// Sends a command that may wait: after those before it, up to `PENDING_MAX` of them. Returns
     /// false if the dispatcher has ended.
     pub fn send_late(&self, command: NodeCommand) -> bool {
         while self.pending.load(Ordering::Relaxed) >= PENDING_MAX {
