@@ -154,7 +154,7 @@ fn say_key_log(path: Option<&Path>) {
 }
 
 /// Returns a number that distinguishes this process from others of its node: random, because the
-/// clock may be set back. The higher bits grow with time all the same, for nodes of earlier versions.
+/// clock may be set back. The higher bits grow with time anyway, for nodes of earlier versions.
 fn incarnation() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let random = RandomState::new().hash_one(std::process::id());

@@ -133,7 +133,7 @@ impl Options {
         };
         let runner = match maker {
             Some(UnitMaker::Nodes(node)) => {
-                // A live run shows for whom it waits, and answers operators meanwhile.
+                // A live run shows for whom it waits, and answers operators in the meantime.
                 let is_stopped = |_: &StartStatus| signals::is_stopped();
                 let is_stopped: Option<IsStopped<'_>> = if is_live { None } else { Some(&is_stopped) };
                 let (runner, cluster) = node.run(&name, assembly, config, is_stopped)?;

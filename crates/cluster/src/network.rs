@@ -43,7 +43,8 @@ pub trait Network: 'static {
     /// Returns the next node that has connected, or to which this one has.
     fn poll_session(&mut self) -> Option<Session>;
 
-    /// Returns the next failed attempt to connect, unless the one before failed for the same reason:
+    /// Returns the next failed attempt to connect, unless the one before failed for the same
+    /// reason:
     /// scope, name and reason.
     fn poll_fault(&mut self) -> Option<(String, String, String)> {
         None

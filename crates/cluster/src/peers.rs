@@ -2,7 +2,7 @@
 //!
 //! A node that is silent is *suspect* first, which costs waiting: its link stays, and goes on when
 //! it is heard again. It is *given up* later, after a silence that depends on what was seen of it
-//! ([`PeerLink::silence_ns`]). Whoever gives a node up ends the link, so that the other end finds
+//! ([`PeerLink::silence_ns`]). A node that gives a node up ends the link, so that the other end finds
 //! out with the first datagram that it sends. Time in which this process did not run is no silence
 //! of others; after [`FENCE_NS`] of it, others may have given this process up: its links carry
 //! nothing until the other ends confirm that they have them.
@@ -39,7 +39,7 @@ const HEARTBEAT: Duration = Duration::from_millis(25);
 /// Round trips of silence after which a node is given up, if they take longer than
 /// [`GIVE_UP_MIN`].
 const ROUND_TRIPS: u32 = 40;
-/// Limit on the links that have ended, and whose other ends are told so.
+/// Limit on the links that have ended, and whose other ends are notified.
 const ENDED_MAX: usize = 64;
 
 /// Silence after which a node is suspect: it keeps its flows, and new ones go elsewhere.
@@ -199,7 +199,7 @@ impl<N: Network> Peers<N> {
         id
     }
 
-    /// Ends a link, and tells the other end.
+    /// Ends a link, and notifies the other end.
     pub fn remove(&mut self, peer: PeerId) {
         self.events.retain(|event| event.peer() != peer);
         let Some(Peer { link, address, .. }) = self.peers[peer.0].take() else { return };
@@ -215,7 +215,7 @@ impl<N: Network> Peers<N> {
         self.tell_ended(self.ended.len() - 1);
     }
 
-    /// Ends all links, and tells the other ends: they need not wait for the silence.
+    /// Ends all links, and notifies the other ends: they need not wait for the silence.
     pub fn remove_all(&mut self) {
         let all: Vec<PeerId> = self.ids().collect();
         all.into_iter().for_each(|peer| self.remove(peer));

@@ -149,7 +149,8 @@ pub enum RemoteError {
 pub type IsStopped<'a> = &'a dyn Fn(&StartStatus) -> bool;
 
 /// Creates a runner of a policy on units at other nodes. With `is_stopped`, waits until it can
-/// begin: all units that it wants are ready, or at least one for [`START_GRACE`]. Without, it is the
+/// begin: all units that it wants are ready, or at least one for [`START_GRACE`]. Without, it is
+/// the
 /// caller's to wait until [`RemoteHandle::start`] says so, before packets come.
 ///
 /// # Errors

@@ -124,7 +124,7 @@ fn short_silences_lose_nothing() {
     }
 }
 
-/// Whoever was silent for too long is given up: everything adds up, nothing leaves twice or in
+/// A node that was silent for too long is given up: everything adds up, nothing leaves twice or in
 /// another order, and nothing from before its silence is released after it. It is back at once.
 #[test]
 fn long_silences_are_fenced() {

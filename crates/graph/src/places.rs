@@ -1,4 +1,5 @@
-//! Places of ports: what distinguishes flows with the same addresses and ports that enter elsewhere.
+//! Places of ports: what distinguishes flows with the same addresses and ports that enter
+//! elsewhere.
 //!
 //! A port's place is its tenant and its segment, a part of each key of packets that enter there.
 //! Packets of a flow that leave by a port of another place have replies with that place in their

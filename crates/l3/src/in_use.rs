@@ -100,7 +100,8 @@ impl InUse {
         Leaving::Share
     }
 
-    /// Takes over an address that another shard of the port has reported. The probe is that shard's.
+    /// Takes over an address that another shard of the port has reported. The probe is that
+    /// shard's.
     pub fn adopt(&mut self, address: Addr, now_ns: u64) {
         match self.hosts.get_mut(&address.to_u128()) {
             Some(host) => host.used_ns = host.used_ns.max(now_ns),

@@ -17,7 +17,8 @@ pub struct Counters {
     pub message_bytes_received: u64,
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets that do not fit a datagram: refused, or discarded after the path had become narrower.
+    /// Packets that do not fit a datagram: refused, or discarded after the path had become
+    /// narrower.
     pub packets_too_large: u64,
     /// Packets that the caller offered while the packet buffer was full.
     pub packets_full: u64,

@@ -53,7 +53,8 @@
 //! weight each minute. Time in which this end did not run is no silence of the peer. After such a
 //! time, an end that may have been given up [asks](PeerLink::doubt) before it sends anything.
 //!
-//! An [end that is gone](EndedLink) answers what its peer still sends with a close frame. After a crash, the other end notices within this
+//! An [end that is gone](EndedLink) answers what its peer still sends with a close frame. After a
+//! crash, the other end notices within this
 //! time and that of the last datagram on its way. When only one direction fails, the end that still
 //! hears its peer notices after the other did, and so after twice that time. Before the first
 //! datagram the time is [`Config::up_within_ns`].
@@ -89,7 +90,8 @@
 //! | 9 | part of a block | number (8), length of the block (2), offset (2), its bytes: sent again until acknowledged |
 //! | 0x58 | close | none; the sender has ended the link |
 //!
-//! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again in a new
+//! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again
+//! in a new
 //! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
 //! need arrive; heartbeats are acknowledgements.
 //!

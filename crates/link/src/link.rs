@@ -50,7 +50,7 @@ pub struct PeerLink {
     acks: AckState,
     recovery: Recovery,
     mtu: PathMtu,
-    /// The length of the peer's probe that is to be answered.
+    /// The length of the peer's probe that must be answered.
     answer: Option<u16>,
     blocks: BlockQueue,
     inbox: Inbox,
@@ -303,7 +303,8 @@ impl PeerLink {
     }
 
     /// Returns the silence after which the peer is given up: `heartbeats_missed` times the
-    /// heartbeat or the smoothed round-trip time, if this is longer, or twice the longest silence of
+    /// heartbeat or the smoothed round-trip time, if this is longer, or twice the longest silence
+    /// of
     /// late after which it was heard again, from `silence_min_ns` to `silence_max_ns`; before the
     /// first datagram `up_within_ns`.
     #[must_use]
@@ -349,7 +350,7 @@ impl PeerLink {
         self.life.is_up()
     }
 
-    /// Ends the link, and returns what tells the peer.
+    /// Ends the link, and returns what notifies the peer.
     #[must_use]
     pub fn into_ended(self) -> EndedLink {
         EndedLink::new((self.send_id, self.receive_id), self.send_keys, self.next_number)

@@ -43,7 +43,7 @@ pub(crate) struct PathMtu {
 
 #[derive(Debug)]
 enum Search {
-    /// A size is to be probed, after this many probes of it that were lost.
+    /// A size must be probed, after this many probes of it that were lost.
     Probe { lost: u32 },
     /// A probe is on its way.
     Wait { size: usize, lost: u32, number: u64, sent_ns: u64, until_ns: u64 },

@@ -1,7 +1,8 @@
 //! Messages on their way to the peer: packed into blocks, kept until these are acknowledged.
 //!
 //! A block holds the messages and fragments of one datagram. It is sent again whole if its datagram
-//! is lost. The books are so kept per datagram, not per message. Where datagrams have become smaller
+//! is lost. The books are so kept per datagram, not per message. Where datagrams have become
+//! smaller
 //! since a block was formed, it is sent in parts, each of which fits every path.
 
 use std::collections::VecDeque;

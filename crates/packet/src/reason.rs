@@ -260,13 +260,15 @@ reasons! {
     IdsMemory = "ids-memory",
     /// The packet was at a unit that was lost, or on its way there.
     UnitLost = "unit-lost",
-    /// The packet begins a flow, and there is no unit for it: all are lost, or give their flows away.
+    /// The packet begins a flow, and there is no unit for it: all are lost, or give their flows
+    /// away.
     NoUnit = "no-unit",
     /// The packet's unit has as many packets in flight as it may. Only packets of interfaces are
     /// dropped for that; those of captures wait.
     UnitBehind = "unit-behind",
-    /// The process did not run for so long that other nodes may have given it up, and the packet had
-    /// waited meanwhile.
+    /// The process did not run for so long that other nodes may have given it up, and the packet
+    /// had
+    /// waited in the meantime.
     ProcessStalled = "process-stalled",
     /// The packet begins a flow of an affinity group that is moving to another unit, and too many
     /// such packets wait.

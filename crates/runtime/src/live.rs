@@ -190,14 +190,14 @@ impl Live {
     }
 
     /// Drops what has waited at ports while this process did not run, if others may have given it
-    /// up meanwhile.
+    /// up in the meantime.
     fn drop_stale(&mut self, now_ns: u64) {
         let round_ns = self.round_ns.replace(now_ns).unwrap_or(now_ns);
         if now_ns.saturating_sub(round_ns) < STALE_NS || self.runner.takes_stale() {
             return;
         }
         for port in &mut self.ports {
-            // What arrives meanwhile is not told apart; that is little.
+            // What arrives in the meantime is not told apart; that is little.
             let mut bursts = 0..STALE_BURSTS_MAX;
             while bursts.next().is_some() && port.drop_burst(&mut self.runner) {}
         }

@@ -147,7 +147,7 @@ pub trait Transport {
     }
 
     /// Returns whether packets that have waited at ports while this process did not run are still
-    /// wanted, however long that was: nobody else can have taken their flows meanwhile.
+    /// wanted, however long that was: nobody else can have taken their flows in the meantime.
     fn takes_stale(&self) -> bool {
         true
     }

@@ -58,7 +58,8 @@ record! {
         /// Tokens forgotten for others while their connections had flows.
         #[serde(skip_serializing_if = "is_zero")]
         pub tokens_displaced: u64 = counter("tokens_displaced"),
-        /// Packets passed on to other dispatchers, whose flows they belong to, and taken over there.
+        /// Packets passed on to other dispatchers, whose flows they belong to, and taken over
+        /// there.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_passed_on: u64 = counter("packets_passed_on"),
         /// Packets that other dispatchers passed on to this one.

@@ -22,7 +22,8 @@ use crate::{
 
 /// Limit on the time to connect to an endpoint.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// Limit on the length of an answer, in bytes, and on that of a message of a watch. An entry that etcd
+/// Limit on the length of an answer, in bytes, and on that of a message of a watch. An entry that
+/// etcd
 /// takes by default, of 1.5 MiB, has room.
 pub const ANSWER_LEN_MAX: u64 = 8 << 20;
 /// Keys that are asked for at a time.
@@ -189,7 +190,8 @@ impl EtcdStore {
         }
     }
 
-    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: a page at a time, all of them at the
+    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: a page at a time, all of them
+    /// at the
     /// revision of the first.
     fn range(&self, mut start: Vec<u8>, end: &[u8]) -> Result<Listing, StoreError> {
         let mut listing = Listing { revision: 0, entries: Vec::new(), refused: 0 };
@@ -300,7 +302,8 @@ impl EtcdStore {
             let result = &answer["result"];
             if result["created"].as_bool() == Some(true) {
                 is_created = true;
-                // etcd waits in silence for a revision that it has not reached. Only the revision tells that
+                // etcd waits in silence for a revision that it has not reached. Only the revision
+                // notifies that
                 // it was restored from a snapshot: cluster, member and term are as before.
                 let now = number(&result["header"]["revision"]);
                 if now < after {

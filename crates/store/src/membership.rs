@@ -3,7 +3,8 @@
 //! Each has a thread of its own. While the store is unreachable, both try again: a dispatcher keeps
 //! the members that it knows, and running traffic needs none of this.
 //!
-//! Other programs may write to the store, too. What is no unit, or has no room, is passed over: it is
+//! Other programs may write to the store, too. What is no unit, or has no room, is passed over: it
+//! is
 //! counted, and named by a warning a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +162,8 @@ fn is_stale(found: &[u8], own: &[u8]) -> bool {
 }
 
 /// Watches the members on a thread, and hands each change to `notify`, until this returns false.
-/// Counts in `refused` entries that are passed over, again each time when they are listed. `show` gets
+/// Counts in `refused` entries that are passed over, again each time when they are listed. `show`
+/// gets
 /// the number of members after each answer of the store, or why there was none.
 ///
 /// # Errors
@@ -193,7 +195,8 @@ pub fn watch(
                 Err(StoreError::Compacted { .. } | StoreError::Reverted { .. }) => watch.after = None,
                 Err(error) => {
                     show(Err(&error));
-                    // What cannot be reached may be restored from an earlier state before it is back.
+                    // What cannot be reached may be restored from an earlier state before it is
+                    // back.
                     watch.after = None;
                     if !has_failed {
                         event::store_failed(&error);

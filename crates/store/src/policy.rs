@@ -14,7 +14,7 @@ const PRESENT: &str = "rivulet/policy/present";
 const PARTS: &str = "rivulet/policy/parts/";
 /// Limit on the parts of a policy.
 pub const PARTS_MAX: usize = 512;
-/// Attempts to read a policy that others replace meanwhile.
+/// Attempts to read a policy that others replace in the meantime.
 const ATTEMPTS: usize = 3;
 
 /// A policy in the store.
@@ -87,7 +87,7 @@ pub fn load(store: &dyn ClusterStore) -> Result<Option<StoredPolicy>, StoreError
         if let Some(contents) = read_parts(store, &digest, parts)? {
             return Ok(Some(StoredPolicy { number, digest, name, node, contents }));
         }
-        // It was replaced meanwhile.
+        // It was replaced in the meantime.
     }
     Err(damaged(&format!("all parts of the policy {digest}")))
 }

@@ -11,7 +11,7 @@ use crate::shown::shown_in_cell;
 
 /// Period of summaries. An event after a period without any is logged at once again.
 pub const PERIOD: Duration = Duration::from_secs(30);
-/// Limit on the pairs of kind and peer that are told apart. Those of further peers are counted
+/// Limit on the pairs of kind and peer that are notified apart. Those of further peers are counted
 /// together, as of `others`.
 pub const PEERS_MAX: usize = 256;
 

@@ -18,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The variable whose value is a supervisor's mark.
 pub(super) const VARIABLE: &str = "RIVULET_NODE";
-/// Rounds of looks for processes, which may make others meanwhile, and the time between two.
+/// Rounds of looks for processes, which may make others in the meantime, and the time between two.
 const ROUNDS_MAX: u32 = 20;
 const ROUND: Duration = Duration::from_millis(50);
 /// Limit on the bytes of a mark.

@@ -231,7 +231,7 @@ fn manager_keeps_a_spare_unit() {
     assert_eq!(processes(), before[1..], "the other one is found");
     let said = || String::from_utf8(place.read("said")).unwrap();
     assert!(said().contains("has found 1 of its units"), "{}", said());
-    // It tells its state again: without that, it would be ended.
+    // It notifies its state again: without that, it would be ended.
     signal(before[1], Signal::KILL);
     await_that("another one is spare", || processes().iter().any(|process| !before.contains(process)));
     assert_eq!(said().matches("starts again").count(), 1, "{}", said());

@@ -102,7 +102,8 @@ impl Account {
         self.confirmed = self.confirmed.max(taken);
     }
 
-    /// Returns the number of packets of which nobody knows yet whether the other end took them over.
+    /// Returns the number of packets of which nobody knows yet whether the other end took them
+    /// over.
     pub fn open(&self) -> u64 {
         self.passed - self.confirmed
     }

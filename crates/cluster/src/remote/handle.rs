@@ -175,7 +175,8 @@ impl RemoteHandle {
         (handle, control)
     }
 
-    /// Returns the count of the store's entries that were passed over, for the thread that reads it.
+    /// Returns the count of the store's entries that were passed over, for the thread that reads
+    /// it.
     pub fn entries_refused(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.entries_refused)
     }

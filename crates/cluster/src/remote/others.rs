@@ -109,8 +109,8 @@ impl<N: Network> RemoteUnits<N> {
         let policy = session.peer.running();
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
-        // Whoever has connected uses the link. At the other end the handshake may have been given
-        // up meanwhile: only a datagram shows that it was not.
+        // A node that has connected uses the link. At the other end the handshake may have been given
+        // up in the meantime: only a datagram shows that it was not.
         match is_client {
             true => self.seat_other(peer),
             false => self.peers.hold(peer, true),
@@ -140,7 +140,8 @@ impl<N: Network> RemoteUnits<N> {
         self.meet_policy(peer, policy);
     }
 
-    /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and takes
+    /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and
+    /// takes
     /// no more; its link goes on until it has heard that this was heard.
     pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
         let Some(number) = self.homes.at(peer) else {
@@ -199,7 +200,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Drops packets that have waited for other dispatchers, or come from them, while this process
-    /// did not run, if others may have given it up meanwhile.
+    /// did not run, if others may have given it up in the meantime.
     pub(super) fn drop_stale(&mut self) {
         if std::mem::replace(&mut self.fences, self.peers.fences()) == self.peers.fences() {
             return;

@@ -2,9 +2,10 @@
 //!
 //! First all nodes read the policy, those of other dispatchers, too; if one cannot run it, nothing
 //! changes. Then it gets the next number, is kept for later starts, and holds: from here on it goes
-//! forward. Each unit in turn gives its flows away, and comes back with the policy. A flow is at one
+//! forward. Each unit in turn gives its flows away, and comes back with the policy. A flow is at
+//! one
 //! unit at a time, so it has one policy at a time; its state moves as in any handover. At the end
-//! the dispatcher's own graph is replaced. Who is away meanwhile has the lower number when it comes
+//! the dispatcher's own graph is replaced. Who is away in the meantime has the lower number when it comes
 //! back, and gets the policy then.
 
 use graph::Graph;
@@ -139,7 +140,7 @@ impl Rollout {
         self.state == RolloutState::Reading
     }
 
-    /// Returns the policy if it is to be read and does not hold yet.
+    /// Returns the policy if it must be read and does not hold yet.
     fn proposed(&self) -> Option<&AppliedPolicy> {
         self.is_reading().then_some(&self.policy)
     }
@@ -274,7 +275,7 @@ impl<N: Network> RemoteUnits<N> {
             Err(reason) if expected == present.digest => {
                 event::policy_unfit(&self.desk.present.texts.name, &name, &reason);
             }
-            // It is void meanwhile.
+            // It is void in the meantime.
             Ok(()) | Err(_) => {}
         }
     }
@@ -461,7 +462,7 @@ impl<N: Network> RemoteUnits<N> {
                 if policy.id.number <= self.desk.present.id.number {
                     return;
                 }
-                let reason = format!("the cluster has {} meanwhile", policy.texts.name);
+                let reason = format!("the cluster has {} in the meantime", policy.texts.name);
                 self.end_reading(Err(reason));
                 self.nodes.forget_reads();
                 self.rollout = Some(Rollout::new(policy, graph, (0, Origin::Cluster), now_ns));

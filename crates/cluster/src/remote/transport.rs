@@ -190,7 +190,8 @@ impl<N: Network> Transport for RemoteUnits<N> {
     }
 
     fn is_full(&self) -> bool {
-        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no other.
+        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
+        // other.
         let is_held_up = self.config.is_live && self.units.has_suspect();
         let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
         in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX

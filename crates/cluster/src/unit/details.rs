@@ -24,7 +24,7 @@ impl Details {
         self.sent_ns.is_none_or(|sent_ns| now_ns.saturating_sub(sent_ns) >= PERIOD_NS)
     }
 
-    /// Returns what is to be sent: all that has changed if it `is_last`.
+    /// Returns what must be sent: all that has changed if it `is_last`.
     pub fn changes(&mut self, figures: &mut Figures, now_ns: u64, is_last: bool) -> Vec<FigureChanges> {
         self.sent_ns = Some(now_ns);
         let (form, numbers) = (figures.form(), figures.numbers());

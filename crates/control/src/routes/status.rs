@@ -63,7 +63,7 @@ pub(super) async fn show(State(api): State<Arc<Api>>) -> Result<Json<StatusResou
     }))
 }
 
-/// Returns the policies of nodes and dispatchers if they are not all the same.
+/// Returns the policies of nodes and dispatchers if they are not anyway.
 fn policies(api: &Api, nodes: &[NodeInfo], others: &[OtherDispatcher]) -> Vec<PolicyUseResource> {
     let own = api.dispatcher.policy().map(|(policy, _)| (api.name.clone(), policy));
     let of_nodes = nodes.iter().filter_map(|node| Some((node.name.clone(), node.policy?)));

@@ -53,7 +53,7 @@ impl PeerLink {
         self.recovery.congestion.set_datagram(self.mtu.size());
     }
 
-    /// Writes the probe that is to be sent now, alone: the system may refuse it.
+    /// Writes the probe that must be sent now, alone: the system may refuse it.
     pub(super) fn append_probe(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<Transmit> {
         if !self.life.is_up() || self.dead.is_some() {
             return None;

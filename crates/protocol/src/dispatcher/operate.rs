@@ -192,7 +192,8 @@ impl Dispatcher {
         Ok((from, to))
     }
 
-    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Others are started if
+    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Others are started
+    /// if
     /// fewer than `units_min` are left.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ impl Figures {
         Figures { raised, ..self }
     }
 
-    /// Returns a number that tells figures of different form apart.
+    /// Returns a number that notifies figures of different form apart.
     pub fn form(&mut self) -> u64 {
         // FNV-1a: the same at all nodes.
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
