@@ -85,7 +85,7 @@ enum Line {
     Say(String),
     /// The current rates, for a terminal and for the supervisor.
     Rates(String),
-    /// What the process waits for, for the supervisor.
+    /// The object that the process waits for, for the supervisor.
     Waiting(String),
     /// Traffic begins; for the supervisor.
     Ready,

@@ -309,7 +309,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until units are there, or a signal stops it. In the meantime operators get answers, and packets
+/// Waits until units are there, or a signal stops it. In the meantime operators get answers, and
+/// packets
 /// wait at their ports as far as these hold them.
 fn await_units(
     engine: &mut Engine,

@@ -1,4 +1,5 @@
-//! A policy for all nodes on a simulated network: all of them get it, a node that is spare, crashes or
+//! A policy for all nodes on a simulated network: all of them get it, a node that is spare,
+//! crashes or
 //! was away, or nothing changes. Of two orders at once, one holds.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 

@@ -119,7 +119,7 @@ fn pools_show_what_all_units_have_taken() {
     assert_eq!(pool(&end).in_use, 0, "all flows have ended");
 }
 
-/// What a unit counted stays once it is lost, and what it held does not.
+/// Counts of a unit stay once it is lost, and what it held does not.
 #[test]
 fn figures_of_a_lost_unit_stay() {
     let frames = frames(NAT);

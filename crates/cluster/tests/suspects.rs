@@ -52,7 +52,7 @@ fn start(mode: Granularity, kinds: &[NodeFaultKind], start_ns: u64) -> Simulated
     SimulatedCluster::start(assembly, config, 3, make, faults, (SEED, start_ns)).unwrap()
 }
 
-/// What happened in a run.
+/// Outcome of a run.
 struct Seen {
     sink: Sink,
     outcome: SimulatedOutcome,

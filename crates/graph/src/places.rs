@@ -29,7 +29,7 @@ pub(crate) struct Places {
     by_port: Vec<Option<u16>>,
     /// Of a port of each side, for graphs that are a line, where ports of a side have one place.
     by_side: [u16; 2],
-    /// Whether a flow may have its ends in different segments.
+    /// A flow may have its ends in different segments.
     are_crossed: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A host uses an address once a packet with it as its source leaves by the port. The port then
 //! probes the link, and answers for the address unless a neighbour has it (RFC 4862 5.4). It
-//! answers at once, since answers to the first packet come before the probe is over, but does not
+//! answers at once, since answers to the first packet come before the probe has ended, but does not
 //! override a neighbour (RFC 4429 3.3).
 
 use std::collections::BTreeMap;

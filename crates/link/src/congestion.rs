@@ -17,7 +17,7 @@ pub(crate) struct CongestionWindow {
     window: u64,
     slow_start_until: u64,
     recovery_began_ns: Option<u64>,
-    /// What can be undone, and the number of reductions so far.
+    /// The reduction that can be undone, and the number of reductions so far.
     undo: Option<Undo>,
     reductions: u64,
     /// Set while the caller sends less than the window allows; the window must not grow then (RFC

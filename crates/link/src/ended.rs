@@ -1,4 +1,4 @@
-//! What is left of a link that this end has ended: the way to tell its peer.
+//! The rest of a link that this end has ended: the way to tell its peer.
 
 use crate::datagram::{HEADER_LEN, Header, VERSION};
 use crate::frames::push_close;

@@ -19,7 +19,7 @@ pub(crate) struct SilenceLimits {
     pub most_ns: u64,
 }
 
-/// What a link knows of its peer's life.
+/// A link's knowledge of its peer's life.
 #[derive(Debug)]
 pub(crate) struct Life {
     limits: SilenceLimits,

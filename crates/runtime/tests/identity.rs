@@ -206,7 +206,7 @@ fn replies_find_the_flow_of_a_tenant_that_nothing_rewrote() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// What enters a segment leaves it, as if the other one were not there.
+    /// Packets that enter a segment leave it, as if the other one were not there.
     #[test]
     fn segments_never_see_each_others_flows(
         packets in proptest::collection::vec((0u16..4, 0u16..2, 0u16..2, any::<bool>()), 1..40),

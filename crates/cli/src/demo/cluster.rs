@@ -31,7 +31,7 @@ const STEP_NS: u64 = 5_000_000;
 /// Limit on the time for a node to be as wanted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the demonstration says when processes do not get the processor for seconds.
+/// Message of the demonstration when processes do not get the processor for seconds.
 const SLOW: &str = "this machine is too slow for the demonstration, or too busy";
 
 /// The store in which units register themselves.

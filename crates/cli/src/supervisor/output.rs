@@ -21,7 +21,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct ProgramOutput(Arc<Mutex<OutputLimit>>);
 
-/// What may be written, and what was not.
+/// Allowance of output, and counts of its excess.
 struct OutputLimit {
     /// Time that lines may still take, each its share of a second.
     allowance: Duration,

@@ -86,7 +86,7 @@ pub enum HandshakeError {
     Policy {
         /// Its name.
         peer: String,
-        /// What differs, and the remedy.
+        /// The difference, and the remedy.
         reason: String,
     },
 }

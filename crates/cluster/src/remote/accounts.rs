@@ -39,13 +39,13 @@ pub(crate) struct PassedTotals {
     pub lost: u64,
 }
 
-/// What the other end has said on the present link.
+/// Counts that the other end has said on the present link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Word {
     /// Nothing yet.
     #[default]
     None,
-    /// How many packets it has taken over.
+    /// Packets that it has taken over.
     Count,
     /// Something else: its version does not count, and takes over what is sent.
     Never,

@@ -109,7 +109,8 @@ impl<N: Network> RemoteUnits<N> {
         let policy = session.peer.running();
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
-        // A node that has connected uses the link. At the other end the handshake may have been given
+        // A node that has connected uses the link. At the other end the handshake may have been
+        // given
         // up in the meantime: only a datagram shows that it was not.
         match is_client {
             true => self.seat_other(peer),

@@ -5,7 +5,8 @@
 //! forward. Each unit in turn gives its flows away, and comes back with the policy. A flow is at
 //! one
 //! unit at a time, so it has one policy at a time; its state moves as in any handover. At the end
-//! the dispatcher's own graph is replaced. Who is away in the meantime has the lower number when it comes
+//! the dispatcher's own graph is replaced. Who is away in the meantime has the lower number when
+//! it comes
 //! back, and gets the policy then.
 
 use graph::Graph;

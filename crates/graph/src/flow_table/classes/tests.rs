@@ -1,4 +1,4 @@
-//! Which flow of a full table is evicted.
+//! Eviction from a full table.
 
 use super::*;
 use nf::record::RecordLayout;
