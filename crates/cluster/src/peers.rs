@@ -222,7 +222,7 @@ impl<N: Network> Peers<N> {
         all.into_iter().for_each(|peer| self.remove(peer));
     }
 
-    /// Tells the other end of a link that it has ended here.
+    /// Notifies the other end of a link that it has ended here.
     fn tell_ended(&mut self, at: usize) {
         let now_ns = self.now_ns();
         let Some((link, address)) = self.ended.get_mut(at) else { return };

@@ -11,7 +11,7 @@ use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
 use crate::record::{FlowRecords, RecordHeader};
 use crate::{
-    Connection, Context, Descriptor, EndReason, Links, OwnedAddresses, PacketView, PassedSources,
+    Connection, Context, Descriptor, EndReason, LinkAddresses, OwnedAddresses, PacketView, PassedSources,
     RuleCounters, RuleLabel, Verdict,
 };
 use values::ConfigError;
@@ -281,7 +281,7 @@ pub struct Setup {
     /// [reconfigured](NetworkFunction::flow_reconfigured).
     pub config_digest: u32,
     /// The links of the policy's ports.
-    pub links: Links,
+    pub links: LinkAddresses,
     pub(crate) pools: Vec<u32>,
     /// Labels of counters and their values.
     pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
@@ -311,7 +311,7 @@ impl Setup {
             link_control: false,
             affinity_groups: None,
             config_digest: 0,
-            links: Links::default(),
+            links: LinkAddresses::default(),
             pools: Vec::new(),
             labels: Vec::new(),
             meters: Vec::new(),

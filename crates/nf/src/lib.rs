@@ -57,7 +57,7 @@ pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField
 pub use function::{
     AnswerScope, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError, VICTIMS_MAX,
 };
-pub use links::Links;
+pub use links::LinkAddresses;
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_SCANNED_MAX, MeterKey, MeterValue, Meters};
 pub use payload_cache::{CACHED_PAYLOAD_MAX, CachedPayload, PayloadCache};

@@ -4,7 +4,7 @@ use packet::Addr;
 
 /// The links of a policy's ports, as far as the policy describes them.
 #[derive(Clone, Debug)]
-pub struct Links {
+pub struct LinkAddresses {
     /// The first and the last address of each port's networks; `None` if ports have none, as those
     /// of a wire, so that anything may be on their links.
     networks: Option<Vec<(Addr, Addr)>>,
@@ -12,17 +12,17 @@ pub struct Links {
     taken: Vec<(Addr, String)>,
 }
 
-impl Default for Links {
+impl Default for LinkAddresses {
     /// Returns links with nothing on them, as of captures.
-    fn default() -> Links {
-        Links { networks: Some(Vec::new()), taken: Vec::new() }
+    fn default() -> LinkAddresses {
+        LinkAddresses { networks: Some(Vec::new()), taken: Vec::new() }
     }
 }
 
-impl Links {
+impl LinkAddresses {
     /// Returns links of which nothing is known.
-    pub fn unknown() -> Links {
-        Links { networks: None, taken: Vec::new() }
+    pub fn unknown() -> LinkAddresses {
+        LinkAddresses { networks: None, taken: Vec::new() }
     }
 
     /// Adds a network on a link, by its first and last address.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use graph::PortPlace;
 use l3::{AddressRole, InterfaceAddress, ROUTES_MAX, StaticRoute};
-use nf::Links;
+use nf::LinkAddresses;
 use packet::{Addr, Packet, PacketClass, Side, TENANT_MAX, parse};
 use policy::{Diagnostic, Prefix, Span, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
@@ -292,11 +292,11 @@ impl Ports {
     }
 
     /// Returns what the ports' addresses, routes and gateways say about their links.
-    pub(crate) fn links(&self) -> Links {
+    pub(crate) fn links(&self) -> LinkAddresses {
         if self.ports.iter().all(|port| port.networks.is_empty()) {
-            return Links::unknown();
+            return LinkAddresses::unknown();
         }
-        let mut links = Links::default();
+        let mut links = LinkAddresses::default();
         for port in &self.ports {
             let name = &port.name;
             for network in &port.networks {

@@ -1,4 +1,4 @@
-//! The places in which a node keeps the policy of its cluster: in the store, or in files of its own.
+//! The place of a node's policy: the store of its cluster, or files of its own.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

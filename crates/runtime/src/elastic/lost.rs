@@ -169,7 +169,7 @@ mod tests {
         (0..3).for_each(|number| assert_eq!(flows.add(u64::from(number), lost(number)), None));
         let found = flows.find(&key(3)).unwrap();
         assert_eq!(found, FoundLost { number: 1, flow: lost(1), is_alias: true });
-        assert!(flows.note_reset(&found) && !flows.note_reset(&found), "the other host is told once");
+        assert!(flows.note_reset(&found) && !flows.note_reset(&found), "the other host is reset once");
         assert!(flows.note_reset(&flows.find(&key(2)).unwrap()), "and so is this one");
         assert_eq!(flows.counts.flows_reset, 1);
         assert_eq!(flows.forget(1), Some(lost(1)));

@@ -151,7 +151,7 @@ fn probe_like(reset: &Packet, ack: u32, pool: &mut PacketPool) -> Option<Packet>
 fn reset_of_other(packet: &mut Packet, found: &FoundLost, pool: &mut PacketPool) -> Option<Packet> {
     let (from, to) = other_ends(packet, found)?;
     // The host expects the segment's number next: it is that of the reset, as if the host had sent
-    // a segment back that acknowledges so much.
+    // a segment back that acknowledges it.
     let at = usize::from(packet.meta().l4);
     let header = packet.data_mut().get_mut(at..)?.first_chunk_mut::<20>()?;
     let seq = [header[4], header[5], header[6], header[7]];

@@ -72,7 +72,7 @@ impl NodeState {
         reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// So many lines of the program's output were dropped, and cut, since the start.
+    /// Adds lines of the program's output that were dropped, and cut, since the start.
     pub fn note_limited_output(&self, dropped: u64, cut: u64) {
         self.lines_dropped.store(dropped, Ordering::Relaxed);
         self.lines_cut.store(cut, Ordering::Relaxed);

@@ -32,7 +32,7 @@ impl Table {
         record
     }
 
-    /// The flow gets so many packets more, the last at this time.
+    /// The flow gets n more packets, the last at this time.
     fn see(&mut self, record: u32, packets: u64, at_ns: u64) {
         self.now_ns = self.now_ns.max(at_ns);
         let header = self.records.header_mut(record);
