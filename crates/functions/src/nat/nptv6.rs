@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nf::{Context, Links};
+use nf::{Context, LinkAddresses};
 use packet::{Addr, Side, split_mix};
 use values::ConfigError;
 
@@ -23,7 +23,7 @@ pub const HOSTS: usize = 1;
 pub struct OutsideHosts {
     /// Those of configured hosts.
     configured: BTreeSet<Addr>,
-    links: Links,
+    links: LinkAddresses,
     has_neighbours: bool,
 }
 
@@ -32,7 +32,7 @@ impl OutsideHosts {
     pub fn new(
         pairs: &[Nptv6Config],
         rules: &[Nptv6Rule],
-        links: &Links,
+        links: &LinkAddresses,
     ) -> Result<OutsideHosts, ConfigError> {
         let mut configured = BTreeSet::new();
         for (pair, rule) in pairs.iter().zip(rules) {

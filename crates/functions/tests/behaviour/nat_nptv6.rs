@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use crate::meter_support::{checksums_are_right, echo, fragments, ip, tcp, udp, unreachable};
 use crate::nat_support::{ACK, Bench, Fate, SYN};
-use nf::Links;
+use nf::LinkAddresses;
 use packet::DropReason::{NatHairpin, NatUntranslated, NatWrongSide};
 use packet::Side::{Inside, Outside};
 use packet::{Addr, Endpoint};
@@ -217,10 +217,10 @@ fn hairpins_have_outside_addresses_at_both_ends() {
 }
 
 /// The link outside has the outside prefix, or may have it, as that of a wire.
-fn shared_links() -> [Links; 2] {
-    let mut links = Links::default();
+fn shared_links() -> [LinkAddresses; 2] {
+    let mut links = LinkAddresses::default();
     links.add_network(addr("2001:db8:1:d551::"), addr("2001:db8:1:d551:ffff:ffff:ffff:ffff"));
-    [links, Links::unknown()]
+    [links, LinkAddresses::unknown()]
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use functions::nat::Nat;
 use graph::{Graph, Options};
-use nf::{Alert, Links, Setup, stage};
+use nf::{Alert, LinkAddresses, Setup, stage};
 use packet::{DropReason, LinkType, Packet, PacketPool, Side};
 
 pub const TCP: u8 = 6;
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     /// Neighbours on the links of ports may have these addresses.
-    pub fn with_links(config: &str, links: Links) -> Bench {
+    pub fn with_links(config: &str, links: LinkAddresses) -> Bench {
         let mut setup = Setup::new(7, 4096);
         setup.links = links;
         Bench::with_setup(config, setup)
