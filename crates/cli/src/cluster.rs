@@ -23,8 +23,8 @@ use self::config::{NodeConfig, NodeRole};
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
+use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output;
-use crate::up::DEFAULT_ADDRESS;
 
 pub use dispatcher::{DispatcherNode, api_of};
 pub use unit::PARENT_VARIABLE;

@@ -18,6 +18,7 @@ mod flows;
 mod lab;
 mod log;
 mod messages;
+mod metrics_address;
 mod migrate;
 mod nat_record;
 mod notify;

@@ -99,7 +99,7 @@ enum Task {
         write: Option<PathBuf>,
         /// Show rates beside the edges, of the `rivulet up --metrics` that runs this policy at
         /// ADDRESS, or at 127.0.0.1:9600
-        #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = crate::up::DEFAULT_ADDRESS)]
+        #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = crate::metrics_address::DEFAULT_ADDRESS)]
         connect: Option<String>,
         /// Interval over which rates are measured
         #[arg(short, long, value_name = "TIME", default_value = "1s", requires = "connect")]

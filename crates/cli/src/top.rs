@@ -25,7 +25,7 @@ use view::View;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Address of the metrics: an address or name, optionally with a port
-    #[arg(default_value = crate::up::DEFAULT_ADDRESS)]
+    #[arg(default_value = crate::metrics_address::DEFAULT_ADDRESS)]
     pub address: String,
     /// Refresh interval
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
@@ -94,7 +94,7 @@ fn ask(addresses: &[SocketAddr], name: &str) -> anyhow::Result<Value> {
 
 /// Resolves a name with an optional port; the default is the port of `rivulet up --metrics`.
 fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let (_, port) = crate::up::DEFAULT_ADDRESS.rsplit_once(':').unwrap_or_default();
+    let (_, port) = crate::metrics_address::DEFAULT_ADDRESS.rsplit_once(':').unwrap_or_default();
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     if let (Ok(address), Ok(port)) = (bare.parse::<IpAddr>(), port.parse()) {
         return Ok(vec![SocketAddr::new(address, port)]);

@@ -29,6 +29,7 @@ use crate::control::Script;
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::Console;
+use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output::{self, Format};
 use crate::signals::Signals;
 use crate::sinks::{self, Outputs, Sinks};
@@ -107,9 +108,6 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 }
-
-/// Address of the metrics server, unless `--metrics` gives one.
-pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9600";
 
 static METRICS_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use graph::Graph;
 
-use crate::wire::Hello;
-
 /// Limit on the bytes of a policy's texts that travels to units.
 pub const POLICY_BYTES_MAX: usize = 8 << 20;
 /// Limit on the digests that a node knows besides its own. The oldest is forgotten.
@@ -186,12 +184,6 @@ impl KnownPolicies {
     pub fn all(&self) -> Vec<Digest> {
         let known = self.lock();
         std::iter::once(known.own.digest).chain(known.others.iter().copied()).collect()
-    }
-
-    /// Returns a node's description of itself, with the policy that it runs now.
-    pub fn introduce(&self, hello: &Hello) -> Hello {
-        let own = self.own();
-        Hello { policy: own.digest, runs: Some(own), ..hello.clone() }
     }
 
     /// Connects to nodes of a version before that run this policy, too, from now on.

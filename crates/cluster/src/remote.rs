@@ -9,6 +9,7 @@ mod desk;
 mod handle;
 mod homes;
 mod nodes;
+mod orders;
 mod others;
 mod rollout;
 mod sharing;
@@ -45,9 +46,10 @@ use crate::wire::{
 };
 
 pub use desk::{BenchThread, NewPolicy, NoBench, PolicyBench, PolicyDesk, PolicyMaker};
-pub use handle::{FailedOrder, NodeCommand, OrderReply, RemoteControl, RemoteHandle, StoreStatus};
+pub use handle::{NodeCommand, RemoteControl, RemoteHandle, StoreStatus};
 pub use homes::{HOMES_MAX, OtherDispatcher};
 pub use nodes::{NodeInfo, NodeStatus};
+pub use orders::{FailedOrder, OrderReply};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use sharing::{SharingError, check_sharing};
 pub use start::{START_GRACE, StartStatus};

@@ -162,7 +162,7 @@ fn nodes_meet_with_an_older_policy() {
         Listener::start(identity, TcpListener::bind("127.0.0.1:0").unwrap(), own, policies.clone()).unwrap();
     let dispatcher = cluster.identity("dispatcher");
     let try_with = |runs: NumberedDigest| {
-        let hello = KnownPolicies::new(runs).introduce(&hello("dispatcher"));
+        let hello = hello("dispatcher").with_policy(runs);
         connect(&dispatcher, listener.address(), "unit-1", &hello).map(|session| session.peer.runs)
     };
     let said = try_with(numbered(0, 8)).unwrap_err().to_string();

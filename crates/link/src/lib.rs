@@ -181,6 +181,7 @@ mod reordering;
 mod replay;
 mod rtt;
 mod sending;
+mod sent;
 mod streams;
 
 pub use acks::ACK_EVERY;

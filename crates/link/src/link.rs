@@ -19,8 +19,9 @@ use crate::life::{Life, SilenceLimits};
 use crate::mtu::{MtuChange, PathMtu};
 use crate::queue::SliceQueue;
 use crate::receiving::{Inbox, StreamMessage};
-use crate::recovery::{Fate, Recovery, Sent};
+use crate::recovery::{Fate, Recovery};
 use crate::sending::BlockQueue;
+use crate::sent::Sent;
 
 pub use transmit::{TRANSMIT_BYTES_MAX, TRANSMIT_DATAGRAMS_MAX, Transmit};
 

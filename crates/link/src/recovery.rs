@@ -7,6 +7,7 @@ use crate::frames::{AckFrame, Malformed};
 use crate::reordering::{LostDatagram, LostDatagrams, Reordering};
 use crate::rtt::RttEstimate;
 use crate::sending::Piece;
+use crate::sent::Sent;
 
 /// Datagrams in flight, at most.
 pub const IN_FLIGHT_MAX: usize = 8_192;
@@ -51,22 +52,6 @@ pub(crate) struct Recovery {
     ack_delay_ns: u64,
     pub(crate) rtt: RttEstimate,
     pub(crate) congestion: CongestionWindow,
-}
-
-/// A datagram in flight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub(crate) number: u64,
-    pub(crate) at_ns: u64,
-    pub(crate) piece: Option<Piece>,
-    /// Its size; 0 when it is decided.
-    pub(crate) size: u32,
-}
-
-impl Sent {
-    fn lost_at_ns(&self, delay_ns: u64) -> u64 {
-        self.at_ns.saturating_add(delay_ns)
-    }
 }
 
 impl Recovery {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::recovery::Sent;
+use crate::sent::Sent;
 
 /// Time for which reordering is remembered, at least; it is forgotten after twice that time.
 const PERIOD_NS: u64 = 5_000_000_000;

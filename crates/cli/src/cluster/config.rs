@@ -12,8 +12,8 @@ use values::Nanos;
 
 use super::members::{NodeFiles, StoreConfig};
 use crate::api::{ApiAddress, ApiFiles};
+use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::texts;
-use crate::up::DEFAULT_ADDRESS;
 
 /// The configuration of a node.
 #[derive(Debug, Deserialize)]

@@ -138,7 +138,7 @@ pub(super) fn accept(
     let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.ok_or(rustls::Error::NoCertificatesPresented)?;
     check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
-    let hello = &policies.introduce(hello);
+    let hello = &hello.with_policy(policies.own());
     send_hello(&mut stream, hello)?;
     let exported = export(&stream.conn)?;
     finish(identity, peer, hello, from, (exported, false))

@@ -174,7 +174,8 @@ impl Shared {
         // The other node may run a policy from before, or the next one.
         let known = self.policies.all();
         let policy = known[attempt.failures % known.len()];
-        let hello = Hello { policy, scope: attempt.scope.clone(), ..self.policies.introduce(&self.hello) };
+        let hello =
+            Hello { policy, scope: attempt.scope.clone(), ..self.hello.with_policy(self.policies.own()) };
         match try_at(&self.identity, &attempt.name, &attempt.address, &hello) {
             Ok(session) => {
                 self.connected.fetch_add(1, Ordering::Relaxed);

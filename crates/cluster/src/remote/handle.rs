@@ -10,6 +10,7 @@ use runtime::report::LinksReport;
 use super::desk::NewPolicy;
 use super::homes::OtherDispatcher;
 use super::nodes::NodeInfo;
+use super::orders::{FailedOrder, OrderReply, PolicyOrder};
 use super::rollout::RolloutStatus;
 use super::start::StartStatus;
 use crate::links::LinkInfo;
@@ -72,33 +73,6 @@ pub struct RemoteHandle {
     status: Arc<Mutex<RemoteStatus>>,
     store: Arc<Mutex<Option<StoreStatus>>>,
 }
-
-/// Takes the answer to an order: its number, or the reason for which it was refused.
-pub type OrderReply = Box<dyn FnOnce(Result<u64, String>) + Send>;
-
-/// An order to give all nodes a policy.
-pub(super) struct PolicyOrder {
-    pub number: u64,
-    pub policy: NewPolicy,
-    /// Nodes read it, and nothing changes.
-    pub is_dry_run: bool,
-    /// Called once the order is taken; of a dry run, once all nodes have read the policy.
-    pub reply: OrderReply,
-}
-
-/// An order of a policy that has failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedOrder {
-    /// Its number.
-    pub number: u64,
-    /// The name of the policy's file.
-    pub name: String,
-    /// The reason.
-    pub reason: String,
-}
-
-/// Failed orders that are remembered. The oldest is forgotten.
-pub(super) const FAILED_ORDERS_MAX: usize = 16;
 
 /// The latest status that the dispatcher has shown.
 #[derive(Default)]

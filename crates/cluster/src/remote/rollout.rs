@@ -15,8 +15,8 @@ use telemetry::event;
 
 use super::RemoteUnits;
 use super::desk::{NewPolicy, PolicySource};
-use super::handle::{FAILED_ORDERS_MAX, FailedOrder, OrderReply, PolicyOrder};
 use super::nodes::NodeStatus;
+use super::orders::{FAILED_ORDERS_MAX, FailedOrder, OrderReply, PolicyOrder};
 use crate::network::Network;
 use crate::peers::PeerId;
 use crate::policies::{AppliedPolicy, Digest, KeptPolicy, NumberedDigest};

@@ -86,6 +86,12 @@ impl Hello {
         self.runs.unwrap_or(NumberedDigest { number: 0, digest: self.policy })
     }
 
+    /// Returns the same description of a node that runs this policy now.
+    #[must_use]
+    pub fn with_policy(&self, own: NumberedDigest) -> Hello {
+        Hello { policy: own.digest, runs: Some(own), ..self.clone() }
+    }
+
     /// Returns the newest version that both speak.
     pub fn common_version(&self) -> Option<u16> {
         let (newest, oldest) = self.versions;

@@ -1,12 +1,40 @@
 //! Units that join, leave or are lost without the dispatcher's having asked for it.
 
+use packet::parse::protocol;
+
 use crate::message::{Epoch, FlowId, UnitId};
 
 use crate::dispatcher::flow::Flow;
+use crate::dispatcher::lost_flows::{LOST_FLOWS_MAX, LostFlow};
 use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
 use crate::dispatcher::units::UnitState;
 
 impl Dispatcher {
+    /// Notes lost TCP flows from now on.
+    pub fn note_lost_flows(&mut self) {
+        self.lost_flows = Some(Vec::new());
+    }
+
+    /// Takes the flows that were lost since this was called last.
+    pub fn take_lost_flows(&mut self) -> Vec<LostFlow> {
+        self.lost_flows.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Notes a flow that is about to end because its state was lost.
+    pub(crate) fn note_lost(&mut self, index: u32) {
+        let Some(noted) = &mut self.lost_flows else { return };
+        let key = self.flows.key(index);
+        if key.protocol != protocol::TCP {
+            return;
+        }
+        if noted.len() >= LOST_FLOWS_MAX {
+            self.counters.flows_lost_unnoted += 1;
+            return;
+        }
+        let (alias, is_turned) = self.flows.alias(index);
+        noted.push(LostFlow { key, alias, is_turned });
+    }
+
     /// Begins with the units that are ready: of the first `units_min` those that are not are
     /// starting, and others are active as well. Must be called before the first packet.
     pub fn begin_with(&mut self, is_ready: impl Fn(UnitId) -> bool) {
