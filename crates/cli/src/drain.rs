@@ -41,8 +41,7 @@ Examples:
 /// Resume a node that drains, or let a drained one join again
 ///
 /// Flows that have left stay where they are. A drained node is spare again, or gets flows if too
-/// few
-/// units run; one whose process has ended joins once it runs again.
+/// few units run; one whose process has ended joins once it runs again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESUME_EXAMPLES)]
 pub struct ResumeArgs {

@@ -308,8 +308,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Waits until units are there, or a signal stops it. In the meantime operators get answers, and
-/// packets
-/// wait at their ports as far as these hold them.
+/// packets wait at their ports as far as these hold them.
 fn await_units(
     engine: &mut Engine,
     cluster: &RemoteHandle,

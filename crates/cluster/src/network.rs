@@ -44,8 +44,7 @@ pub trait Network: 'static {
     fn poll_session(&mut self) -> Option<Session>;
 
     /// Returns the next failed attempt to connect, unless the one before failed for the same
-    /// reason:
-    /// scope, name and reason.
+    /// reason: scope, name and reason.
     fn poll_fault(&mut self) -> Option<(String, String, String)> {
         None
     }

@@ -3,10 +3,9 @@
 //! A node that is silent is *suspect* first, which costs waiting: its link stays, and goes on when
 //! it is heard again. It is *given up* later, after a silence that depends on what was seen of it
 //! ([`PeerLink::silence_ns`]). A node that gives a node up ends the link, so that the other end
-//! finds
-//! out with the first datagram that it sends. Time in which this process did not run is no silence
-//! of others; after [`FENCE_NS`] of it, others may have given this process up: its links carry
-//! nothing until the other ends confirm that they have them.
+//! finds out with the first datagram that it sends. Time in which this process did not run is no
+//! silence of others; after [`FENCE_NS`] of it, others may have given this process up: its links
+//! carry nothing until the other ends confirm that they have them.
 
 mod stalls;
 

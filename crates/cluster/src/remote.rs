@@ -152,8 +152,7 @@ pub type IsStopped<'a> = &'a dyn Fn(&StartStatus) -> bool;
 
 /// Creates a runner of a policy on units at other nodes. With `is_stopped`, waits until it can
 /// begin: all units that it wants are ready, or at least one for [`START_GRACE`]. Without, it is
-/// the
-/// caller's to wait until [`RemoteHandle::start`] says so, before packets come.
+/// the caller's to wait until [`RemoteHandle::start`] says so, before packets come.
 ///
 /// # Errors
 /// If the configuration is invalid, or it was stopped.

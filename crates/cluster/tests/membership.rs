@@ -51,8 +51,8 @@ impl Quiet {
         self.cluster.run_to(self.now_ns, &mut self.sink)
     }
 
-    /// Lets time pass until these numbers of nodes are active, spare and drained, and this one is in this
-    /// state.
+    /// Lets time pass until these counts of nodes are active, spare and drained, and this one is
+    /// in this state.
     fn await_states(&mut self, counts: [usize; 3], node: usize, state: NodeStatus) {
         for _ in 0..1_000 {
             let states = self.states();

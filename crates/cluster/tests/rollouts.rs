@@ -1,6 +1,5 @@
-//! A policy for all nodes on a simulated network: all of them get it, a node that is spare,
-//! crashes or
-//! was away, or nothing changes. Of two orders at once, one holds.
+//! A policy for all nodes on a simulated network: all of them get it, a node that is spare, crashes
+//! or was away, or nothing changes. Of two orders at once, one holds.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 #[path = "../../runtime/tests/support/mod.rs"]

@@ -305,9 +305,8 @@ impl PeerLink {
 
     /// Returns the silence after which the peer is given up: `heartbeats_missed` times the
     /// heartbeat or the smoothed round-trip time, if this is longer, or twice the longest silence
-    /// of
-    /// late after which it was heard again, from `silence_min_ns` to `silence_max_ns`; before the
-    /// first datagram `up_within_ns`.
+    /// of late after which it was heard again, from `silence_min_ns` to `silence_max_ns`; before
+    /// the first datagram `up_within_ns`.
     #[must_use]
     pub fn silence_ns(&self) -> u64 {
         self.life.limit_ns(self.now_ns, self.rtt_ns())

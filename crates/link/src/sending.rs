@@ -2,8 +2,7 @@
 //!
 //! A block holds the messages and fragments of one datagram. It is sent again whole if its datagram
 //! is lost. The books are so kept per datagram, not per message. Where datagrams have become
-//! smaller
-//! since a block was formed, it is sent in parts, each of which fits every path.
+//! smaller since a block was formed, it is sent in parts, each of which fits every path.
 
 use std::collections::VecDeque;
 

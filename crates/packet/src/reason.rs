@@ -267,8 +267,7 @@ reasons! {
     /// dropped for that; those of captures wait.
     UnitBehind = "unit-behind",
     /// The process did not run for so long that other nodes may have given it up, and the packet
-    /// had
-    /// waited in the meantime.
+    /// had waited in the meantime.
     ProcessStalled = "process-stalled",
     /// The packet begins a flow of an affinity group that is moving to another unit, and too many
     /// such packets wait.

@@ -4,8 +4,7 @@
 //! the members that it knows, and running traffic needs none of this.
 //!
 //! Other programs may write to the store, too. What is no unit, or has no room, is passed over: it
-//! is
-//! counted, and named by a warning a minute.
+//! is counted, and named by a warning a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -163,8 +162,7 @@ fn is_stale(found: &[u8], own: &[u8]) -> bool {
 
 /// Watches the members on a thread, and hands each change to `notify`, until this returns false.
 /// Counts in `refused` entries that are passed over, again each time when they are listed. `show`
-/// gets
-/// the number of members after each answer of the store, or why there was none.
+/// gets the number of members after each answer of the store, or why there was none.
 ///
 /// # Errors
 /// If the thread cannot be started.

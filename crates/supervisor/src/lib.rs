@@ -3,8 +3,7 @@
 //! [`Pool`] decides which processes are started and stopped; it has no clock and no process.
 //! [`PooledProcess`] is one of them; it outlives its owner, and the next one adopts it. A process
 //! says by systemd's protocol (`sd_notify(3)`) that it is ready, and by a variable of its own
-//! whether
-//! it is at work: it runs unchanged under systemd.
+//! whether it is at work: it runs unchanged under systemd.
 
 #![forbid(unsafe_code)]
 

@@ -111,14 +111,12 @@ events! {
     /// The policy of the cluster is kept in this folder for the next start.
     INFO "rivulet::cluster" policy_shelf(folder: text) = "policies are kept";
     /// The node begins with the policy that was applied to its cluster, as the store or its own
-    /// state
-    /// has it. Its `file` is another one.
+    /// state has it. Its `file` is another one.
     INFO "rivulet::cluster" policy_from_shelf(policy: text, number: u64, place: text, file: text) = "policy of the cluster in place of the file";
     /// The policy of the cluster could not be kept for the next start. Nodes go on.
     WARN "rivulet::cluster" policy_not_kept(policy: text, reason: text) = "policy not kept";
     /// The present policy of the cluster cannot be run at this node, or at another one, which gets
-    /// no
-    /// flows.
+    /// no flows.
     WARN "rivulet::cluster" policy_unfit(policy: text, node: text, reason: text) = "policy cannot be run";
     /// Another policy goes to all nodes.
     INFO "rivulet::cluster" rollout_started(policy: text) = "rollout started";

@@ -1,6 +1,5 @@
 //! Processes of a cluster that are stopped for a while, as a host that moves or is busy: a node
-//! that is
-//! slow is not dead, and no connection ends.
+//! that is slow is not dead, and no connection ends.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! The order in which a node connects to others.
 //!
 //! Who can write to the cluster's store can name any number of nodes that do not exist. Their
-//! attempts
-//! wait in a queue for a few threads, and cost nothing else:
+//! attempts wait in a queue for a few threads, and cost nothing else:
 //!
 //! | rank | nodes | attempts |
 //! |---|---|---|

@@ -110,8 +110,7 @@ impl<N: Network> RemoteUnits<N> {
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
         // A node that has connected uses the link. At the other end the handshake may have been
-        // given
-        // up in the meantime: only a datagram shows that it was not.
+        // given up in the meantime: only a datagram shows that it was not.
         match is_client {
             true => self.seat_other(peer),
             false => self.peers.hold(peer, true),
@@ -142,8 +141,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and
-    /// takes
-    /// no more; its link goes on until it has heard that this was heard.
+    /// takes no more; its link goes on until it has heard that this was heard.
     pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
         let Some(number) = self.homes.at(peer) else {
             self.refused += 1;

@@ -3,11 +3,9 @@
 //! First all nodes read the policy, those of other dispatchers, too; if one cannot run it, nothing
 //! changes. Then it gets the next number, is kept for later starts, and holds: from here on it goes
 //! forward. Each unit in turn gives its flows away, and comes back with the policy. A flow is at
-//! one
-//! unit at a time, so it has one policy at a time; its state moves as in any handover. At the end
-//! the dispatcher's own graph is replaced. Who is away in the meantime has the lower number when
-//! it comes
-//! back, and gets the policy then.
+//! one unit at a time, so it has one policy at a time; its state moves as in any handover. At the
+//! end the dispatcher's own graph is replaced. Who is away in the meantime has the lower number
+//! when it comes back, and gets the policy then.
 
 use graph::Graph;
 use runtime::report::Figures;

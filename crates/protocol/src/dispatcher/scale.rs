@@ -16,9 +16,9 @@ pub const DRAIN_BELOW: f32 = 0.8;
 
 impl Dispatcher {
     /// Handles the timers that have expired: moves the load meter's window, starts a unit ahead or
-    /// because fewer than `units_min` run, drains idle ones, moves their flows, balances buckets
-    /// of flows, and ends silent flows. Does
-    /// nothing before [`next_timeout_ns`](Dispatcher::next_timeout_ns).
+    /// because fewer than `units_min` run, drains idle ones, moves their flows, balances buckets of
+    /// flows, and ends silent flows. Does nothing before
+    /// [`next_timeout_ns`](Dispatcher::next_timeout_ns).
     ///
     /// Adds at most two outputs for each of
     /// [`MOVES_PER_BUCKET`](crate::dispatcher::MOVES_PER_BUCKET) flows, three for each unit, and for

@@ -178,8 +178,7 @@ fn other_ends(packet: &Packet, found: &FoundLost) -> Option<(Endpoint, Endpoint)
 }
 
 /// Makes a frame of an IP packet with the link layer of another one, whose IP packet has this
-/// length: back to where that came from,
-/// or on to where it was going. `None` if there is no buffer.
+/// length: back to where that came from, or on to where it was going. `None` if there is no buffer.
 fn frame(
     (like, len_before): (&Packet, usize),
     network: &[u8],

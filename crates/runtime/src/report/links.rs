@@ -68,8 +68,7 @@ record! {
         /// began, `no_room` of those that it did not begin because too many nodes are named;
         /// `accepted`,
         /// `refused` and `too_many` of the others; `not_taken`, times at which no connection could
-        /// be
-        /// taken, as for want of descriptors.
+        /// be taken, as for want of descriptors.
         pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
         /// Entries of the cluster's store that were passed over: no unit's, or without room.
         pub store_entries_refused: u64 = counter("store_entries_refused"),
