@@ -142,7 +142,15 @@ impl UnitsConfig {
         let follows = matches!(scaling, ScalingRule::Demand { .. });
         let alarm_buckets = if follows { ALARM_BUCKETS } else { 0 };
         let pre_copy = self.is_live; // A capture does not wait for replicas.
-        protocol::dispatcher::Config { affinity_groups, scaling, alarm_buckets, pre_copy, ..config }
+        let replaces_drained = true; // By spare nodes.
+        protocol::dispatcher::Config {
+            affinity_groups,
+            scaling,
+            alarm_buckets,
+            pre_copy,
+            replaces_drained,
+            ..config
+        }
     }
 
     /// Returns a unit's configuration. The graph decides when flows end.

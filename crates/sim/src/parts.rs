@@ -12,6 +12,7 @@ pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher
     protocol::dispatcher::Config {
         affinity_groups: None,
         pre_copy: false,
+        replaces_drained: false,
         mode: dispatcher.mode.into(),
         gap_ns: dispatcher.gap.0,
         size_max: dispatcher.size_max.map_or(u64::MAX, |size| size.0),

@@ -103,6 +103,9 @@ pub struct Config {
     /// The state of a flow is copied to its next owner before it moves from a draining unit, while
     /// packets go on (pre-copy). Worth it if states take long to travel.
     pub pre_copy: bool,
+    /// Another unit starts for one that an operator drains, if fewer than `units_min` would stay.
+    /// Otherwise the operator may leave fewer, as on one machine.
+    pub replaces_drained: bool,
 }
 
 impl Default for Config {
@@ -136,6 +139,7 @@ impl Default for Config {
             seed: 0,
             affinity_groups: None,
             pre_copy: false,
+            replaces_drained: false,
         }
     }
 }

@@ -78,7 +78,7 @@ impl Dispatcher {
     /// active, that begins as soon as one is; until then it works on. Does nothing if it neither
     /// runs nor starts.
     pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        if self.drain_unit(now_ns, unit, outputs).is_err()
+        if self.drain_active(now_ns, unit, false, outputs).is_err()
             && matches!(self.units.state(unit), UnitState::Active | UnitState::Starting)
         {
             self.units.set_leaving(unit, true);

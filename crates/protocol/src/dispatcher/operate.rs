@@ -192,9 +192,9 @@ impl Dispatcher {
         Ok((from, to))
     }
 
-    /// Drains a unit: it gets no new packets, hands its flows over, and stops. Others are started
-    /// if
-    /// fewer than `units_min` are left.
+    /// Drains a unit for an operator: it gets no new packets, hands its flows over, and stops. If
+    /// fewer than `units_min` are left, others are started where that is
+    /// [configured](crate::dispatcher::Config::replaces_drained).
     ///
     /// # Errors
     ///
@@ -206,10 +206,24 @@ impl Dispatcher {
         unit: UnitId,
         outputs: &mut Vec<DispatcherOutput>,
     ) -> Result<(), UnitRefused> {
+        let may_be_fewer = !self.config.replaces_drained;
+        self.drain_active(now_ns, unit, may_be_fewer, outputs)
+    }
+
+    /// Drains an active unit. `may_be_fewer`: no other one takes its place among the `units_min`.
+    pub(crate) fn drain_active(
+        &mut self,
+        now_ns: u64,
+        unit: UnitId,
+        may_be_fewer: bool,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Result<(), UnitRefused> {
         let now_ns = self.at(now_ns);
         match self.units.state(unit) {
             UnitState::Active if self.has_other_active(unit) => {
                 self.drain(now_ns, unit, outputs);
+                let is_below = self.units.held() < usize::from(self.config.units_min);
+                self.units.set_excused(unit, may_be_fewer && is_below);
                 self.hold_minimum(outputs);
                 self.wake(now_ns);
                 Ok(())

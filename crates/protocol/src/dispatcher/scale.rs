@@ -190,9 +190,9 @@ impl Dispatcher {
     }
 
     /// Starts units until `units_min` of them run or start, whatever the load. Those that leave do
-    /// not count.
+    /// not count, those that an operator wants fewer do.
     pub(crate) fn hold_minimum(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        while self.units.staying() < usize::from(self.config.units_min) {
+        while self.units.held() < usize::from(self.config.units_min) {
             if self.start_next(outputs).is_none() {
                 return;
             }

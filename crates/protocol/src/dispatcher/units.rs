@@ -41,6 +41,7 @@ pub(crate) struct Units {
     starting: u16,
     draining: u16,
     leaving: u16,
+    excused: u16,
     first_off: Option<UnitId>,
 }
 
@@ -49,6 +50,8 @@ struct Unit {
     state: UnitState,
     /// It runs or starts, and drains as soon as another unit can take its flows.
     is_leaving: bool,
+    /// An operator has drained it and wants no other one in its place.
+    is_excused: bool,
     /// Nothing is heard from it.
     is_suspect: bool,
     flows: u32,
@@ -69,6 +72,7 @@ impl Units {
             starting: 0,
             draining: 0,
             leaving: 0,
+            excused: 0,
             first_off: None,
         };
         units.count();
@@ -126,9 +130,17 @@ impl Units {
         self.draining
     }
 
-    /// Returns the number of units that get packets, or will once they have started, and stay.
-    pub fn staying(&self) -> usize {
-        usize::from(self.running + self.starting - self.leaving)
+    /// Returns the number of units that get packets, or will once they have started, and stay, and
+    /// of those that an operator has drained to have fewer.
+    pub fn held(&self) -> usize {
+        usize::from(self.running + self.starting - self.leaving + self.excused)
+    }
+
+    /// Notes that an operator has drained a unit and wants no other one in its place, until it
+    /// starts or works again.
+    pub fn set_excused(&mut self, unit: UnitId, is_excused: bool) {
+        self.units[unit.index()].is_excused = is_excused;
+        self.count();
     }
 
     /// Returns true if the unit runs or starts, and drains as soon as another one can take its
@@ -163,6 +175,7 @@ impl Units {
         let changed = &mut self.units[unit.index()];
         changed.state = state;
         changed.is_leaving &= matches!(state, UnitState::Starting | UnitState::Active);
+        changed.is_excused &= matches!(state, UnitState::Draining | UnitState::Off);
         self.count();
     }
 
@@ -177,6 +190,7 @@ impl Units {
         (self.starting, self.draining) = (count(UnitState::Starting), count(UnitState::Draining));
         self.running = count(UnitState::Active);
         self.leaving = self.units.iter().filter(|unit| unit.is_leaving).count() as u16;
+        self.excused = self.units.iter().filter(|unit| unit.is_excused).count() as u16;
         self.first_off = self.all().find(|&unit| self.state(unit) == UnitState::Off);
         self.active.clear();
         let active = || (0..).zip(&self.units).filter(|(_, unit)| unit.state == UnitState::Active);

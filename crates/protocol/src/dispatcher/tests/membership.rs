@@ -81,7 +81,7 @@ fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
 /// Units that run from the beginning, whatever the load: here without any.
 #[test]
 fn units_min_run_whatever_happens_to_units() {
-    let mut bench = Bench::new(Config { units_min: 3, units_max: 12, ..fixed(3) });
+    let mut bench = Bench::new(Config { units_min: 3, units_max: 12, replaces_drained: true, ..fixed(3) });
     let starts = |bench: &mut Bench| {
         let started = bench.take().into_iter().filter_map(|output| match output {
             DispatcherOutput::Start(unit) => Some(unit.0),
