@@ -215,6 +215,11 @@ impl<N: Network> Peers<N> {
         self.tell_ended(self.ended.len() - 1);
     }
 
+    /// Returns true if the node has ended the link.
+    pub fn has_ended(&self, peer: PeerId) -> bool {
+        self.peers[peer.0].as_ref().is_some_and(|peer| peer.link.dead() == Some(DeadReason::Closed))
+    }
+
     /// Ends all links, and notifies the other ends: they need not wait for the silence.
     pub fn remove_all(&mut self) {
         let all: Vec<PeerId> = self.ids().collect();

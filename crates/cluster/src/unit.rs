@@ -449,7 +449,11 @@ impl<N: Network> UnitProcess<N> {
 
     fn lose(&mut self, peer: PeerId) {
         let employer = &mut self.employers[self.of_peers[peer.index()]];
-        match employer.has_parted_with(peer) {
+        let is_in_order = match employer.dispatcher == Some(peer) {
+            true => employer.is_parting(), // It has heard the last word.
+            false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
+        };
+        match is_in_order {
             true => event::peer_left(&self.peers.name(peer)),
             false => event::peer_lost(&self.peers.name(peer)),
         }

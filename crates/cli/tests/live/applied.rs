@@ -132,6 +132,7 @@ fn outlives_processes(has_store: bool) {
             cluster.lose_state(unit.name);
         }
         unit.start(&cluster.network);
+        unit.wait_for_line("node connected");
         cluster.units.insert(0, unit);
         cluster.wait_for_nodes();
         wait_until("it has the policy", || cluster.nodes().iter().all(|node| node["policy_number"] == 1));
