@@ -9,13 +9,13 @@ mod employer;
 mod others;
 mod policy;
 mod running;
+mod scope;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nf::Effects;
-use protocol::message::UnitId;
 use runtime::report::{LinksReport, Report};
 use telemetry::{event, refuse_peer};
 
@@ -23,6 +23,7 @@ use self::employer::Employer;
 use self::others::EarlyPeer;
 use self::policy::UnitPolicy;
 use self::running::{Order, Refused, handle};
+use self::scope::Scope;
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
@@ -91,8 +92,8 @@ pub struct UnitProcess<N = HostNetwork> {
     effects: EffectsTaker,
     /// The dispatchers that it has, or has had.
     employers: Vec<Employer>,
-    /// By link: whom it is for.
-    of_peers: Vec<usize>,
+    /// By link: whom it is for, and the incarnation of that dispatcher.
+    of_peers: Vec<(usize, u64)>,
     counters: UnitProcessCounters,
 }
 
@@ -279,7 +280,7 @@ impl<N: Network> UnitProcess<N> {
     /// The link of a node that has connected is in use. A dispatcher's takes the place of the one
     /// before: the dispatcher has lost that one, although this end may not know yet.
     fn seat(&mut self, peer: PeerId) {
-        let at = self.of_peers[peer.index()];
+        let (at, _) = self.of_peers[peer.index()];
         let Some(incarnation) = self.employers[at].take_candidate(peer) else {
             return self.seat_early(at);
         };
@@ -302,9 +303,12 @@ impl<N: Network> UnitProcess<N> {
         let mut has_worked = false;
         while let Some((peer, frame)) = self.peers.poll() {
             has_worked = true;
-            let at = self.of_peers[peer.index()];
+            let (at, incarnation) = self.of_peers[peer.index()];
             let employer = &mut self.employers[at];
             let is_dispatcher = employer.dispatcher == Some(peer);
+            if !is_dispatcher && incarnation != employer.incarnation {
+                continue; // The other unit is that of a dispatcher's process before, or is to be.
+            }
             match handle(&mut employer.unit, (peer, is_dispatcher), frame) {
                 Ok(Some(Order::Assign(assignment))) => {
                     employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
@@ -316,10 +320,10 @@ impl<N: Network> UnitProcess<N> {
                 Ok(Some(Order::Connect { own, connect, forget })) => {
                     let network = self.peers.network();
                     for UnitAddress { unit, name, .. } in forget {
-                        network.forget(&scope_of(&employer.name, (own, unit)), &name);
+                        network.forget(&employer.scope(own, unit).to_string(), &name);
                     }
                     for UnitAddress { unit, name, address } in connect {
-                        network.connect(&scope_of(&employer.name, (own, unit)), &name, &address);
+                        network.connect(&employer.scope(own, unit).to_string(), &name, &address);
                     }
                     self.seat_early(at);
                 }
@@ -356,7 +360,7 @@ impl<N: Network> UnitProcess<N> {
     }
 
     fn end_renewal(&mut self, at: usize) {
-        let is_of_it = |peer: &PeerId| self.of_peers.get(peer.index()) == Some(&at);
+        let is_of_it = |peer: &PeerId| self.of_peers.get(peer.index()).is_some_and(|of| of.0 == at);
         let links: Vec<PeerId> = self.peers.ids().filter(is_of_it).collect();
         links.into_iter().for_each(|peer| self.peers.remove(peer));
         self.employers[at].end_renewal();
@@ -375,14 +379,15 @@ impl<N: Network> UnitProcess<N> {
             let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
-            let no_units = (UnitId(0), UnitId(0));
+            let scope = session.scope.clone();
+            let scope = Scope::read(&scope);
             let employer = match role {
-                Role::Dispatcher => self.employer(&name).map(|at| (at, no_units)),
-                Role::Unit => read_scope(&session.scope)
-                    .and_then(|(dispatcher, units)| Some((self.position(dispatcher)?, units)))
+                Role::Dispatcher => self.employer(&name).map(|at| (at, None)),
+                Role::Unit => scope
+                    .and_then(|scope| Some((self.position(scope.dispatcher)?, Some(scope))))
                     .ok_or_else(|| format!("this unit knows nothing of `{}`", session.scope)),
             };
-            let (at, units) = match employer {
+            let (at, scope) = match employer {
                 Ok(place) => place,
                 Err(reason) => {
                     refuse_peer("place", &format_args!("{name} at {}", session.address), &reason);
@@ -392,19 +397,21 @@ impl<N: Network> UnitProcess<N> {
             event::peer_connected(&name, &session.address);
             let peer = self.peers.add(session);
             if self.of_peers.len() <= peer.index() {
-                self.of_peers.resize(peer.index() + 1, 0);
+                self.of_peers.resize(peer.index() + 1, (0, 0));
             }
-            self.of_peers[peer.index()] = at;
-            match role {
-                Role::Dispatcher => {
+            let incarnation = scope.map_or(incarnation, |scope| scope.incarnation);
+            self.of_peers[peer.index()] = (at, incarnation);
+            match scope {
+                None => {
                     // It may have given the handshake up: only a datagram shows that it has not.
                     self.peers.hold(peer, true);
                     self.employers[at].candidates.push((peer, incarnation));
                 }
-                Role::Unit => {
+                Some(Scope { from, to, .. }) => {
                     // What it asks for could not be answered yet.
                     self.peers.hold(peer, true);
-                    self.employers[at].early.push(EarlyPeer { peer, units, is_client });
+                    let units = (from, to);
+                    self.employers[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
                     self.seat_early(at);
                 }
             }
@@ -440,7 +447,7 @@ impl<N: Network> UnitProcess<N> {
         for seated in self.employers[at].seat_early(&mut self.peers) {
             self.peers.hold(seated, false);
             for other in self.peers.besides(seated) {
-                if self.of_peers[other.index()] == at {
+                if self.of_peers[other.index()].0 == at {
                     self.lose(other);
                 }
             }
@@ -448,7 +455,7 @@ impl<N: Network> UnitProcess<N> {
     }
 
     fn lose(&mut self, peer: PeerId) {
-        let employer = &mut self.employers[self.of_peers[peer.index()]];
+        let employer = &mut self.employers[self.of_peers[peer.index()].0];
         let is_in_order = match employer.dispatcher == Some(peer) {
             true => employer.is_parting(), // It has heard the last word.
             false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
@@ -460,20 +467,8 @@ impl<N: Network> UnitProcess<N> {
         self.peers.remove(peer);
         let again = employer.lose(peer, &mut self.peers, &mut self.effects);
         if let Some((own, UnitAddress { unit, name, address })) = again {
-            let scope = scope_of(&employer.name, (own, unit));
+            let scope = employer.scope(own, unit).to_string();
             self.peers.network().connect(&scope, &name, &address);
         }
     }
-}
-
-/// Returns the scope in which a unit meets another one, for a dispatcher: see
-/// [`Hello::scope`](crate::wire::Hello::scope).
-fn scope_of(dispatcher: &str, (from, to): (UnitId, UnitId)) -> String {
-    format!("{dispatcher}/{}/{}", from.0, to.0)
-}
-
-fn read_scope(scope: &str) -> Option<(&str, (UnitId, UnitId))> {
-    let (rest, to) = scope.rsplit_once('/')?;
-    let (dispatcher, from) = rest.rsplit_once('/')?;
-    Some((dispatcher, (UnitId(from.parse().ok()?), UnitId(to.parse().ok()?))))
 }

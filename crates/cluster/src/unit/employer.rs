@@ -7,6 +7,7 @@ use telemetry::{Merge, event};
 use super::EffectsTaker;
 use super::others::EarlyPeer;
 use super::running::Running;
+use super::scope::Scope;
 use crate::network::Network;
 use crate::peers::{GIVE_UP_MIN, PeerId, Peers};
 use crate::policies::GraphMaker;
@@ -200,13 +201,19 @@ impl Employer {
         }
     }
 
+    /// Returns what a unit of this dispatcher meets another one for.
+    pub fn scope(&self, from: UnitId, to: UnitId) -> Scope<'_> {
+        Scope { dispatcher: &self.name, incarnation: self.incarnation, from, to }
+    }
+
     /// Gives units that have connected their numbers, as far as these are known. Returns their
-    /// links.
+    /// links. Those that another process of the dispatcher has assigned wait until it has this
+    /// node, too.
     pub fn seat_early<N: Network>(&mut self, peers: &mut Peers<N>) -> Vec<PeerId> {
         let Some(unit) = &mut self.unit else { return Vec::new() };
         let mut seated = Vec::new();
         self.early.retain(|early| {
-            let is_seated = unit.others.connected(early, peers);
+            let is_seated = early.incarnation == self.incarnation && unit.others.connected(early, peers);
             seated.extend(is_seated.then_some(early.peer));
             !is_seated
         });

@@ -24,6 +24,9 @@ const STREAMS: u32 = 64;
 /// A node that has connected.
 pub(super) struct EarlyPeer {
     pub peer: PeerId,
+    /// Distinguishes processes of the dispatcher: that of the one that has assigned the unit that
+    /// has begun the connection.
+    pub incarnation: u64,
     /// The unit for which it, or this node, has begun the connection, and the unit that it means.
     pub units: (UnitId, UnitId),
     /// This node has begun the connection.
