@@ -50,6 +50,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use log::LogFormat;
 use messages::say;
+use packet::memory::reserve::ReservingAllocator;
+
+/// The system's allocator. A process that forwards packets has a
+/// [reserve](runtime::memory::keep_reserve): it begins no flow when memory is used up.
+#[global_allocator]
+static ALLOCATOR: ReservingAllocator = ReservingAllocator;
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own
 #[derive(Debug, Parser)]

@@ -177,6 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.alerts.as_deref())
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
+    runtime::memory::keep_reserve()?;
     let (mut assemblies, maker) = load(args)?;
     let assembly = assemblies.first().context("there are no workers")?;
     let mut controls = match &args.control {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nf::record::{RecordHeader, RecordLayout};
 use nf::stage::StageEnv;
 use nf::{AffinityGroups, Connection, EffectsMark, EndReason};
-use packet::memory::OutOfMemory;
+use packet::memory::{OutOfMemory, reserve};
 use packet::{
     Direction, DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, Parser, Side, TunnelKind,
     parse,
@@ -193,17 +193,23 @@ impl Flows {
     }
 
     /// A record for the flow that this packet begins; another flow may have to go for it.
+    ///
+    /// # Errors
+    /// If there is no room, or no memory for what functions keep of it.
     pub fn begin(
         &mut self,
         packet: &Packet,
         handle: Option<u32>,
         stages: &mut Stages,
         pool: &mut PacketPool,
-    ) -> Option<u32> {
-        if self.is_full() && !self.make_room(stages, pool) {
-            return None;
+    ) -> Result<u32, DropReason> {
+        if reserve::is_short() {
+            return Err(DropReason::NoMemory);
         }
-        let record = self.table.create(packet, self.now_ns)?;
+        if self.is_full() && !self.make_room(stages, pool) {
+            return Err(DropReason::FlowTableFull);
+        }
+        let record = self.table.create(packet, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         self.forget_rules(record);
         if let Some(groups) = self.affinity_groups {
             let group = stages.group_of(packet, groups);
@@ -212,7 +218,7 @@ impl Flows {
         if let Some(handle) = handle {
             self.table.handles.add(handle, record);
         }
-        Some(record)
+        Ok(record)
     }
 
     /// Notifies functions that the flow of this packet begins; false if one of them panicked.

@@ -1,4 +1,5 @@
-//! Large zeroed memory, on huge pages if available; slot arrays in it; cache prefetching.
+//! Large zeroed memory, on huge pages if available; slot arrays in it; cache prefetching; a reserve
+//! for when there is no more.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -6,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 use zerocopy::{FromBytes, IntoBytes};
 
+pub mod reserve;
 mod slots;
 
 pub use slots::{ColumnMut, LINE, SlotArray, SlotField};

@@ -100,6 +100,8 @@ reasons! {
     FragmentOfDropped = "fragment-of-dropped",
     /// The flow table is full and the policy refuses new flows.
     FlowTableFull = "flow-table-full",
+    /// The packet begins a flow, and the system has no memory left.
+    NoMemory = "no-memory",
     /// The flow was evicted for another while the packet was on its way to the flow's unit.
     FlowEnded = "flow-ended",
     /// The queue to the worker that owns the packet's flow or datagram is full.

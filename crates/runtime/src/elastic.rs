@@ -32,6 +32,7 @@ use std::os::fd::BorrowedFd;
 use graph::{Graph, Options};
 use hdrhistogram::Histogram;
 use nf::{AffinityGroup, AffinityGroups, Effects};
+use packet::memory::reserve;
 use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 use protocol::dispatcher::{
     Dispatched, Dispatcher, DispatcherOutput, FlowGuess, NumberedPacket, PacketArrival, UnitState,
@@ -393,6 +394,7 @@ impl<T: Transport> Elastic<T> {
         }
         let Some((packet, (key, hash), group)) = self.keep(packet, passage) else { return };
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
+        self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
         self.execute_outputs();
@@ -407,7 +409,9 @@ impl<T: Transport> Elastic<T> {
                 }
             }
             Dispatched::Refused => {
-                self.transport.core().drop_packet(packet, DropReason::FlowTableFull);
+                let is_short = reserve::is_short();
+                let reason = if is_short { DropReason::NoMemory } else { DropReason::FlowTableFull };
+                self.transport.core().drop_packet(packet, reason);
             }
             Dispatched::NoUnit => self.transport.core().drop_packet(packet, DropReason::NoUnit),
             Dispatched::Waits(group) => {

@@ -10,6 +10,7 @@ mod doorbell;
 pub mod elastic;
 pub mod external;
 mod live;
+pub mod memory;
 pub mod operator;
 pub mod panics;
 mod policy_change;

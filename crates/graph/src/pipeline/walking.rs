@@ -22,9 +22,9 @@ impl Pipeline {
         let (record, direction) = match found {
             Some(found) => found,
             None => match self.flows.begin(&packet, handle, &mut self.stages, run.pool) {
-                Some(record) => (record, Direction::Original),
-                None => {
-                    self.drop_packet(packet, DropReason::FlowTableFull, run);
+                Ok(record) => (record, Direction::Original),
+                Err(reason) => {
+                    self.drop_packet(packet, reason, run);
                     return false;
                 }
             },

@@ -59,6 +59,8 @@ pub struct Dispatcher {
     pub(crate) copy_from_bps: f32,
     /// Next turn among the active units when packets are sprayed.
     pub(crate) turn: usize,
+    /// No flow may begin.
+    pub(crate) refuses_flows: bool,
 }
 
 /// Position of the search for silent flows.
@@ -93,7 +95,8 @@ pub enum Dispatched {
         /// The stamp to write on it.
         stamp: Stamp,
     },
-    /// Drop it: the flow table is full. That is counted.
+    /// Drop it: the flow table is full, or [no flows may begin](Dispatcher::refuse_flows). That is
+    /// counted.
     Refused,
     /// Drop it: it begins a flow, and no unit is active. That is counted likewise.
     NoUnit,
@@ -181,12 +184,18 @@ impl Dispatcher {
             copy_from_bps: config.copy_from.filter(|_| config.mode == Granularity::Flowlet).unwrap_or(0.0)
                 * config.capacity_bps as f32,
             turn: 0,
+            refuses_flows: false,
             config,
         };
         (0..dispatcher.config.units_min).for_each(|unit| dispatcher.meter.activate(UnitId(unit), 0));
         dispatcher.units.activate_first(dispatcher.config.units_min);
         dispatcher.assigner.set_active(dispatcher.units.active());
         Ok(dispatcher)
+    }
+
+    /// From now on, no flow may begin; or it may again. Known flows go on.
+    pub fn refuse_flows(&mut self, refuses: bool) {
+        self.refuses_flows = refuses;
     }
 
     /// First pass over a batch: prefetches the index line of this hash.

@@ -256,6 +256,10 @@ impl Dispatcher {
         if let Some(group) = group.filter(|&group| self.is_moving(group)) {
             return Dispatched::Waits(group);
         }
+        if self.refuses_flows {
+            self.counters.refused += 1;
+            return Dispatched::Refused;
+        }
         if self.flows.is_full()
             && let Some(silent_ns) = self.config.displaced_after_ns()
             && let Some(victim) = self.flows.victim(now_ns, silent_ns)

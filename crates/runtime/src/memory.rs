@@ -1,0 +1,39 @@
+//! The process's reserve of memory: when the system has no more, no new flow begins, and those that
+//! there are go on.
+
+use std::io::Result;
+use std::thread::Builder;
+use std::time::Duration;
+
+use packet::memory::reserve;
+use telemetry::event;
+
+/// Period in which the reserve is taken again after a shortage.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Keeps a reserve from now on, and logs shortages.
+///
+/// # Errors
+/// If there is no thread for it.
+pub fn keep_reserve() -> Result<()> {
+    let watcher = Builder::new().name("memory".to_owned()).stack_size(256 << 10).spawn(watch)?;
+    reserve::wake_when_short(watcher.thread().clone());
+    reserve::take_reserve();
+    Ok(())
+}
+
+fn watch() {
+    loop {
+        std::thread::park();
+        if !reserve::is_short() {
+            continue;
+        }
+        event::memory_short();
+        // Not at once: it is meant for the allocation that has failed.
+        std::thread::sleep(RETRY);
+        while !reserve::take_reserve() {
+            std::thread::sleep(RETRY);
+        }
+        event::memory_regained();
+    }
+}
