@@ -12,6 +12,7 @@ pub(crate) struct ClientCounters {
     pub open: AtomicU64,
     pub accepted: AtomicU64,
     pub too_many: AtomicU64,
+    pub displaced: AtomicU64,
     pub handshakes_failed: AtomicU64,
     pub handshakes_late: AtomicU64,
     pub unauthorized: AtomicU64,
@@ -29,6 +30,10 @@ pub struct ClientsResource {
     pub accepted: u64,
     /// Connections over TCP that were closed because there were too many at a time.
     pub too_many: u64,
+    /// Connections over TCP that had shown neither certificate nor token, and gave their place to a
+    /// later one.
+    #[serde(default)]
+    pub displaced: u64,
     /// TLS handshakes that failed: no TLS 1.3, or a certificate of another authority.
     pub handshakes_failed: u64,
     /// TLS handshakes that took too long.
@@ -53,6 +58,7 @@ impl ClientCounters {
             open: of(&self.open),
             accepted: of(&self.accepted),
             too_many: of(&self.too_many),
+            displaced: of(&self.displaced),
             handshakes_failed: of(&self.handshakes_failed),
             handshakes_late: of(&self.handshakes_late),
             unauthorized: of(&self.unauthorized),

@@ -17,14 +17,13 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::ApiAccess;
 use crate::clients::{ClientCounters, count};
-use crate::routes;
+use crate::door::{Door, Place};
+use crate::routes::{self, Guard};
 
 /// Limit on the clients that the Unix socket serves at once; others wait in the kernel's queue.
 pub const CLIENTS_MAX: usize = 32;
-/// Limit on the connections over TCP at once, per socket; others are closed, and counted.
-pub const REMOTE_CLIENTS_MAX: usize = 32;
 /// Limit on the time of a TLS handshake.
-pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Limit on the time for the head of a request, and on the silence between two requests.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit on the length of a request's head, in bytes.
@@ -66,37 +65,40 @@ impl Serving {
 
     /// Serves clients over TCP and TLS until the caller drops it.
     pub async fn tls(self, listener: TcpListener, access: ApiAccess) {
-        let places = Arc::new(Semaphore::new(REMOTE_CLIENTS_MAX));
-        let acceptor = TlsAcceptor::from(Arc::clone(&access.tls));
-        let guarded = routes::guard(self.open.clone(), access.token, Arc::clone(&self.counters));
+        let (door, access) = (Door::default(), Arc::new(access));
         loop {
-            let Ok((stream, _)) = accept(&listener).await else {
+            let Ok((stream, from)) = accept(&listener).await else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                count(&self.counters.too_many);
-                continue;
-            };
-            let (serving, acceptor, guarded) = (self.clone(), acceptor.clone(), guarded.clone());
-            tokio::spawn(async move {
-                serving.greet(stream, &acceptor, guarded).await;
-                drop(place);
-            });
+            let (place, displaced) = door.enter(from.ip());
+            if let Some(displaced) = displaced {
+                displaced.abort();
+                count(&self.counters.displaced);
+            }
+            let (serving, access, number) = (self.clone(), Arc::clone(&access), place.number());
+            let task = tokio::spawn(async move { serving.greet(stream, &access, place).await });
+            door.note_task(number, task.abort_handle());
         }
     }
 
     /// Makes the handshake, and serves a client: all routes are open to one with a certificate.
-    async fn greet(&self, stream: TcpStream, acceptor: &TlsAcceptor, guarded: Router) {
+    async fn greet(&self, stream: TcpStream, access: &ApiAccess, place: Place) {
+        let acceptor = TlsAcceptor::from(Arc::clone(&access.tls));
         let stream = match timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(_)) => return count(&self.counters.handshakes_failed),
             Err(_) => return count(&self.counters.handshakes_late),
         };
+        let place = Arc::new(place);
         let (_, session) = stream.get_ref();
         let router = match session.peer_certificates() {
+            Some(_) if !place.know() => return count(&self.counters.too_many),
             Some(_) => self.open.clone(),
-            None => guarded,
+            None => {
+                let (token, counters) = (access.token.clone(), Arc::clone(&self.counters));
+                routes::guard(&self.open, Guard { token, counters, place: Arc::clone(&place) })
+            }
         };
         self.serve(stream, router).await;
     }

@@ -19,6 +19,7 @@ mod clients;
 mod cluster_control;
 mod connections;
 mod dispatcher;
+mod door;
 mod filter;
 mod flow_id;
 mod link_resources;
@@ -34,10 +35,9 @@ mod token;
 
 pub use clients::ClientsResource;
 pub use cluster_control::ClusterControl;
-pub use connections::{
-    CLIENTS_MAX, HEAD_LEN_MAX, HEAD_TIMEOUT, HEADERS_MAX, REMOTE_CLIENTS_MAX, TLS_HANDSHAKE_TIMEOUT,
-};
+pub use connections::{CLIENTS_MAX, HEAD_LEN_MAX, HEAD_TIMEOUT, HEADERS_MAX, TLS_HANDSHAKE_TIMEOUT};
 pub use dispatcher::ANSWER_TIMEOUT;
+pub use door::{REMOTE_CLIENTS_MAX, STRANGERS_MAX, STRANGERS_PER_SOURCE_MAX};
 pub use flow_id::FlowIdError;
 pub use link_resources::{LinkResource, LinkTotalsResource};
 pub use migrations::{FLOWS_NAMED_MAX, MIGRATION_FLOWS_MAX, MIGRATIONS_MAX, MIGRATIONS_RUNNING_MAX};

@@ -4,6 +4,7 @@ mod changes;
 mod document;
 mod flows;
 mod guard;
+mod integers;
 mod links;
 mod migrations;
 mod nodes;
@@ -17,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, OriginalUri, Request};
-use axum::http::{Method, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use cluster::policies::POLICY_BYTES_MAX;
+use futures_util::StreamExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::OpenApi;
@@ -35,12 +39,16 @@ use crate::migrations::Migrations;
 use crate::problem::Problem;
 
 pub use changes::WATCHERS_MAX;
-pub(crate) use guard::guard;
+pub(crate) use guard::{Guard, guard};
 
 /// Limit on the body of a request, in bytes, unless it has a policy.
 pub const BODY_MAX: usize = 64 * 1024;
 /// Limit on the body of a request with a policy, in bytes: JSON escapes the ends of its lines.
 pub const POLICY_BODY_MAX: usize = 2 * POLICY_BYTES_MAX + BODY_MAX;
+/// Limit on the time for which the body of a refused request is still read.
+const LINGER: Duration = Duration::from_secs(1);
+/// Limit on the bytes of it.
+const LINGER_MAX: usize = 1 << 20;
 /// Limit on the time for a request's body and answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -88,7 +96,7 @@ impl Api {
 pub fn document() -> String {
     let (_, document) = documented().split_for_parts();
     // A document has no maps with other keys than strings, so this cannot fail.
-    document.to_pretty_json().unwrap_or_default() + "\n"
+    integers::bound(document).to_pretty_json().unwrap_or_default() + "\n"
 }
 
 fn documented() -> OpenApiRouter<Arc<Api>> {
@@ -117,7 +125,7 @@ fn documented() -> OpenApiRouter<Arc<Api>> {
 /// Returns the router of all requests.
 pub(crate) fn router(api: Arc<Api>) -> Router {
     let (routes, document) = documented().split_for_parts();
-    let text = document.to_json().unwrap_or_default();
+    let text = integers::bound(document).to_json().unwrap_or_default();
     let serve_document = move || {
         let text = text.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], text) }
@@ -146,13 +154,52 @@ async fn other_method(method: Method, OriginalUri(uri): OriginalUri) -> Problem 
 /// reset, and the client could lose the answer.
 async fn with_body(request: Request, next: Next) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
+    check_host(&head)?;
     let is_policy = head.uri.path() == "/v1/policy";
     let limit = if is_policy { POLICY_BODY_MAX } else { BODY_MAX };
-    let body = to_bytes(body, limit).await.map_err(|_| {
+    let too_long = || {
         let detail = format!("the body cannot be read; expected up to {limit} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", detail)
-    })?;
+    };
+    let length =
+        head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: u64| length > limit as u64) {
+        discard(body);
+        return Err(too_long());
+    }
+    let body = to_bytes(body, limit).await.map_err(|_| too_long())?;
     Ok(next.run(Request::from_parts(head, Body::from(body))).await)
+}
+
+/// Reads the body of a refused request, within limits, while its answer goes out.
+fn discard(body: Body) {
+    let read = async move {
+        let (mut parts, mut bytes) = (body.into_data_stream(), 0);
+        while let Some(Ok(part)) = parts.next().await
+            && bytes < LINGER_MAX
+        {
+            bytes += part.len();
+        }
+    };
+    tokio::spawn(timeout(LINGER, read));
+}
+
+/// Checks that a request names its host once (RFC 9112 3.2).
+fn check_host(head: &Parts) -> Result<(), Problem> {
+    let is_name = |host: &HeaderValue| {
+        let name = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+        host.is_empty() || name.is_some_and(|name| !name.as_str().contains('@'))
+    };
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let found = match (hosts.next(), hosts.next()) {
+        (None, _) if head.version < Version::HTTP_11 => return Ok(()),
+        (Some(host), None) if is_name(host) => return Ok(()),
+        (None, _) => "none",
+        (Some(_), Some(_)) => "several",
+        (Some(_), None) => "another text",
+    };
+    let detail = format!("expected one `Host: NAME` in the head of the request, not {found}");
+    Err(Problem::new(StatusCode::BAD_REQUEST, "host", detail))
 }
 
 /// Bounds the time of a request. A watch's answer goes on after its head.

@@ -48,3 +48,39 @@ fn every_operation_is_described_and_has_its_problems() {
         }
     }
 }
+
+/// Calls `visit` with each schema of an integer, and its place.
+fn each_integer(value: &serde_json::Value, place: &str, visit: &mut impl FnMut(&str, &serde_json::Value)) {
+    let has_type = |kind: &serde_json::Value| kind == "integer" || kind[0] == "integer";
+    match value {
+        serde_json::Value::Object(fields) => {
+            if fields.get("type").is_some_and(has_type) {
+                visit(place, value);
+            }
+            fields.iter().for_each(|(name, field)| each_integer(field, &format!("{place}/{name}"), visit));
+        }
+        serde_json::Value::Array(items) => {
+            items.iter().for_each(|item| each_integer(item, place, visit));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn integers_have_the_range_of_the_code() {
+    let document: serde_json::Value = serde_json::from_str(&control::document()).unwrap();
+    let mut count = 0;
+    each_integer(&document, "", &mut |place, schema| {
+        count += 1;
+        let max = match schema["format"].as_str() {
+            Some("uint8") => u64::from(u8::MAX),
+            Some("uint16") => u64::from(u16::MAX),
+            Some("uint32") => u64::from(u32::MAX),
+            Some("uint64") => u64::MAX,
+            other => panic!("{place}: {other:?}"),
+        };
+        let is_within = |bound: &serde_json::Value| bound.as_u64().is_some_and(|bound| bound <= max);
+        assert!(is_within(&schema["minimum"]) && is_within(&schema["maximum"]), "{place}: {schema}");
+    });
+    assert!(count > 50, "{count}");
+}

@@ -16,6 +16,7 @@ use cluster::identity::Authority;
 use control::access::{AccessError, AccessFiles, ApiAccess, certificates, read_authority};
 use control::{
     ApiListener, BODY_MAX, ControlOptions, ControlServer, HEAD_LEN_MAX, HEADERS_MAX, REMOTE_CLIENTS_MAX,
+    STRANGERS_PER_SOURCE_MAX,
 };
 use runtime::Runner;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -256,7 +257,7 @@ fn oversized_requests_are_refused() {
     }
     remote.wait_for("heads_refused", 2);
     let body = "a".repeat(BODY_MAX + 1);
-    for (token, expected) in [(&*token, 413), ("", 413)] {
+    for (token, expected) in [(&*token, 413), ("", 401)] {
         let mut client = remote.connect(None);
         let head = format!("POST /v1/migrations HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{token}");
         let _ = write!(client, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
@@ -265,34 +266,74 @@ fn oversized_requests_are_refused() {
     }
 }
 
+/// Who has shown nothing keeps nobody out: the operator gets in, however many there are.
 #[test]
-fn connections_are_bounded() {
+fn silent_connections_give_their_places_to_others() {
     let mut remote = Remote::start(true, true);
-    let mut held: Vec<_> = (0..REMOTE_CLIENTS_MAX).map(|_| remote.tcp()).collect();
-    assert_eq!(remote.tcp().read(&mut [0; 64]).unwrap_or(0), 0, "one more is closed");
-    drop(held.pop());
-    let began = Instant::now();
-    loop {
-        // The place is free once the server has noticed.
-        let (status, answer) = remote.status_or_none();
-        if status == 200 {
-            assert!(body(&answer)["clients"]["too_many"].as_u64() >= Some(1), "{answer}");
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "the place stays taken");
-    }
+    let own = remote.folder.path().to_owned();
+    let mut held: Vec<_> = (0..STRANGERS_PER_SOURCE_MAX + 4).map(|_| remote.tcp()).collect();
+    // The server ends the first at once, not after a time.
+    assert_eq!(held[0].read(&mut [0; 64]).unwrap_or(0), 0);
+    assert_eq!(remote.status(Some(&own), "").0, 200);
+    held.extend((0..STRANGERS_PER_SOURCE_MAX).map(|_| remote.tcp()));
+    let clients = remote.clients();
+    assert!(clients["displaced"].as_u64() >= Some(4) && clients["too_many"] == 0, "{clients}");
 }
 
-impl Remote {
-    /// The status, or 0 if the server closes the connection at once.
-    fn status_or_none(&mut self) -> (u16, String) {
-        let mut client = self.connect(None);
-        let head = "GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer";
-        match write!(client, "{head} {TOKEN}\r\n\r\n") {
-            Ok(()) => self.answer(client),
-            Err(_) => (0, String::new()),
-        }
+/// Operators themselves are bounded.
+#[test]
+fn clients_with_a_certificate_are_bounded() {
+    let mut remote = Remote::start(true, true);
+    let own = remote.folder.path().to_owned();
+    let hold = |own: Option<&Path>| {
+        let mut client = remote.connect(own);
+        let lines = format!("Host: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+        write!(client, "GET /v1/openapi.json HTTP/1.1\r\n{lines}")?;
+        let mut head = [0; 12];
+        client.read_exact(&mut head)?;
+        std::io::Result::Ok((client, String::from_utf8_lossy(&head).into_owned()))
+    };
+    let held: Vec<_> = (0..REMOTE_CLIENTS_MAX).map(|_| hold(Some(&own)).unwrap()).collect();
+    assert!(held.iter().all(|(_, head)| head == "HTTP/1.1 200"));
+    assert!(hold(Some(&own)).is_err(), "one more is closed");
+    assert_eq!(hold(None).unwrap().1, "HTTP/1.1 503", "one with the token hears why");
+    drop(held);
+    let began = Instant::now();
+    // The places are free once the server has noticed.
+    while remote.status(Some(&own), "").0 != 200 {
+        assert!(began.elapsed() < PATIENCE, "the places stay taken");
     }
+    assert!(remote.clients()["too_many"].as_u64() >= Some(2));
+}
+
+/// A request names its host once (RFC 9112 3.2), and is refused as soon as its body is too long.
+#[test]
+fn hosts_and_lengths_are_checked() {
+    let mut remote = Remote::start(true, true);
+    let own = remote.folder.path().to_owned();
+    let mut ask = |head: &str| {
+        let mut client = remote.connect(Some(&own));
+        write!(client, "{head}Connection: close\r\n\r\n").unwrap();
+        let (status, answer) = remote.answer(client);
+        (status, body(&answer)["code"].as_str().map(str::to_owned))
+    };
+    for (hosts, expected) in [
+        ("Host: a\r\n", 200),
+        ("Host: 10.0.0.1:7500\r\n", 200),
+        ("Host:\r\n", 200),
+        ("", 400),
+        ("Host: a\r\nHost: a\r\n", 400),
+        ("Host: a b\r\n", 400),
+        ("Host: u@a\r\n", 400),
+    ] {
+        let (status, code) = ask(&format!("GET /v1/status HTTP/1.1\r\n{hosts}"));
+        assert_eq!(status, expected, "{hosts}");
+        assert_eq!(code.as_deref(), (expected == 400).then_some("host"), "{hosts}");
+    }
+    assert_eq!(ask("GET /v1/status HTTP/1.0\r\n").0, 200);
+    // Nothing of the body is ever sent.
+    let long = ask("POST /v1/migrations HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n");
+    assert_eq!(long, (413, Some("body_too_long".to_owned())));
 }
 
 #[test]

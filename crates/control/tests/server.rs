@@ -234,6 +234,10 @@ fn bad_requests_get_problems() {
     let plain = "POST /v1/migrations HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     assert_eq!(client.send(plain.as_bytes()).0, 415, "the media type is missing");
     assert_eq!(client.send(b"nonsense\r\n\r\n").0, 400);
+    for hosts in ["", "Host: a\r\nHost: a\r\n"] {
+        let request = format!("GET /v1/status HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n");
+        assert_eq!(client.send(request.as_bytes()).0, 400, "{hosts}");
+    }
     let document = client.get("/v1/openapi.json");
     assert!(document["paths"]["/v1/flows/{id}/move"].is_object());
     let watches: Vec<_> = (0..WATCHERS_MAX).map(|_| client.watch("kinds=migration")).collect();
@@ -245,6 +249,48 @@ fn bad_requests_get_problems() {
     let path = served.path();
     drop(served);
     assert!(!path.exists(), "the socket is removed");
+}
+
+/// Numbers beyond the document's ranges are refused, wherever a request may have one.
+#[test]
+fn integers_beyond_their_ranges_are_refused() {
+    let (playing, _served, client) = played(200);
+    let document = client.get("/v1/openapi.json");
+    let beyond = |schema: &Value| {
+        let max = schema["maximum"].as_u64()?;
+        let is_integer = schema["type"] == "integer" || schema["type"][0] == "integer";
+        is_integer.then(|| ["-1".to_owned(), "0.5".to_owned(), (u128::from(max) + 1).to_string()])
+    };
+    let mut refused = 0;
+    let mut refuse = |method: &str, path: &str, body: &str| {
+        let (status, problem) = client.request(&method.to_uppercase(), path, body);
+        assert!([400, 422].contains(&status), "{method} {path} {body}: {problem}");
+        refused += 1;
+    };
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = parameter["name"].as_str().unwrap();
+                for value in beyond(&parameter["schema"]).into_iter().flatten() {
+                    match parameter["in"].as_str() {
+                        Some("path") => refuse(method, &path.replace(&format!("{{{name}}}"), &value), ""),
+                        _ => refuse(method, &format!("{path}?{name}={value}"), ""),
+                    }
+                }
+            }
+            let body = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
+            let schema = body.as_str().and_then(|path| document.pointer(path.trim_start_matches('#')));
+            for (field, schema) in
+                schema.and_then(|schema| schema["properties"].as_object()).into_iter().flatten()
+            {
+                for value in beyond(schema).into_iter().flatten() {
+                    refuse(method, path, &format!("{{\"{field}\": {value}}}"));
+                }
+            }
+        }
+    }
+    assert!(refused >= 30, "{refused}");
+    playing.end();
 }
 
 #[test]

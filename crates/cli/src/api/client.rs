@@ -1,19 +1,23 @@
 //! A client of the control API: one request per connection.
 
-use std::io::{Read, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use control::{Page, Problem};
+use control::{ANSWER_TIMEOUT, Page, Problem};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::remote::RemoteServer;
 
-/// Timeout of an answer.
+/// Timeout of an answer that nodes or many flows are asked for, or of a change.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout of all other answers: one that the server has to wait for longer is an error.
+const LOOK_PATIENCE: Duration = Duration::from_secs(ANSWER_TIMEOUT.as_secs() + 1);
 /// Maximum length of an answer, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
 /// Items of a page.
@@ -113,7 +117,9 @@ impl Client {
         serde_json::from_slice(body).context("the answer is not of this version of the API")
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    fn exchange(&self, method: &str, path: &str, body: &str) -> Result<Vec<u8>> {
+        let is_look = method == "GET" && !path.starts_with("/v1/flows?");
+        let patience = if is_look { LOOK_PATIENCE } else { PATIENCE };
         let (host, token) = match &self.0 {
             Server::Socket(_) => ("localhost", None),
             Server::Remote(server) => (&*server.address, server.token.as_deref()),
@@ -125,19 +131,30 @@ impl Client {
             body.len()
         );
         match &self.0 {
-            Server::Socket(path) => {
-                let server = UnixStream::connect(path)?;
-                server.set_read_timeout(Some(PATIENCE))?;
-                server.set_write_timeout(Some(PATIENCE))?;
-                ask(server, &head, body)
-            }
-            Server::Remote(server) => ask(server.connect(PATIENCE)?, &head, body),
+            Server::Socket(path) => connect(path, patience).and_then(|server| ask(server, &head, body)),
+            Server::Remote(server) => server.connect(patience).and_then(|server| ask(server, &head, body)),
         }
+        .map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                let seconds = patience.as_secs();
+                Error::other(format!("no answer within {seconds} s; the process is stopped or busy"))
+            }
+            _ => error,
+        })
     }
 }
 
+/// Connects to a socket, and bounds all waiting: the queue of a stopped process may be full.
+fn connect(path: &Path, patience: Duration) -> Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
 /// Sends a request, and returns the answer.
-fn ask(mut server: impl Read + Write, head: &str, body: &str) -> std::io::Result<Vec<u8>> {
+fn ask(mut server: impl Read + Write, head: &str, body: &str) -> Result<Vec<u8>> {
     server.write_all(head.as_bytes())?;
     server.write_all(body.as_bytes())?;
     let mut bytes = Vec::new();
@@ -160,10 +177,23 @@ pub fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::encode;
+    use super::*;
 
     #[test]
     fn only_unreserved_letters_stay() {
         assert_eq!(encode("dst port 443 && a/b~"), "dst%20port%20443%20%26%26%20a%2Fb~");
+    }
+
+    #[test]
+    fn a_full_queue_does_not_hold_a_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stopped.sock");
+        let server =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&server, &SocketAddrUnix::new(&*path).unwrap()).unwrap();
+        rustix::net::listen(&server, 0).unwrap();
+        let patience = Duration::from_millis(50);
+        let _first = connect(&path, patience).unwrap();
+        assert_eq!(connect(&path, patience).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }

@@ -218,6 +218,10 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
 #[test]
 fn commands_without_a_dispatcher_say_what_to_do() {
     let place = Place::new();
+    // A stopped process: the kernel takes connections for it, and nobody answers.
+    let _stopped = std::os::unix::net::UnixListener::bind(place.path("stopped.sock")).unwrap();
+    let said = place.refused(1, "status --api stopped.sock");
+    assert!(said.contains("no answer within 4 s") && !said.contains("os error"), "{said}");
     let said = place.refused(1, "status --api nothing.sock");
     assert!(said.contains("cannot reach the control API at nothing.sock"), "{said}");
     let said = place.refused(2, "flows move");

@@ -8,8 +8,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-use super::{in_time, with_body};
+use super::discard;
 use crate::clients::{ClientCounters, count};
+use crate::door::{Place, REMOTE_CLIENTS_MAX};
 use crate::problem::Problem;
 use crate::token::Token;
 
@@ -18,18 +19,19 @@ const CHALLENGE: &str = "Bearer realm=\"rivulet\"";
 /// The same if the request had a wrong token.
 const CHALLENGE_AGAIN: &str = "Bearer realm=\"rivulet\", error=\"invalid_token\"";
 
+/// How clients that have shown no certificate are checked.
 #[derive(Clone)]
-struct Guard {
+pub(crate) struct Guard {
     /// The token that is accepted; without one, clients need a certificate.
-    token: Option<Arc<Token>>,
-    counters: Arc<ClientCounters>,
+    pub token: Option<Arc<Token>>,
+    pub counters: Arc<ClientCounters>,
+    /// The place of the connection.
+    pub place: Arc<Place>,
 }
 
-/// Returns the routes for clients that have shown no certificate: every request needs the token.
-pub(crate) fn guard(open: Router, token: Option<Arc<Token>>, counters: Arc<ClientCounters>) -> Router {
-    open.layer(middleware::from_fn_with_state(Guard { token, counters }, check))
-        .layer(middleware::from_fn(with_body))
-        .layer(middleware::from_fn(in_time))
+/// Returns the routes for a client that has shown no certificate: every request needs the token.
+pub(crate) fn guard(open: &Router, guard: Guard) -> Router {
+    open.clone().layer(middleware::from_fn_with_state(guard, check))
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -40,8 +42,17 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
         (Some(token), Some(first), None) => token.is_in(first.as_bytes()),
         _ => false,
     };
-    if is_right {
+    if is_right && guard.place.know() {
         return next.run(request).await;
+    }
+    let challenge = if first.is_some() { CHALLENGE_AGAIN } else { CHALLENGE };
+    discard(request.into_body());
+    if is_right {
+        count(&guard.counters.too_many);
+        let detail = format!("there are {REMOTE_CLIENTS_MAX} clients; try again once one has gone");
+        let mut response = Problem::busy("clients", detail).into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
     }
     count(&guard.counters.unauthorized);
     let detail = match &guard.token {
@@ -49,7 +60,6 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
         None => "expected a client certificate of the server's authority",
     };
     let mut response = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).into_response();
-    let challenge = if first.is_some() { CHALLENGE_AGAIN } else { CHALLENGE };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     response
 }
