@@ -4,9 +4,10 @@
 //! compiler of protocol buffers.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -42,12 +43,50 @@ pub struct EtcdFiles<'a> {
     pub key: &'a Path,
 }
 
+/// The files of a store, to be read again when one has changed.
+struct OwnFiles {
+    paths: [PathBuf; 3],
+    /// Inode, length and time of change of each.
+    stamps: Mutex<[Stamp; 3]>,
+}
+
+type Stamp = Option<(u64, u64, i64, i64)>;
+
+impl OwnFiles {
+    fn new(files: EtcdFiles<'_>) -> OwnFiles {
+        let paths = [files.authority, files.certificate, files.key].map(Path::to_owned);
+        let stamps = Mutex::new(OwnFiles::stamps(&paths));
+        OwnFiles { paths, stamps }
+    }
+
+    fn files(&self) -> EtcdFiles<'_> {
+        let [authority, certificate, key] = &self.paths;
+        EtcdFiles { authority, certificate, key }
+    }
+
+    fn stamps(paths: &[PathBuf; 3]) -> [Stamp; 3] {
+        paths.each_ref().map(|path| {
+            let data = std::fs::metadata(path).ok()?;
+            Some((data.ino(), data.len(), data.mtime(), data.mtime_nsec()))
+        })
+    }
+
+    /// Returns whether a file has changed since the latest call.
+    fn have_changed(&self) -> bool {
+        let now = OwnFiles::stamps(&self.paths);
+        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *stamps, now) != now
+    }
+}
+
 /// A store in etcd.
 pub struct EtcdStore {
     endpoints: Vec<String>,
     /// The endpoint that answered last.
     preferred: AtomicUsize,
-    agent: Agent,
+    agent: Mutex<Agent>,
+    /// The files of TLS.
+    files: Option<OwnFiles>,
 }
 
 /// Why an endpoint gave no result.
@@ -89,6 +128,14 @@ fn tls(EtcdFiles { authority, certificate, key }: EtcdFiles<'_>) -> Result<TlsCo
         .build())
 }
 
+fn agent(files: Option<EtcdFiles<'_>>) -> Result<Agent, StoreError> {
+    let mut config = Agent::config_builder().timeout_connect(Some(CONNECT_MAX)).http_status_as_error(false);
+    if let Some(files) = files {
+        config = config.tls_config(tls(files)?);
+    }
+    Ok(config.build().into())
+}
+
 impl EtcdStore {
     /// Uses etcd at these endpoints, such as `https://10.0.0.1:2379`; with `http` in place of
     /// `https`, the files are not used. Connects when it is needed.
@@ -107,16 +154,27 @@ impl EtcdStore {
         if let Some(other) = endpoints.iter().find(|endpoint| !is_address(endpoint)) {
             return refused(other, "expected https://HOST:PORT or http://HOST:PORT");
         }
-        let mut config =
-            Agent::config_builder().timeout_connect(Some(CONNECT_MAX)).http_status_as_error(false);
-        if let Some(endpoint) = endpoints.iter().find(has_tls) {
-            let Some(files) = files else {
-                return refused(endpoint, "expected the files of an authority and of a certificate");
-            };
-            config = config.tls_config(tls(files)?);
+        let endpoint = endpoints.iter().find(has_tls);
+        let files = files.filter(|_| endpoint.is_some());
+        if let (Some(endpoint), None) = (endpoint, files) {
+            return refused(endpoint, "expected the files of an authority and of a certificate");
         }
+        let own = files.map(OwnFiles::new);
+        let agent = Mutex::new(agent(files)?);
         let endpoints = endpoints.iter().map(|endpoint| endpoint.trim_end_matches('/').to_owned()).collect();
-        Ok(EtcdStore { endpoints, preferred: AtomicUsize::new(0), agent: config.build().into() })
+        Ok(EtcdStore { endpoints, preferred: AtomicUsize::new(0), agent, files: own })
+    }
+
+    /// Returns the client of now: with the files of now, if they can be used.
+    fn agent(&self) -> Agent {
+        let mut current = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = self.files.as_ref().filter(|own| own.have_changed()) {
+            match agent(Some(own.files())) {
+                Ok(changed) => *current = changed,
+                Err(error) => telemetry::event::store_failed(&error),
+            }
+        }
+        current.clone()
     }
 
     /// Sends a request to the endpoints in turn, until one answers.
@@ -161,7 +219,7 @@ impl EtcdStore {
         read_max: Duration,
         all_max: Option<Duration>,
     ) -> Result<(u16, BufReader<impl Read + use<>>), Fault> {
-        let request = self.agent.post(format!("{endpoint}/v3/{path}"));
+        let request = self.agent().post(format!("{endpoint}/v3/{path}"));
         let limited = request.config().timeout_global(all_max).timeout_per_read(Some(read_max)).build();
         let sent = limited.content_type("application/json").send(body.to_string());
         let response = sent.map_err(|error| Fault::Unreachable(error.to_string()))?;

@@ -207,6 +207,24 @@ fn etcd_of_another_authority_is_refused() {
     assert_eq!(etcd.store().get("u/1"), Ok(None));
 }
 
+/// A node shows its renewed certificate without a restart.
+#[test]
+fn changed_certificates_are_read_again() {
+    let Some(etcd) = EtcdBench::start_with_tls() else { return };
+    let other = tempfile::TempDir::new().unwrap();
+    issue(other.path());
+    let take = |from: &std::path::Path| {
+        for end in ["pem", "key"] {
+            std::fs::copy(from.join(format!("node.{end}")), etcd.file(&format!("changed.{end}"))).unwrap();
+        }
+    };
+    take(other.path());
+    let store = etcd.store_with(&etcd.file("ca.pem"), "changed");
+    assert!(matches!(store.get("u/1"), Err(StoreError::Unreachable { .. })));
+    take(&etcd.file(""));
+    assert_eq!(store.get("u/1"), Ok(None));
+}
+
 #[test]
 fn unreachable_etcd_is_an_error_within_a_bound() {
     let Some(mut etcd) = EtcdBench::start() else { return };
