@@ -1,5 +1,6 @@
 //! Nodes of a cluster: `rivulet node`, `rivulet cluster`, and `--cluster` of other commands.
 
+mod certificates;
 mod config;
 mod dispatcher;
 mod dispatcher_role;
@@ -16,16 +17,14 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::bail;
-use cluster::identity::Authority;
-
 use self::config::{NodeConfig, NodeRole};
 use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
 use crate::metrics_address::DEFAULT_ADDRESS;
-use crate::output;
+use anyhow::bail;
 
+pub use certificates::{ClusterArgs, issue};
 pub use dispatcher::{DispatcherNode, api_of};
 pub use unit::PARENT_VARIABLE;
 
@@ -88,52 +87,6 @@ dispatcher.toml:
 Units in both files that are found by a store, in place of [units]:
   [store]
   etcd = [\"http://10.0.0.1:2379\"]";
-
-const CLUSTER_EXAMPLES: &str = "\
-Examples:
-  rivulet cluster init certificates dispatcher unit-1 unit-2
-  rivulet cluster init certificates dispatcher=10.0.0.1,rivulet.example
-  rivulet cluster init certificates unit-3";
-
-/// Issue the certificates of a cluster's nodes
-#[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = CLUSTER_EXAMPLES)]
-pub struct ClusterArgs {
-    #[command(subcommand)]
-    task: ClusterTask,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum ClusterTask {
-    /// Create an authority in a folder, if there is none, and issue certificates to nodes
-    ///
-    /// A node needs ca.pem and its own NAME.pem and NAME.key. Keep ca.key apart: who has it can let
-    /// nodes in.
-    Init {
-        /// The folder
-        folder: PathBuf,
-        /// Names of nodes. NAME=HOST,... also gives hosts, names or IP addresses, by which clients
-        /// reach a dispatcher's control API
-        #[arg(required = true, value_name = "NODE[=HOST,...]")]
-        nodes: Vec<String>,
-    },
-}
-
-/// Runs `rivulet cluster`.
-pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
-    let ClusterTask::Init { folder, nodes } = &args.task;
-    let authority = Authority::open(folder)?;
-    for node in nodes {
-        let (node, hosts) = node.split_once('=').unwrap_or((node, ""));
-        let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
-        authority.issue_with_hosts_to(folder, node, &hosts)?;
-        output::print(&format!(
-            "{}: certificate and key of {node}\n",
-            folder.join(format!("{node}.pem")).display()
-        ))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
 
 /// Runs `rivulet node`.
 pub fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {

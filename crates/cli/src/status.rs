@@ -1,12 +1,15 @@
 //! `rivulet status`, `rivulet nodes`, `rivulet units`: the state of a running dispatcher.
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control::{NewNode, NodeResource, PolicyUseResource, RolloutResource, StatusResource, UnitResource};
 use telemetry::{shown, shown_in_cell};
 
 use crate::api::ApiOptions;
 use crate::output::{self, Format, Table, duration, thousands};
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Digits of a digest that tell policies apart.
 const DIGEST_SHOWN: usize = 12;
@@ -146,6 +149,16 @@ fn with_silence(status: &str, silent_ms: Option<u64>) -> String {
     }
 }
 
+/// Returns the time for which a certificate is valid that ends then, in seconds since 1970.
+fn time_left(expiry_s: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match Duration::from_secs(expiry_s).checked_sub(now) {
+        Some(left) if left >= 2 * DAY => format!("valid for {} days", left.as_secs() / DAY.as_secs()),
+        Some(left) => format!("valid for {} hours; renew it", left.as_secs() / 3_600),
+        None => "has ended; links go on, and new ones are refused: renew it".to_owned(),
+    }
+}
+
 fn text(status: &StatusResource) -> String {
     let policy = match status.policy_number {
         None => status.policy.clone(),
@@ -228,6 +241,7 @@ fn text(status: &StatusResource) -> String {
             thousands(handshakes)
         );
         lines.push(("links", text));
+        lines.extend(links.certificate_expiry_seconds.map(|expiry| ("certificate", time_left(expiry))));
     }
     lines.push(("migrations", format!("{} running", status.migrations_running)));
     lines.into_iter().map(|(name, value)| format!("{name:<12}{}\n", shown(value))).collect()

@@ -177,8 +177,8 @@ struct Tls {
 
 impl Tls {
     fn new() -> Tls {
-        let authority = Authority::new().unwrap();
-        let issued = authority.issue("there").unwrap();
+        let authority = Authority::new("bench").unwrap();
+        let issued = authority.issue(&"unit:there".parse().unwrap(), 1).unwrap();
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
         let mut roots = RootCertStore::empty();

@@ -6,31 +6,87 @@
 //! Handshakes are made on threads of their own; packets never wait for one.
 
 mod authority;
+mod credential;
 mod handshake;
 mod key_log;
 mod listener;
+mod parts;
+mod peer;
+mod renewal;
+mod reread;
+mod role;
+mod role_map;
+mod watch;
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-
-pub use authority::{Authority, AuthorityError, IssuedIdentity};
+pub use authority::{
+    AUTHORITY_DAYS, Authority, AuthorityError, CERTIFICATE_DAYS, CERTIFICATE_DAYS_MAX, DEFAULT_CLUSTER,
+    IssuedIdentity, read_certificate,
+};
+pub use credential::{CertificateContent, Credential, CredentialError};
 pub use handshake::{HANDSHAKE_TIMEOUT, HELLO_LEN_MAX, HandshakeError, LinkSecrets, Session, connect};
 pub use key_log::{KEY_LOG_VARIABLE, KeyLog};
 pub use listener::{HANDSHAKES_MAX, Listener, ListenerCounters};
+use parts::IdentityParts;
+pub use parts::{read_certificates, read_revoked};
+pub use peer::PeerCertificate;
+pub use renewal::{Holder, REVOKED_FILE, holders, is_authority_due};
+pub use reread::Reread;
+pub use role::{CertifiedRole, NAME_LEN_MAX, SCHEME, Subject};
+pub use role_map::{ROLES_LEN_MAX, RoleMap, RoleMapError};
 
-/// A node's name, certificate and key, and the authority that it trusts.
-#[derive(Clone, Debug)]
+/// The file of roles in a folder of certificates.
+pub const ROLES_FILE: &str = "roles.toml";
+
+/// The files of a node's identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFiles {
+    /// Its certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The cluster's authority.
+    pub authority: PathBuf,
+    /// A list of revoked certificates, if it is there.
+    pub revoked: PathBuf,
+    /// Roles of certificates that do not say theirs, if it is there.
+    pub roles: PathBuf,
+}
+
+impl IdentityFiles {
+    /// Returns the files of a node in a folder, as `rivulet cluster` writes them.
+    pub fn in_folder(folder: &Path, name: &str) -> IdentityFiles {
+        IdentityFiles {
+            certificate: folder.join(format!("{name}.pem")),
+            key: folder.join(format!("{name}.key")),
+            authority: folder.join(authority::CERTIFICATE_FILE),
+            revoked: folder.join(REVOKED_FILE),
+            roles: folder.join(ROLES_FILE),
+        }
+    }
+
+    /// Returns all of them; the certificate is the first.
+    pub fn all(&self) -> [&Path; 5] {
+        [&self.certificate, &self.key, &self.authority, &self.revoked, &self.roles]
+    }
+}
+
+/// A node's name, certificate and key, and the authority that it trusts. Its files are read again
+/// when they have changed.
+#[derive(Clone)]
 pub struct Identity {
-    name: String,
-    client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+    shared: Arc<Shared>,
     key_log: Option<Arc<KeyLog>>,
+}
+
+/// The part that copies of an identity share.
+struct Shared {
+    name: String,
+    files: Reread<IdentityParts>,
+    /// Certificates of the other ends of links.
+    links: Mutex<Vec<Weak<PeerCertificate>>>,
 }
 
 /// Why an identity cannot be used.
@@ -55,60 +111,37 @@ pub enum IdentityError {
     /// The certificate is not this node's.
     #[error("the certificate is not for a node `{0}`")]
     OtherName(String),
+    /// The certificate has no role, or another one.
+    #[error("{file}: {cause}")]
+    Credential {
+        /// The file.
+        file: String,
+        /// The reason.
+        cause: CredentialError,
+    },
+    /// The file of roles cannot be used.
+    #[error(transparent)]
+    Roles(#[from] RoleMapError),
 }
 
 impl Identity {
     /// Reads an identity: a chain of certificates, the key, and the authority's certificate.
     ///
     /// # Errors
-    /// If a file cannot be read, or they do not fit together.
-    pub fn read(name: &str, chain: &Path, key: &Path, authority: &Path) -> Result<Identity, IdentityError> {
-        let wrong = |file: &Path, expected| {
-            let file = file.display().to_string();
-            move |cause| IdentityError::File { file, cause, expected }
-        };
-        let certificates = |file: &Path| {
-            let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            let read = read.map_err(wrong(file, "certificate"))?;
-            match read.is_empty() {
-                true => Err(wrong(file, "certificate")(rustls_pki_types::pem::Error::NoItemsFound)),
-                false => Ok(read),
-            }
-        };
-        let key_der = PrivateKeyDer::from_pem_file(key).map_err(wrong(key, "private key"))?;
-        Identity::new(name, certificates(chain)?, key_der, certificates(authority)?)
+    /// If a file cannot be read, they do not fit together, or the certificate is for another name.
+    pub fn read(name: &str, files: &IdentityFiles) -> Result<Identity, IdentityError> {
+        let (own, from) = (name.to_owned(), files.clone());
+        let read = Reread::new(&files.all(), move || IdentityParts::read(&own, &from))?;
+        let shared = Shared { name: name.to_owned(), files: read, links: Mutex::default() };
+        Ok(Identity { shared: Arc::new(shared), key_log: None })
     }
 
-    /// Creates an identity.
+    /// Checks that the certificate is for this role.
     ///
     /// # Errors
-    /// If certificate, key and authority do not fit together.
-    pub fn new(
-        name: &str,
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-        authority: Vec<CertificateDer<'static>>,
-    ) -> Result<Identity, IdentityError> {
-        let own = chain.first().cloned().ok_or_else(|| IdentityError::OtherName(name.to_owned()))?;
-        handshake::check_name(&own, name).map_err(|_| IdentityError::OtherName(name.to_owned()))?;
-        let mut roots = RootCertStore::empty();
-        for certificate in authority {
-            roots.add(certificate)?;
-        }
-        let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
-        let clients =
-            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider)).build()?;
-        let servers = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_client_cert_verifier(clients)
-            .with_single_cert(chain.clone(), key.clone_key())?;
-        let client = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_webpki_verifier(servers)
-            .with_client_auth_cert(chain, key)?;
-        let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok(Identity { name: name.to_owned(), client, server, key_log: None })
+    /// If it is for another one.
+    pub fn check_role(&self, role: CertifiedRole) -> Result<(), CredentialError> {
+        self.now().credential.check_node(self.name(), role)
     }
 
     /// Writes the secrets of all links to this file, for debugging.
@@ -124,6 +157,55 @@ impl Identity {
 
     /// Returns the node's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
+    }
+
+    /// Returns begin and end of the certificate's validity, in seconds since 1970, as it was read last;
+    /// the end of its authority, if that is earlier.
+    pub fn valid(&self) -> (i64, i64) {
+        self.shared.files.latest().valid
+    }
+
+    /// Looks at the files each second, on a thread, as long as the identity is in use. Links to nodes
+    /// that would be refused now are marked, and operators are warned before the certificate ends.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn watch(&self) -> std::io::Result<()> {
+        watch::start(&self.shared)
+    }
+
+    /// Returns what the files have now.
+    fn now(&self) -> Arc<IdentityParts> {
+        self.shared.files.current()
+    }
+
+    /// Remembers the other end of a link, which was right for these files.
+    fn remember(&self, peer: &Arc<PeerCertificate>, files: &Arc<IdentityParts>) {
+        let mut links = self.shared.lock();
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(peer));
+        let latest = self.shared.files.latest();
+        if !Arc::ptr_eq(&latest, files) {
+            peer.check(&latest);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<PeerCertificate>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks the other ends of links for other files than before.
+    fn check_links(&self, parts: &IdentityParts) {
+        let links: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        links.iter().for_each(|peer| peer.check(parts));
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("name", &self.name()).finish_non_exhaustive()
     }
 }

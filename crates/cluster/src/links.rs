@@ -85,8 +85,8 @@ impl LinkTotals {
     pub fn report(&self, now: &[LinkInfo], handshakes: HandshakeCounters) -> LinksReport {
         let mut sum = self.ended;
         now.iter().for_each(|link| sum.add(&link.counters));
-        let HandshakeCounters { connected, failed, no_room, accepted, refused, too_many, not_taken } =
-            handshakes;
+        let HandshakeCounters { connected, failed, no_room, accepted, refused, .. } = handshakes;
+        let HandshakeCounters { too_many, not_taken, .. } = handshakes;
         let reasons = sum.refused.by_reason().into_iter().chain([("unknown_peer", self.strange)]);
         LinksReport {
             links: now.len() as u64,
@@ -109,6 +109,7 @@ impl LinkTotals {
             messages_refused: 0,
             messages_relayed: 0,
             store_entries_refused: 0,
+            certificate_expiry_seconds: None,
             handshakes: [
                 ("connected", connected),
                 ("failed", failed),

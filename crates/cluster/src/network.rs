@@ -63,6 +63,11 @@ pub trait Network: 'static {
         HandshakeCounters::default()
     }
 
+    /// Returns the end of the node's certificate, in seconds since 1970, if it has one.
+    fn certificate_expiry_s(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits until a datagram arrives.
     fn wait(&mut self, timeout: Duration);
 
@@ -79,6 +84,7 @@ pub struct HostNetwork {
     address: SocketAddr,
     connector: Connector,
     listener: Option<Listener>,
+    identity: Identity,
 }
 
 /// A node's description of itself, for others.
@@ -112,11 +118,12 @@ impl HostNetwork {
             runs: Some(policy),
         };
         let policies = KnownPolicies::new(policy);
+        identity.watch()?;
         let listener = listening
             .map(|tcp| Listener::start(identity.clone(), tcp, hello.clone(), policies.clone()))
             .transpose()?;
-        let connector = Connector::new(identity, hello, policies.clone());
-        Ok(HostNetwork { policies, socket, address, connector, listener })
+        let connector = Connector::new(identity.clone(), hello, policies.clone());
+        Ok(HostNetwork { policies, socket, address, connector, listener, identity })
     }
 
     /// Returns the address at which others can connect; that of links, if they cannot.
@@ -171,6 +178,10 @@ impl Network for HostNetwork {
     fn handshakes(&self) -> HandshakeCounters {
         let own = self.connector.counters();
         self.listener.as_ref().map_or(own, |listener| own.with_listener(listener.counters()))
+    }
+
+    fn certificate_expiry_s(&self) -> Option<u64> {
+        self.identity.valid().1.try_into().ok()
     }
 
     fn wait(&mut self, timeout: Duration) {

@@ -5,13 +5,15 @@
 //! ([`PeerLink::silence_ns`]). A node that gives a node up ends the link, so that the other end
 //! finds out with the first datagram that it sends. Time in which this process did not run is no
 //! silence of others; after [`FENCE_NS`] of it, others may have given this process up: its links
-//! carry nothing until the other ends confirm that they have them.
+//! carry nothing until the other ends confirm that they have them. A node whose certificate is revoked
+//! is given up at once.
 
 mod stalls;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use link::{
@@ -22,7 +24,7 @@ use telemetry::event;
 
 pub(crate) use self::stalls::FENCE_NS;
 use self::stalls::Stalls;
-use crate::identity::Session;
+use crate::identity::{PeerCertificate, Session};
 use crate::links::{LinkInfo, LinkTotals, mtu_of};
 use crate::network::{Handover, Network};
 use crate::wire::Role;
@@ -122,11 +124,23 @@ struct Peer {
     /// Its messages wait in the link.
     is_held: bool,
     is_suspect: bool,
+    /// Its certificate, until it is refused.
+    certificate: Option<Arc<PeerCertificate>>,
 }
 
 impl Peer {
     fn may_be_polled(&self) -> bool {
         !self.is_held && self.link.is_confirmed() && self.link.has_message()
+    }
+
+    /// Returns true, once, if the node's certificate is refused since the handshake.
+    fn ends_by_certificate(&mut self) -> bool {
+        let Some(reason) = self.certificate.as_deref().and_then(PeerCertificate::refused) else {
+            return false;
+        };
+        telemetry::refuse_peer("certificate", &self.name, &reason);
+        self.certificate = None;
+        true
     }
 
     fn is_silent(&self, now_ns: u64) -> bool {
@@ -173,7 +187,7 @@ impl<N: Network> Peers<N> {
     /// Begins a link.
     pub fn add(&mut self, session: Session) -> PeerId {
         let now_ns = self.now_ns();
-        let Session { peer, address, secrets, scope, .. } = session;
+        let Session { peer, address, secrets, scope, certificate, .. } = session;
         let mut config = self.config.clone();
         if peer.role == Role::Unit && !scope.is_empty() {
             config.silence_min_ns = APART_MIN.as_nanos() as u64;
@@ -190,8 +204,16 @@ impl<N: Network> Peers<N> {
                 self.totals.started += 1;
                 let (name, incarnation, waiting) = (peer.name, peer.incarnation, VecDeque::new());
                 let (is_held, is_suspect) = (false, false);
-                let peer = Peer { link, address, name, incarnation, waiting, is_held, is_suspect };
-                self.peers[place] = Some(peer);
+                self.peers[place] = Some(Peer {
+                    link,
+                    address,
+                    name,
+                    incarnation,
+                    waiting,
+                    is_held,
+                    is_suspect,
+                    certificate,
+                });
             }
             // The settings are constant, and TLS exports no equal keys.
             Err(_) => self.events.push_back(PeerEvent::Dead(id)),
@@ -346,6 +368,11 @@ impl<N: Network> Peers<N> {
             if peer.link.next_timeout_ns().is_some_and(|due_ns| due_ns <= now_ns) {
                 peer.link.handle_timeout(now_ns);
             }
+            if peer.ends_by_certificate() {
+                self.totals.dead += 1;
+                self.events.push_back(PeerEvent::Dead(PeerId(at)));
+                continue;
+            }
             if !peer.is_suspect && peer.is_silent(now_ns) {
                 peer.is_suspect = true;
                 self.totals.suspected += 1;
@@ -461,7 +488,12 @@ impl<N: Network> Peers<N> {
     /// Returns the counts of all links so far, and of handshakes.
     pub fn links_report(&self) -> LinksReport {
         let report = self.totals.report(&self.links(), self.network.handshakes());
-        LinksReport { stalls: self.stalls.count, stalled_ms: self.stalls.sum_ns / 1_000_000, ..report }
+        LinksReport {
+            stalls: self.stalls.count,
+            stalled_ms: self.stalls.sum_ns / 1_000_000,
+            certificate_expiry_seconds: self.network.certificate_expiry_s(),
+            ..report
+        }
     }
 
     /// Returns the number of messages for which a link has no room.

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::identity::{Authority, Identity, Listener};
+use cluster::identity::{Authority, Identity, IdentityFiles, Listener};
 use cluster::policies::KnownPolicies;
 use cluster::wire::{Hello, Role, VERSION};
 use rustix::net::{AddressFamily, SocketType, connect, socket};
@@ -27,10 +27,8 @@ fn wait_for(counter: &AtomicU64, count: u64) {
 #[test]
 fn connections_wait_for_descriptors() {
     let folder = tempfile::TempDir::new().unwrap();
-    Authority::open(folder.path()).unwrap().issue_to(folder.path(), "unit-1").unwrap();
-    let file = |name: &str| folder.path().join(name);
-    let identity =
-        Identity::read("unit-1", &file("unit-1.pem"), &file("unit-1.key"), &file("ca.pem")).unwrap();
+    Authority::open(folder.path(), None).unwrap().issue_named(folder.path(), "unit-1").unwrap();
+    let identity = Identity::read("unit-1", &IdentityFiles::in_folder(folder.path(), "unit-1")).unwrap();
     let hello = Hello {
         versions: (VERSION, VERSION),
         name: "unit-1".to_owned(),

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cluster::identity::{
-    Authority, HandshakeError, Identity, IdentityError, KeyLog, Listener, Session, connect,
+    Authority, CertifiedRole, CredentialError, HandshakeError, Identity, IdentityError, IdentityFiles,
+    KeyLog, Listener, Session, connect, holders,
 };
 use cluster::policies::{KnownPolicies, NumberedDigest};
 use cluster::wire::{Hello, Role, VERSION};
@@ -21,7 +22,7 @@ fn hello(name: &str) -> Hello {
         incarnation: 1,
         policy: [7; 32],
         runs: None,
-        role: Role::Unit,
+        role: if name.starts_with("dispatcher") { Role::Dispatcher } else { Role::Unit },
         port: 9,
         scope: String::new(),
     }
@@ -36,19 +37,22 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let folder = TempDir::new().unwrap();
-        let authority = Authority::open(folder.path()).unwrap();
+        let authority = Authority::open(folder.path(), None).unwrap();
         Cluster { folder, authority }
     }
 
+    fn issue(&self, subject: &str) {
+        self.authority.issue_named(self.folder.path(), subject).unwrap();
+    }
+
     fn identity(&self, name: &str) -> Identity {
-        self.authority.issue_to(self.folder.path(), name).unwrap();
+        self.issue(name);
         self.read(name, name).unwrap()
     }
 
     /// Reads the certificate of a node as that of a name.
     fn read(&self, node: &str, name: &str) -> Result<Identity, IdentityError> {
-        let file = |name: &str| self.folder.path().join(name);
-        Identity::read(name, &file(&format!("{node}.pem")), &file(&format!("{node}.key")), &file("ca.pem"))
+        Identity::read(name, &IdentityFiles::in_folder(self.folder.path(), node))
     }
 }
 
@@ -185,11 +189,11 @@ fn certificates_are_of_one_name_and_one_authority() {
     );
     let error = cluster.read("unit-9", "unit-9").unwrap_err().to_string();
     assert!(error.contains("unit-9.key") && error.contains("private key"), "{error}");
-    assert!(cluster.authority.issue("not a name").is_err());
+    assert!(cluster.authority.issue_named(cluster.folder.path(), "unit:not a name").is_err());
     // The authority of a folder stays the same.
-    let again = Authority::open(cluster.folder.path()).unwrap();
+    let again = Authority::open(cluster.folder.path(), None).unwrap();
     assert_eq!(again.certificate(), cluster.authority.certificate());
-    again.issue_to(cluster.folder.path(), "unit-2").unwrap();
+    again.issue_named(cluster.folder.path(), "unit-2").unwrap();
     let listener = listen(cluster.read("unit-2", "unit-2").unwrap());
     let unit = cluster.read("unit-1", "unit-1").unwrap();
     assert!(connect(&unit, listener.address(), "unit-2", &hello("unit-1")).is_ok());
@@ -210,4 +214,184 @@ fn secrets_of_links_are_written_if_asked_for() {
     let expected = line(&session.secrets.send, "dispatcher unit-1")
         + &line(&session.secrets.receive, "unit-1 dispatcher");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+}
+
+/// Why a handshake was refused by a certificate.
+fn cause_of(outcome: Result<Session, HandshakeError>) -> CredentialError {
+    match outcome {
+        Err(HandshakeError::Credential { cause, .. }) => cause,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it is taken"),
+    }
+}
+
+/// A key of one role is of no use in another, at either end, whatever its holder says.
+#[test]
+fn roles_are_those_of_certificates() {
+    let cluster = Cluster::new();
+    let other = cluster.identity("dispatcher");
+    let door = listen(other.clone());
+    let mut refused = 0;
+    for role in CertifiedRole::ALL.into_iter().filter(|role| role.is_issued()) {
+        for said in [CertifiedRole::Unit, CertifiedRole::Dispatcher] {
+            let name = format!("{said}-by-{role}");
+            cluster.issue(&format!("{role}:{name}"));
+            let identity = cluster.read(&name, &name).unwrap();
+            // As the end that connects.
+            let taken = connect(&identity, door.address(), "dispatcher", &hello(&name)).is_ok();
+            assert_eq!(taken, role == said, "{name}");
+            refused += u64::from(!taken);
+            wait_for_refusals(&door, refused);
+            // As the end that listens.
+            let listener = listen(identity.clone());
+            match connect(&other, listener.address(), &name, &hello("dispatcher")) {
+                Ok(_) => assert_eq!(role, said),
+                outcome => {
+                    let cause = cause_of(outcome).to_string();
+                    let expected =
+                        format!("the certificate of `{name}` is for the role {role}, and not for {said}");
+                    assert_eq!(cause, expected);
+                }
+            }
+            assert_eq!(identity.check_role(said).is_ok(), role == said);
+        }
+    }
+    assert_eq!(refused, 10);
+}
+
+/// Clusters of one authority do not meet, and both ends know why.
+#[test]
+fn nodes_of_another_cluster_are_refused() {
+    let cluster = Cluster::new();
+    let listener = listen(cluster.identity("unit-1"));
+    let other = TempDir::new().unwrap();
+    // The same key, another name.
+    std::fs::copy(cluster.folder.path().join("ca.key"), other.path().join("ca.key")).unwrap();
+    std::fs::copy(cluster.folder.path().join("ca.pem"), other.path().join("ca.pem")).unwrap();
+    std::fs::write(
+        other.path().join("roles.toml"),
+        "cluster = \"elsewhere\"\n[roles]\ndispatcher = [\"d\"]\n",
+    )
+    .unwrap();
+    issue_without_role(other.path(), "d");
+    let dispatcher = Identity::read("d", &IdentityFiles::in_folder(other.path(), "d")).unwrap();
+    let said = Hello { role: Role::Dispatcher, ..hello("d") };
+    let cause = cause_of(connect(&dispatcher, listener.address(), "unit-1", &said));
+    assert_eq!(cause.to_string(), "the certificate is for the cluster `rivulet`, and not for `elsewhere`");
+    wait_for_refusals(&listener, 1);
+}
+
+/// Issues a certificate of a folder's authority that says no role, as those of other programs.
+fn issue_without_role(folder: &std::path::Path, name: &str) {
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let key = rcgen::KeyPair::from_pem(&read("ca.key")).unwrap();
+    let issuer = rcgen::Issuer::from_ca_cert_pem(&read("ca.pem"), key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+    std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+}
+
+/// Certificates of another program have the roles of a file, or none.
+#[test]
+fn certificates_without_a_role_are_refused_unless_a_file_has_it() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    issue_without_role(folder, "u1.example");
+    let error = cluster.read("u1.example", "u1.example").err().unwrap().to_string();
+    assert!(error.contains("has no role") && error.contains("rivulet cluster init"), "{error}");
+    // One that has a role refuses it, too.
+    let listener = listen(cluster.identity("unit-1"));
+    let stranger = TempDir::new().unwrap();
+    for file in ["ca.pem", "u1.example.pem", "u1.example.key"] {
+        std::fs::copy(folder.join(file), stranger.path().join(file)).unwrap();
+    }
+    let roles = "[roles]\nunit = [\"u1.example\", \"unit-1\"]\n";
+    std::fs::write(stranger.path().join("roles.toml"), roles).unwrap();
+    let unit =
+        Identity::read("u1.example", &IdentityFiles::in_folder(stranger.path(), "u1.example")).unwrap();
+    let meet = || connect(&unit, listener.address(), "unit-1", &hello("u1.example"));
+    assert!(meet().is_err());
+    wait_for_refusals(&listener, 1);
+    // It has the file as well now, and needs no restart.
+    std::fs::write(folder.join("roles.toml"), roles).unwrap();
+    meet().unwrap();
+    // A fault in it is said, and what it said before counts.
+    std::fs::write(folder.join("roles.toml"), "[roles]\nboss = [\"u1.example\"]\n").unwrap();
+    meet().unwrap();
+    let fault = cluster.read("unit-1", "unit-1").unwrap_err().to_string();
+    assert!(fault.contains("roles.toml:2: `boss` is no role"), "{fault}");
+}
+
+/// New certificates, and lists of revoked ones, are used without a restart; bad files are not.
+#[test]
+fn files_are_read_again_at_handshakes() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    let listener = listen(cluster.identity("unit-1"));
+    let dispatcher = cluster.identity("dispatcher");
+    let meet = |identity: &Identity| connect(identity, listener.address(), "unit-1", &hello(identity.name()));
+    let before = dispatcher.valid();
+    meet(&dispatcher).unwrap();
+    // The certificate of the listening end is not usable, and the one before stays.
+    std::fs::write(folder.join("unit-1.pem"), "nothing").unwrap();
+    meet(&dispatcher).unwrap();
+    // It has ended: the files of before could not be used any more.
+    cluster.authority.issue_to(folder, &"unit-1".parse().unwrap(), 0).unwrap();
+    std::thread::sleep(Duration::from_millis(1_100));
+    assert!(meet(&dispatcher).is_err());
+    cluster.issue("unit-1");
+    meet(&dispatcher).unwrap();
+    cluster.authority.issue_to(folder, &"dispatcher".parse().unwrap(), 10).unwrap();
+    meet(&dispatcher).unwrap();
+    assert!(dispatcher.valid().1 < before.1, "{:?}", dispatcher.valid());
+    // Another one of that name is revoked, and not this one.
+    let revoke = |names: &[&str]| {
+        let files: Vec<_> = names.iter().map(|name| folder.join(format!("{name}.pem"))).collect();
+        cluster.authority.revoke(folder, &files).unwrap();
+    };
+    cluster.issue("unit-2");
+    let unit = cluster.read("unit-2", "unit-2").unwrap();
+    revoke(&["unit-2"]);
+    assert!(meet(&unit).is_err());
+    meet(&dispatcher).unwrap();
+    revoke(&["dispatcher"]);
+    assert!(meet(&dispatcher).is_err() && meet(&unit).is_err(), "the list keeps its first certificate");
+    cluster.issue("dispatcher");
+    meet(&dispatcher).unwrap();
+}
+
+/// Holders of certificates keep role and hosts when these are issued again; old authorities go on.
+#[test]
+fn certificates_are_issued_again() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    for subject in ["unit:u1", "dispatcher=10.0.0.1,a.example"] {
+        cluster.issue(subject);
+    }
+    issue_without_role(folder, "old");
+    issue_without_role(folder, "unit-7");
+    let held = holders(folder).unwrap();
+    let of = |name: &str| held.iter().find(|holder| holder.name == name).unwrap();
+    assert_eq!((of("u1").subject.clone(), of("u1").is_due()), (Some("unit:u1".parse().unwrap()), false));
+    let mut hosts = of("dispatcher").subject.clone().unwrap().hosts;
+    hosts.sort();
+    assert_eq!(hosts, ["10.0.0.1", "a.example"]);
+    // Those of before are due, and the name may say the role.
+    assert!(of("old").subject.is_none() && of("old").is_due());
+    assert_eq!(
+        (of("unit-7").subject.clone(), of("unit-7").is_due()),
+        (Some("unit-7".parse().unwrap()), true)
+    );
+    cluster.authority.issue_to(folder, &"unit:u1".parse().unwrap(), 0).unwrap();
+    let held = holders(folder).unwrap();
+    assert!(held.iter().find(|holder| holder.name == "u1").unwrap().is_due());
+    // The authority has another end, and the certificates of before are good.
+    let listener = listen(cluster.identity("unit-1"));
+    let dispatcher = cluster.read("dispatcher", "dispatcher").unwrap();
+    let before = std::fs::read(folder.join("ca.pem")).unwrap();
+    Authority::read(folder).unwrap().renew(folder).unwrap();
+    assert_ne!(std::fs::read(folder.join("ca.pem")).unwrap(), before);
+    connect(&dispatcher, listener.address(), "unit-1", &hello("dispatcher")).unwrap();
 }

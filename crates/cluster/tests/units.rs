@@ -167,6 +167,33 @@ fn lost_unit_takes_its_flows_and_no_others() {
     }
 }
 
+/// A unit whose certificate is revoked loses its link while packets flow; with another certificate it
+/// is taken again. No process is restarted.
+#[test]
+fn revoked_unit_is_given_up_until_it_has_another_certificate() {
+    let (cluster, frames) = (Cluster::new(POLICY), frames(4_000));
+    let units = cluster.units(3);
+    let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 3), &units);
+    let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
+    for frame in frames.by_ref().take(1_000) {
+        receive(&mut runner, &frame, &mut sink);
+    }
+    cluster.revoke("unit-1");
+    let is_refused = |node: &NodeInfo| node.unit.is_none() && node.reason.contains("Revoked");
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", is_refused));
+    let names: Vec<_> = handle.links().into_iter().map(|link| link.peer).collect();
+    assert_eq!(names, ["unit-0", "unit-2"]);
+    let _ = cluster.identity("unit-1");
+    let is_active = |node: &NodeInfo| node.status == NodeStatus::Active;
+    play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", is_active));
+    let report = runner.finish(&mut sink).unwrap();
+    assert!(report.adds_up(), "{report:?}");
+    let links = report.links.unwrap();
+    assert_eq!((links.started, links.dead), (4, 1), "{links:?}");
+    assert!(links.certificate_expiry_seconds > Some(1_700_000_000), "{links:?}");
+    end(units);
+}
+
 #[test]
 fn unit_that_ends_gives_its_flows_away_before_and_may_come_back() {
     let (cluster, frames) = (Cluster::new(POLICY), frames(6_000));

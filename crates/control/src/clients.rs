@@ -16,6 +16,7 @@ pub(crate) struct ClientCounters {
     pub handshakes_failed: AtomicU64,
     pub handshakes_late: AtomicU64,
     pub unauthorized: AtomicU64,
+    pub forbidden: AtomicU64,
     pub heads_refused: AtomicU64,
     pub heads_late: AtomicU64,
 }
@@ -40,6 +41,9 @@ pub struct ClientsResource {
     pub handshakes_late: u64,
     /// Requests without a certificate or the right token.
     pub unauthorized: u64,
+    /// Requests that the role of the client's certificate does not allow.
+    #[serde(default)]
+    pub forbidden: u64,
     /// Heads of requests that were malformed or too long.
     pub heads_refused: u64,
     /// Heads of requests that took too long, and connections that were silent for as long.
@@ -62,6 +66,7 @@ impl ClientCounters {
             handshakes_failed: of(&self.handshakes_failed),
             handshakes_late: of(&self.handshakes_late),
             unauthorized: of(&self.unauthorized),
+            forbidden: of(&self.forbidden),
             heads_refused: of(&self.heads_refused),
             heads_late: of(&self.heads_late),
         }

@@ -65,7 +65,7 @@ impl Serving {
 
     /// Serves clients over TCP and TLS until the caller drops it.
     pub async fn tls(self, listener: TcpListener, access: ApiAccess) {
-        let (door, access) = (Door::default(), Arc::new(access));
+        let door = Door::default();
         loop {
             let Ok((stream, from)) = accept(&listener).await else {
                 sleep(ACCEPT_PAUSE).await;
@@ -76,31 +76,24 @@ impl Serving {
                 displaced.abort();
                 count(&self.counters.displaced);
             }
-            let (serving, access, number) = (self.clone(), Arc::clone(&access), place.number());
-            let task = tokio::spawn(async move { serving.greet(stream, &access, place).await });
+            let (serving, access, number) = (self.clone(), access.clone(), place.number());
+            let task = tokio::spawn(async move { serving.greet(stream, access, place).await });
             door.note_task(number, task.abort_handle());
         }
     }
 
-    /// Makes the handshake, and serves a client: all routes are open to one with a certificate.
-    async fn greet(&self, stream: TcpStream, access: &ApiAccess, place: Place) {
-        let acceptor = TlsAcceptor::from(Arc::clone(&access.tls));
+    /// Makes the handshake, and serves a client: a guard checks each request.
+    async fn greet(&self, stream: TcpStream, access: ApiAccess, place: Place) {
+        let acceptor = TlsAcceptor::from(Arc::clone(&access.now().tls));
         let stream = match timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(_)) => return count(&self.counters.handshakes_failed),
             Err(_) => return count(&self.counters.handshakes_late),
         };
-        let place = Arc::new(place);
-        let (_, session) = stream.get_ref();
-        let router = match session.peer_certificates() {
-            Some(_) if !place.know() => return count(&self.counters.too_many),
-            Some(_) => self.open.clone(),
-            None => {
-                let (token, counters) = (access.token.clone(), Arc::clone(&self.counters));
-                routes::guard(&self.open, Guard { token, counters, place: Arc::clone(&place) })
-            }
-        };
-        self.serve(stream, router).await;
+        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+        let counters = Arc::clone(&self.counters);
+        let guard = Guard { access, shown: shown.into(), counters, place: place.into() };
+        self.serve(stream, routes::guard(&self.open, guard)).await;
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {

@@ -72,6 +72,9 @@ pub struct LinkTotalsResource {
     /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
     /// began, `accepted`, `refused` and `too_many` of the others.
     pub handshakes: BTreeMap<String, u64>,
+    /// End of this node's certificate, or of its authority if that is earlier, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expiry_seconds: Option<u64>,
 }
 
 impl From<LinkInfo> for LinkResource {
@@ -113,6 +116,7 @@ impl From<LinksReport> for LinkTotalsResource {
             messages_refused: report.messages_refused,
             messages_relayed: report.messages_relayed,
             handshakes: named(report.handshakes),
+            certificate_expiry_seconds: report.certificate_expiry_seconds,
         }
     }
 }

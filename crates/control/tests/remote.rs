@@ -42,7 +42,7 @@ struct Remote {
 }
 
 fn issue(folder: &Path, name: &str) {
-    Authority::open(folder).unwrap().issue_to(folder, name).unwrap();
+    Authority::open(folder, None).unwrap().issue_named(folder, name).unwrap();
 }
 
 fn write_token(folder: &Path, mode: u32) -> PathBuf {
@@ -60,10 +60,12 @@ impl Remote {
         let token = write_token(folder.path(), 0o600);
         let file = |name: &str| folder.path().join(name);
         let access = ApiAccess::read(AccessFiles {
-            certificate: &file("dispatcher.pem"),
-            key: &file("dispatcher.key"),
-            authority: takes_certificates.then(|| file("ca.pem")).as_deref(),
-            token: takes_token.then_some(&*token),
+            certificate: file("dispatcher.pem"),
+            key: file("dispatcher.key"),
+            authority: takes_certificates.then(|| file("ca.pem")),
+            revoked: Some(file("crl.pem")),
+            roles: Some(file("roles.toml")),
+            token: takes_token.then_some(token),
         })
         .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -81,10 +83,15 @@ impl Remote {
 
     /// Connects as a client with a certificate of this folder's authority, or with none.
     fn connect(&self, own: Option<&Path>) -> TlsClient {
-        self.connect_to("dispatcher", self.folder.path(), own)
+        self.connect_to("dispatcher", self.folder.path(), own.map(|folder| (folder, "operator")))
     }
 
-    fn connect_to(&self, name: &str, trusted: &Path, own: Option<&Path>) -> TlsClient {
+    /// Connects as this holder of a certificate.
+    fn connect_as(&self, holder: &str) -> TlsClient {
+        self.connect_to("dispatcher", self.folder.path(), Some((self.folder.path(), holder)))
+    }
+
+    fn connect_to(&self, name: &str, trusted: &Path, own: Option<(&Path, &str)>) -> TlsClient {
         let roots = read_authority(&trusted.join("ca.pem")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -92,11 +99,10 @@ impl Remote {
             .unwrap()
             .with_root_certificates(roots);
         let config = match own {
-            Some(folder) => {
-                let key = PrivateKeyDer::from_pem_file(folder.join("operator.key")).unwrap();
-                builder
-                    .with_client_auth_cert(certificates(&folder.join("operator.pem")).unwrap(), key)
-                    .unwrap()
+            Some((folder, holder)) => {
+                let file = |end: &str| folder.join(format!("{holder}.{end}"));
+                let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
+                builder.with_client_auth_cert(certificates(&file("pem")).unwrap(), key).unwrap()
             }
             None => builder.with_no_client_auth(),
         };
@@ -295,8 +301,9 @@ fn clients_with_a_certificate_are_bounded() {
     };
     let held: Vec<_> = (0..REMOTE_CLIENTS_MAX).map(|_| hold(Some(&own)).unwrap()).collect();
     assert!(held.iter().all(|(_, head)| head == "HTTP/1.1 200"));
-    assert!(hold(Some(&own)).is_err(), "one more is closed");
-    assert_eq!(hold(None).unwrap().1, "HTTP/1.1 503", "one with the token hears why");
+    for own in [Some(&*own), None] {
+        assert_eq!(hold(own).unwrap().1, "HTTP/1.1 503", "one more is closed");
+    }
     drop(held);
     let began = Instant::now();
     // The places are free once the server has noticed.
@@ -336,6 +343,103 @@ fn hosts_and_lengths_are_checked() {
     assert_eq!(long, (413, Some("body_too_long".to_owned())));
 }
 
+impl Remote {
+    /// Makes a request with no body on a connection that stays; returns its status and problem.
+    fn ask(&mut self, client: &mut TlsClient, request: &str) -> (u16, Value) {
+        write!(client, "{request} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        client.sock.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let began = Instant::now();
+        let mut read = |bytes: &mut Vec<u8>, is_over: &dyn Fn(&[u8]) -> bool| {
+            while !is_over(bytes) {
+                assert!(began.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(bytes));
+                match client.read(&mut byte) {
+                    Ok(1) => bytes.push(byte[0]),
+                    Ok(_) => panic!("it is closed: {}", String::from_utf8_lossy(bytes)),
+                    Err(_) => self.runner.flush(&mut Sink::default()).unwrap(),
+                }
+            }
+        };
+        read(&mut head, &|bytes| bytes.ends_with(b"\r\n\r\n"));
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let len = head.split("content-length: ").nth(1).unwrap().split('\r').next().unwrap();
+        let (len, mut body): (usize, _) = (len.parse().unwrap(), Vec::new());
+        read(&mut body, &|bytes| bytes.len() == len);
+        (head[9..12].parse().unwrap(), serde_json::from_slice(&body).unwrap())
+    }
+}
+
+/// The role in a client's certificate decides about each request: a unit's key does not open the API,
+/// and a viewer may not change anything.
+#[test]
+fn roles_open_the_api_or_not() {
+    let mut remote = Remote::start(true, true);
+    let folder = remote.folder.path().to_owned();
+    let (read, change) = ("GET /v1/status", "POST /v1/units/7/drain");
+    let holders = ["unit-1", "dispatcher-2", "manager:host", "operator:jane", "viewer:board", "etcd-1"];
+    for holder in holders {
+        issue(&folder, holder);
+        let name = holder.split(':').next_back().unwrap();
+        let mut client = remote.connect_as(name);
+        // A unit that is not there: whoever may change something hears that.
+        let (may_read, may_change) = match name {
+            "jane" => (200, 409),
+            "board" => (200, 403),
+            _ => (403, 403),
+        };
+        assert_eq!(remote.ask(&mut client, read).0, may_read, "{holder}");
+        let (status, problem) = remote.ask(&mut client, change);
+        assert_eq!(status, may_change, "{holder}: {problem}");
+        if status == 403 {
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains("role"), "{detail}");
+            assert_eq!(problem["code"], "forbidden");
+        }
+    }
+    assert_eq!(remote.clients()["forbidden"], 9);
+}
+
+/// Files are read again while clients are connected: a revoked operator is refused at the next
+/// request, another token counts, and roles of a company's certificates are those of the file.
+#[test]
+fn changed_files_count_for_connections_that_live() {
+    let mut remote = Remote::start(true, true);
+    let folder = remote.folder.path().to_owned();
+    issue(&folder, "operator:jane");
+    let (mut jane, mut other) = (remote.connect_as("jane"), remote.connect_as("operator"));
+    let read = "GET /v1/status";
+    assert_eq!(remote.ask(&mut jane, read).0, 200);
+    Authority::read(&folder).unwrap().revoke(&folder, &[folder.join("jane.pem")]).unwrap();
+    let (status, problem) = remote.ask(&mut jane, read);
+    assert_eq!(status, 403, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("Revoked"), "{problem}");
+    assert_eq!(remote.ask(&mut other, read).0, 200);
+    let mut again = remote.connect_as("jane");
+    let _ = again.write_all(b"GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(read_all(again), "", "nor does it come in again");
+
+    // A certificate without a role, as a company's.
+    let pem = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let key = rcgen::KeyPair::from_pem(&pem("ca.key")).unwrap();
+    let issuer = rcgen::Issuer::from_ca_cert_pem(&pem("ca.pem"), key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["board.example".to_owned()]).unwrap();
+    std::fs::write(folder.join("board.pem"), params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+    std::fs::write(folder.join("board.key"), key.serialize_pem()).unwrap();
+    let mut board = remote.connect_as("board");
+    let (status, problem) = remote.ask(&mut board, read);
+    assert_eq!(status, 403);
+    assert!(problem["detail"].as_str().unwrap().contains("has no role"), "{problem}");
+    std::fs::write(folder.join("roles.toml"), "[roles]\nviewer = [\"board.example\"]\n").unwrap();
+    assert_eq!(remote.ask(&mut board, read).0, 200);
+    assert_eq!(remote.ask(&mut board, "POST /v1/units/7/drain").0, 403);
+
+    let next = TOKEN.replace('f', "e");
+    std::fs::write(folder.join("token"), format!("{next}\n")).unwrap();
+    assert_eq!(remote.status(None, &format!("Authorization: Bearer {TOKEN}\r\n")).0, 401);
+    assert_eq!(remote.status(None, &format!("Authorization: Bearer {next}\r\n")).0, 200);
+}
+
 #[test]
 fn server_without_credentials_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -344,7 +448,9 @@ fn server_without_credentials_does_not_start() {
     let file = |name: &str| folder.path().join(name);
     let (certificate, key, authority) = (file("dispatcher.pem"), file("dispatcher.key"), file("ca.pem"));
     let with = |key: &Path, authority: Option<&Path>, token: Option<&Path>| {
-        ApiAccess::read(AccessFiles { certificate: &certificate, key, authority, token }).err()
+        let [authority, token] = [authority, token].map(|file| file.map(Path::to_owned));
+        let (certificate, key) = (certificate.clone(), key.to_owned());
+        ApiAccess::read(AccessFiles { certificate, key, authority, revoked: None, roles: None, token }).err()
     };
     assert!(matches!(with(&key, None, None), Some(AccessError::Nobody)));
     assert!(with(&key, Some(&authority), None).is_none());
@@ -354,5 +460,5 @@ fn server_without_credentials_does_not_start() {
     assert!(matches!(with(&file("operator.key"), Some(&authority), None), Some(AccessError::Unusable(_))));
     let error = with(&file("none.key"), Some(&authority), None).unwrap().to_string();
     assert!(error.contains("none.key") && error.contains("private key"), "{error}");
-    assert!(matches!(with(&key, Some(&readable), None), Some(AccessError::File { .. })));
+    assert!(matches!(with(&key, Some(&readable), None), Some(AccessError::Certificates(_))));
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::identity::{Authority, Identity};
+use cluster::identity::{Authority, Identity, IdentityFiles};
 use cluster::policies::{AppliedPolicy, NoShelf, PolicyReader, PolicyTexts, ReadPolicy};
 use cluster::policy_digest;
 use cluster::remote::{
@@ -237,12 +237,11 @@ impl Hosts {
     /// Starts a dispatcher and this many nodes.
     fn on_units(config: UnitsConfig, nodes: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
         let folder = TempDir::new().map_err(|error| error.to_string())?;
-        let authority = Authority::open(folder.path()).map_err(|error| error.to_string())?;
+        let authority = Authority::open(folder.path(), None).map_err(|error| error.to_string())?;
         let identity = |name: &str| {
-            authority.issue_to(folder.path(), name).map_err(|error| error.to_string())?;
-            let file = |end: &str| folder.path().join(format!("{name}.{end}"));
-            let ca = folder.path().join("ca.pem");
-            Identity::read(name, &file("pem"), &file("key"), &ca).map_err(|error| error.to_string())
+            authority.issue_named(folder.path(), name).map_err(|error| error.to_string())?;
+            let files = IdentityFiles::in_folder(folder.path(), name);
+            Identity::read(name, &files).map_err(|error| error.to_string())
         };
         let start = |number| {
             let name = format!("unit-{number}");

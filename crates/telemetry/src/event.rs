@@ -134,6 +134,14 @@ events! {
         = "node refused again";
     /// The store of the cluster cannot be reached, or has something unexpected. Nodes go on.
     WARN "rivulet::cluster" store_failed(reason: text) = "store failed";
+    /// A node has read its certificate, key, authority or list of revoked certificates again.
+    INFO "rivulet::cluster" certificates_read(file: text) = "certificates read";
+    /// Changed certificates cannot be used; those of before stay in use.
+    WARN "rivulet::cluster" certificates_unusable(file: text, reason: text) = "certificates not used";
+    /// The node's own certificate ends soon: renew it (`rivulet cluster renew`).
+    WARN "rivulet::cluster" certificate_ends(node: text, hours: u64) = "certificate ends soon";
+    /// The node's own certificate has ended: other nodes refuse it, and links that live go on.
+    ERROR "rivulet::cluster" certificate_ended(node: text) = "certificate has ended";
     /// The secrets of a link could not be written to the file of RIVULET_KEYLOG.
     WARN "rivulet::cluster" key_log_failed(reason: text) = "secrets not written";
     /// A command of `--control` was executed.

@@ -1,12 +1,13 @@
 //! The client's end of the control API over TCP: TLS, and the credentials of the client.
 
-use std::io::Result;
+use std::io::{Error, Result};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use cluster::identity::{CertifiedRole, RoleMap};
 use control::access::{certificates, read_authority};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::pem::PemObject;
@@ -65,20 +66,43 @@ impl RemoteServer {
         Ok(RemoteServer { address: address.to_owned(), name, config: Arc::new(config), token })
     }
 
-    /// Connects. The handshake is made with the first bytes.
+    /// Connects, and makes the handshake.
     pub fn connect(&self, timeout: Duration) -> Result<StreamOwned<ClientConnection, TcpStream>> {
-        let mut failed = std::io::Error::other("the host has no address");
+        let mut failed = Error::other("the host has no address");
         for address in self.address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, timeout) {
-                Ok(tcp) => {
-                    tcp.set_read_timeout(Some(timeout))?;
-                    tcp.set_write_timeout(Some(timeout))?;
-                    let session = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
-                    return Ok(StreamOwned::new(session.map_err(std::io::Error::other)?, tcp));
-                }
+                Ok(tcp) => return self.greet(tcp, timeout),
                 Err(error) => failed = error,
             }
         }
         Err(failed)
+    }
+
+    fn greet(
+        &self,
+        mut tcp: TcpStream,
+        timeout: Duration,
+    ) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+        tcp.set_read_timeout(Some(timeout))?;
+        tcp.set_write_timeout(Some(timeout))?;
+        let session = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
+        let mut session = session.map_err(Error::other)?;
+        session.complete_io(&mut tcp)?;
+        check_server(&session)?;
+        Ok(StreamOwned::new(session, tcp))
+    }
+}
+
+/// Checks that a certificate that says a role says a dispatcher's: the key of a unit must not get the
+/// token.
+fn check_server(session: &ClientConnection) -> Result<()> {
+    let shown = session.peer_certificates().and_then(<[_]>::first);
+    match shown.map(|shown| RoleMap::default().credential(shown)) {
+        Some(Ok(holder)) if holder.role != CertifiedRole::Dispatcher => Err(Error::other(format!(
+            "the server's certificate is for the role {}, and not for dispatcher",
+            holder.role
+        ))),
+        // A server need not be a node: its certificate may have no role.
+        _ => Ok(()),
     }
 }

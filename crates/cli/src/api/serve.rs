@@ -31,6 +31,10 @@ pub struct ServeOptions {
     /// cluster's]
     #[arg(long, value_name = "FILE")]
     pub api_ca: Option<PathBuf>,
+    /// Roles of certificates that do not say theirs, in TOML [default with --cluster: the cluster's
+    /// roles.toml]
+    #[arg(long, value_name = "FILE", requires = "api_ca")]
+    pub api_roles: Option<PathBuf>,
     /// Token that opens an API over TCP: a file of one line, which only its owner may use
     #[arg(long, value_name = "FILE")]
     pub api_token: Option<PathBuf>,
@@ -43,6 +47,10 @@ pub struct ApiFiles {
     pub own: Option<(PathBuf, PathBuf)>,
     /// The authority of clients.
     pub authority: Option<PathBuf>,
+    /// A list of its revoked certificates.
+    pub revoked: Option<PathBuf>,
+    /// Roles of certificates.
+    pub roles: Option<PathBuf>,
     /// The token.
     pub token: Option<PathBuf>,
     /// An address that is served beside those of options.
@@ -111,11 +119,15 @@ impl ServeOptions {
         let own = self.api_cert.as_deref().zip(self.api_key.as_deref());
         let own = own.or(files.own.as_ref().map(|(certificate, key)| (&**certificate, &**key)));
         let (certificate, key) = own.context("expected --api-cert and --api-key, or --cluster")?;
+        // Another authority has revoked other certificates.
+        let is_own = self.api_ca.is_none();
         let access = ApiAccess::read(AccessFiles {
-            certificate,
-            key,
-            authority: self.api_ca.as_deref().or(files.authority.as_deref()),
-            token: self.api_token.as_deref().or(files.token.as_deref()),
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            authority: self.api_ca.clone().or_else(|| files.authority.clone()),
+            revoked: files.revoked.clone().filter(|_| is_own),
+            roles: self.api_roles.clone().or_else(|| files.roles.clone().filter(|_| is_own)),
+            token: self.api_token.clone().or_else(|| files.token.clone()),
         });
         let access = access.context("expected --api-ca or --api-token with usable files")?;
         let listener = TcpListener::bind(to)?;

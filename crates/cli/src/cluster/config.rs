@@ -6,11 +6,11 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use cluster::identity::{Identity, KEY_LOG_VARIABLE, KeyLog};
+use cluster::identity::{CertifiedRole, Identity, IdentityFiles, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
 use values::Nanos;
 
-use super::members::{NodeFiles, StoreConfig};
+use super::members::StoreConfig;
 use crate::api::{ApiAddress, ApiFiles};
 use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::texts;
@@ -152,18 +152,19 @@ impl NodeConfig {
     }
 
     /// Returns the node's files.
-    pub fn own_files(&self) -> NodeFiles {
-        let own = |end: &str| self.certificates.join(format!("{}.{end}", self.name));
-        NodeFiles { authority: self.certificates.join("ca.pem"), certificate: own("pem"), key: own("key") }
+    pub fn own_files(&self) -> IdentityFiles {
+        IdentityFiles::in_folder(&self.certificates, &self.name)
     }
 
     /// Returns the files of the control API over TCP: the node's certificate and the cluster's
     /// authority.
     pub fn api_files(&self) -> ApiFiles {
-        let NodeFiles { authority, certificate, key } = self.own_files();
+        let IdentityFiles { certificate, key, authority, revoked, roles } = self.own_files();
         ApiFiles {
             own: Some((certificate, key)),
             authority: Some(authority),
+            revoked: Some(revoked),
+            roles: Some(roles),
             token: self.api.as_ref().and_then(|api| api.token.clone()),
             listen: self.api.as_ref().map(|api| ApiAddress::Tcp(api.listen.to_string())),
         }
@@ -173,10 +174,12 @@ impl NodeConfig {
     /// one.
     ///
     /// # Errors
-    /// If one is missing or not valid, or the file cannot be opened.
-    pub fn identity(&self) -> anyhow::Result<Identity> {
-        let NodeFiles { authority, certificate, key } = self.own_files();
-        let identity = Identity::read(&self.name, &certificate, &key, &authority)?;
+    /// If one is missing, not valid, or for another role, or the file cannot be opened.
+    pub fn identity(&self, role: CertifiedRole) -> anyhow::Result<Identity> {
+        let identity = Identity::read(&self.name, &self.own_files())?;
+        identity.check_role(role).with_context(|| {
+            format!("expected a certificate of `rivulet cluster init FOLDER {role}:{}`", self.name)
+        })?;
         let Some(path) = std::env::var_os(KEY_LOG_VARIABLE).filter(|path| !path.is_empty()) else {
             return Ok(identity);
         };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use cluster::identity::CertifiedRole;
 use cluster::remote::{
     BenchThread, HOMES_MAX, IsStopped, NodeCommand, PolicyDesk, RemoteHandle, RemoteOptions, remote_runner,
 };
@@ -122,7 +123,7 @@ impl DispatcherNode {
         }
         let present = policy.applied();
         let make_policy = maker(policy.policy, &assembly);
-        let identity = node.identity()?;
+        let identity = node.identity(CertifiedRole::Dispatcher)?;
         say_key_log(identity.key_log());
         let (handle, control) = RemoteHandle::new();
         for (name, address) in node.units {

@@ -5,17 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use cluster::identity::IdentityFiles;
 use cluster::remote::{NodeCommand, RemoteHandle};
 use serde::Deserialize;
 use store::membership::{MemberChange, Registration, UnitMember, watch};
 use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore, StoreError};
-
-/// The files of a node: those of its authority, its certificate and its key.
-pub struct NodeFiles {
-    pub authority: PathBuf,
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
 
 /// The store of a cluster: one of the two.
 #[derive(Debug, Deserialize)]
@@ -35,7 +29,7 @@ pub struct StoreConfig {
 
 impl StoreConfig {
     /// Opens the store for a node with these files. Etcd need not be there yet.
-    pub fn open(&self, node: &NodeFiles) -> anyhow::Result<Arc<dyn ClusterStore>> {
+    pub fn open(&self, node: &IdentityFiles) -> anyhow::Result<Arc<dyn ClusterStore>> {
         match (&self.etcd, &self.file) {
             (Some(endpoints), None) => {
                 let own = match (&self.cert, &self.key) {

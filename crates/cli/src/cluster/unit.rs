@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use cluster::identity::CertifiedRole;
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use runtime::Report;
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
@@ -72,7 +73,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         .map(|address| server::listen(address).with_context(|| format!("cannot listen on {address}")));
     let listener = listener.transpose()?;
     let signals = Signals::of_batch().context("cannot install signal handlers")?;
-    let identity = config.identity()?;
+    let identity = config.identity(CertifiedRole::Unit)?;
     let key_log = identity.key_log().map(Path::to_owned);
     let incarnation = incarnation();
     let mut unit = UnitProcess::start(UnitOptions {

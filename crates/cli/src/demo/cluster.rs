@@ -69,12 +69,12 @@ struct NodeOutcome {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = TempDir::new().context("cannot create a folder")?;
     let names: Vec<String> = (1..=UNITS + 1).map(|number| format!("unit-{number}")).collect();
-    let authority = Authority::open(folder.path())?;
+    let authority = Authority::open(folder.path(), None)?;
     names
         .iter()
         .map(String::as_str)
         .chain(["dispatcher"])
-        .try_for_each(|name| authority.issue_to(folder.path(), name))?;
+        .try_for_each(|name| authority.issue_named(folder.path(), name).map(drop))?;
     let policy = folder.path().join("cluster.rvl");
     std::fs::write(&policy, POLICY).context("cannot write the policy")?;
     let (late, first) = names.split_last().context("there are units")?;

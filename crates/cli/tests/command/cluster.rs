@@ -166,7 +166,8 @@ fn manager_keeps_a_spare_unit() {
     place.stdout("traffic --packets 3000 --flows 200 --seed 3 --write in.pcap");
     // Names that no other test has.
     let names = [1, 2, 3].map(|number| format!("pooled-{}-{number}", std::process::id()));
-    place.stdout(&format!("cluster init ca dispatcher {}", names.join(" ")));
+    let units = names.each_ref().map(|name| format!("unit:{name}"));
+    place.stdout(&format!("cluster init ca dispatcher {}", units.join(" ")));
     let store = "[store]\nfile = \"cluster.redb\"\n";
     let dispatcher = "name = \"dispatcher\"\ncertificates = \"ca\"\nunits_min = 2\n";
     place.write("dispatcher.toml", format!("{dispatcher}{store}"));
@@ -241,6 +242,44 @@ fn manager_keeps_a_spare_unit() {
 }
 
 #[test]
+fn certificates_are_issued_renewed_and_revoked() {
+    let place = Place::new();
+    let list = |said: String| said.lines().map(str::to_owned).collect::<Vec<_>>();
+    let said = list(place.stdout("cluster init ca --cluster site unit:u1 dispatcher=10.0.0.1 operator:jane"));
+    assert_eq!(
+        said,
+        [
+            "ca/u1.pem: certificate and key of u1, for the role unit",
+            "ca/dispatcher.pem: certificate and key of dispatcher, for the role dispatcher",
+            "ca/jane.pem: certificate and key of jane, for the role operator",
+        ]
+    );
+    // What the certificate says, as another program reads it.
+    let shown = std::process::Command::new("openssl")
+        .args(["x509", "-noout", "-ext", "subjectAltName", "-in", "ca/dispatcher.pem"])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains("URI:rivulet://site/dispatcher/dispatcher") && shown.contains("10.0.0.1"),
+        "{shown}"
+    );
+    assert_eq!(place.stdout("cluster renew ca"), "nothing is due; --all renews everything\n");
+    let before = place.read("ca/u1.pem");
+    let said = place.stdout("cluster renew ca u1 --days 30");
+    assert_eq!(said, "ca/u1.pem: new certificate and key of u1, for the role unit\n");
+    assert_ne!(place.read("ca/u1.pem"), before);
+    assert_eq!(list(place.stdout("cluster renew ca --all")).len(), 4, "the authority, too");
+    let said = place.stdout("cluster revoke ca u1 ca/jane.pem");
+    assert_eq!(said, "ca/crl.pem: 2 more; copy it to the folder of each node\n");
+    let said = place.refused(1, "cluster revoke ca nobody");
+    assert!(said.contains("nobody.pem"), "{said}");
+    let said = place.refused(1, "cluster renew none");
+    assert!(said.contains("none/ca"), "{said}");
+}
+
+#[test]
 fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     let place = Place::new();
     place.write("site.rvl", POLICY);
@@ -290,6 +329,19 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     );
     fails("node --config other.toml", "unit-9.key");
     fails("cluster init ca ../unit", "not a valid name");
+    fails("cluster init ca u1", "such as unit:u1");
+    fails("cluster init ca tenant:a", "reserved");
+    fails("cluster init ca --cluster other unit-1", "the authority of the cluster `rivulet`, not `other`");
+    fails("cluster renew ca unit-7", "no certificate of `unit-7`");
+    place.stdout("cluster init ca operator");
+    place.write(
+        "operator.toml",
+        "name = \"operator\"\nrole = \"unit\"\nlisten = \"127.0.0.1:0\"\npolicy = \"site.rvl\"\ncertificates = \"ca\"\n",
+    );
+    fails("node --config operator.toml", "is for the role operator, and not for unit");
+    place.write("ca/roles.toml", "# Ours\n[roles]\nboss = [\"unit-1\"]\n");
+    fails("node --config operator.toml", "ca/roles.toml:3: `boss` is no role; expected one of unit,");
+    std::fs::remove_file(place.path("ca/roles.toml")).unwrap();
     let node = unit(&place, "unit-1", "site.rvl");
     dispatcher(&place, &[("unit-1", &node)]);
     fails("run re.rvl --read in.pcap --cluster dispatcher.toml", "runs on one machine only");

@@ -167,7 +167,8 @@ pub fn start_nodes(
     dispatchers: &[&str],
 ) -> Vec<UnitHost> {
     network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
-    let names = [dispatchers, units].concat();
+    let dispatchers = dispatchers.iter().map(|name| format!("dispatcher:{name}"));
+    let names: Vec<String> = dispatchers.chain(units.iter().map(|name| format!("unit:{name}"))).collect();
     let issued = network.middle.run(&format!(
         "{} cluster init {} {}",
         env!("CARGO_BIN_EXE_rivulet"),

@@ -1,17 +1,43 @@
-//! An authority that issues certificates to the nodes of a cluster.
+//! An authority that issues certificates to the nodes and operators of a cluster.
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use rustls_pki_types::ServerName;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    date_time_ymd,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+
+use super::credential::CertificateContent;
+use super::role::{SCHEME, Subject, check_name};
+
+/// Validity of certificates by default, in days.
+pub const CERTIFICATE_DAYS: u32 = 365;
+/// Limit on that.
+pub const CERTIFICATE_DAYS_MAX: u32 = 3_650;
+/// Validity of an authority, in days.
+pub const AUTHORITY_DAYS: u32 = 3_650;
+/// The cluster of an authority, unless it is named.
+pub const DEFAULT_CLUSTER: &str = "rivulet";
+
+/// Certificates are valid from this long before they are issued: clocks of hosts differ.
+const EARLIER: Duration = Duration::from_secs(DAY_S);
+const DAY_S: u64 = 86_400;
+
+/// Names of the authority's files in a folder.
+pub const CERTIFICATE_FILE: &str = "ca.pem";
+const KEY_FILE: &str = "ca.key";
 
 /// The authority of a cluster: who has its key can let nodes in.
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    pub(super) issuer: Issuer<'static, KeyPair>,
     certificate: String,
+    cluster: String,
 }
 
 /// A certificate that was issued, and its key, in PEM.
@@ -25,12 +51,28 @@ pub struct IssuedIdentity {
 /// A certificate or key cannot be made, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The name cannot be that of a node.
-    #[error("`{0}` is not a valid name of a node: expected letters, digits, hyphens and dots")]
-    Name(String),
+    /// A host cannot have the name.
+    #[error("`{0}` is neither a name of a host nor an IP address")]
+    Host(String),
+    /// The holder of the certificate is not well named.
+    #[error("{0}")]
+    Subject(String),
+    /// The authority is another cluster's.
+    #[error("{folder} has the authority of the cluster `{found}`, not `{wanted}`; use another folder")]
+    Cluster {
+        /// The folder.
+        folder: String,
+        /// Its cluster.
+        found: String,
+        /// The wanted one.
+        wanted: String,
+    },
     /// A certificate or key cannot be made or understood.
     #[error(transparent)]
     Certificate(#[from] rcgen::Error),
+    /// A file has no certificate.
+    #[error("{0}: expected PEM of a certificate")]
+    NoCertificate(String),
     /// A file cannot be read or written.
     #[error("{file}: {cause}")]
     File {
@@ -41,38 +83,55 @@ pub enum AuthorityError {
     },
 }
 
-/// Names of the authority's files in a folder.
-const CERTIFICATE_FILE: &str = "ca.pem";
-const KEY_FILE: &str = "ca.key";
-
 impl Authority {
-    /// Creates an authority with a new key.
+    /// Creates an authority with a new key, for a cluster.
     ///
     /// # Errors
-    /// If there is no source of random numbers.
-    pub fn new() -> Result<Authority, AuthorityError> {
-        let params = params()?;
+    /// If there is no source of random numbers, or the cluster's name is none.
+    pub fn new(cluster: &str) -> Result<Authority, AuthorityError> {
+        check_word(cluster)?;
+        let params = params(cluster)?;
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Authority { issuer: Issuer::new(params, key), certificate })
+        Ok(Authority { issuer: Issuer::new(params, key), certificate, cluster: cluster.to_owned() })
     }
 
-    /// Reads the authority of a folder; creates it, and the folder, if there is none.
+    /// Reads the authority of a folder; creates it, and the folder, if there is none. `cluster`: the
+    /// name of its cluster, [`DEFAULT_CLUSTER`] by default.
     ///
     /// # Errors
-    /// If a file cannot be read or written.
-    pub fn open(folder: &Path) -> Result<Authority, AuthorityError> {
+    /// If a file cannot be read or written, or the authority is another cluster's.
+    pub fn open(folder: &Path, cluster: Option<&str>) -> Result<Authority, AuthorityError> {
         let (certificate, key) = (folder.join(CERTIFICATE_FILE), folder.join(KEY_FILE));
         if !key.exists() {
+            let authority = Authority::new(cluster.unwrap_or(DEFAULT_CLUSTER))?;
             fs::create_dir_all(folder).map_err(wrong(folder))?;
-            let authority = Authority::new()?;
-            write_secret(&key, &authority.issuer.key().serialize_pem())?;
-            fs::write(&certificate, &authority.certificate).map_err(wrong(&certificate))?;
+            write_file(&key, &authority.issuer.key().serialize_pem(), 0o600)?;
+            write_file(&certificate, &authority.certificate, 0o644)?;
             return Ok(authority);
         }
+        let authority = Authority::read(folder)?;
+        match cluster.filter(|wanted| *wanted != authority.cluster) {
+            None => Ok(authority),
+            Some(wanted) => Err(AuthorityError::Cluster {
+                folder: folder.display().to_string(),
+                found: authority.cluster,
+                wanted: wanted.to_owned(),
+            }),
+        }
+    }
+
+    /// Reads the authority of a folder.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn read(folder: &Path) -> Result<Authority, AuthorityError> {
+        let (certificate, key) = (folder.join(CERTIFICATE_FILE), folder.join(KEY_FILE));
         let read = |file: &Path| fs::read_to_string(file).map_err(wrong(file));
         let (pem, key) = (read(&certificate)?, KeyPair::from_pem(&read(&key)?)?);
-        Ok(Authority { issuer: Issuer::new(params()?, key), certificate: pem })
+        let cluster = read_certificate(&certificate)?.organisation;
+        let cluster = cluster.unwrap_or_else(|| DEFAULT_CLUSTER.to_owned());
+        Ok(Authority { issuer: Issuer::from_ca_cert_pem(&pem, key)?, certificate: pem, cluster })
     }
 
     /// Returns the authority's certificate, in PEM.
@@ -80,73 +139,124 @@ impl Authority {
         &self.certificate
     }
 
-    /// Issues a certificate for a node.
-    ///
-    /// # Errors
-    /// If the name is none: letters, digits, hyphens and dots.
-    pub fn issue(&self, name: &str) -> Result<IssuedIdentity, AuthorityError> {
-        self.issue_with_hosts(name, &[])
+    /// Returns the name of its cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
     }
 
-    /// Issues a certificate for a node that clients also reach by these names of hosts or IP
-    /// addresses.
+    /// Issues a certificate for its role and name, valid for so many days.
     ///
     /// # Errors
-    /// If a name is none.
-    pub fn issue_with_hosts(&self, name: &str, hosts: &[&str]) -> Result<IssuedIdentity, AuthorityError> {
-        let names: Vec<String> = std::iter::once(&name).chain(hosts).map(|&name| name.to_owned()).collect();
+    /// If the name, or that of a host, is none: letters, digits, hyphens and dots.
+    pub fn issue(&self, subject: &Subject, days: u32) -> Result<IssuedIdentity, AuthorityError> {
+        let Subject { role, name, hosts } = subject;
+        check_word(name)?;
+        let names: Vec<String> = std::iter::once(name).chain(hosts).cloned().collect();
         if let Some(wrong) = names.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
-            return Err(AuthorityError::Name(wrong.clone()));
+            return Err(AuthorityError::Host(wrong.clone()));
         }
         let mut params = CertificateParams::new(names)?;
-        params.distinguished_name.push(DnType::CommonName, name);
+        let uri = format!("{SCHEME}{}/{role}/{name}", self.cluster);
+        params.subject_alt_names.push(SanType::URI(uri.as_str().try_into()?));
+        params.distinguished_name.push(DnType::CommonName, name.as_str());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        set_validity(&mut params, days);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(IssuedIdentity { certificate, key: key.serialize_pem() })
     }
 
-    /// Issues a certificate for a node, and writes `NAME.pem` and `NAME.key` to a folder.
+    /// Issues a certificate, and writes `NAME.pem` and `NAME.key` to a folder. Processes that have
+    /// the ones before take the new ones at their next handshake.
     ///
     /// # Errors
     /// If the name is none, or a file cannot be written.
-    pub fn issue_to(&self, folder: &Path, name: &str) -> Result<(), AuthorityError> {
-        self.issue_with_hosts_to(folder, name, &[])
+    pub fn issue_to(&self, folder: &Path, subject: &Subject, days: u32) -> Result<PathBuf, AuthorityError> {
+        let issued = self.issue(subject, days)?;
+        let file = |end: &str| folder.join(format!("{}.{end}", subject.name));
+        write_file(&file("key"), &issued.key, 0o600)?;
+        write_file(&file("pem"), &issued.certificate, 0o644)?;
+        Ok(file("pem"))
     }
 
-    /// The same for a node that clients also reach by these names of hosts or IP addresses.
+    /// The same for a holder in text, such as `unit:u1`, with the default validity.
     ///
     /// # Errors
-    /// If a name is none, or a file cannot be written.
-    pub fn issue_with_hosts_to(
-        &self,
-        folder: &Path,
-        name: &str,
-        hosts: &[&str],
-    ) -> Result<(), AuthorityError> {
-        let issued = self.issue_with_hosts(name, hosts)?;
-        let certificate = folder.join(format!("{name}.pem"));
-        write_secret(&folder.join(format!("{name}.key")), &issued.key)?;
-        fs::write(&certificate, &issued.certificate).map_err(wrong(&certificate))
+    /// If the text names no holder, or a file cannot be written.
+    pub fn issue_named(&self, folder: &Path, subject: &str) -> Result<PathBuf, AuthorityError> {
+        let subject: Subject = subject.parse().map_err(AuthorityError::Subject)?;
+        self.issue_to(folder, &subject, CERTIFICATE_DAYS)
+    }
+
+    /// Writes the authority's certificate again, with the same key and another end: those that it has
+    /// issued stay valid.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn renew(&mut self, folder: &Path) -> Result<(), AuthorityError> {
+        let named = read_certificate(&folder.join(CERTIFICATE_FILE))?.organisation.is_some();
+        let mut params = params(&self.cluster)?;
+        if !named {
+            // The name in certificates that it has issued.
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+        }
+        self.certificate = params.self_signed(self.issuer.key())?.pem();
+        write_file(&folder.join(CERTIFICATE_FILE), &self.certificate, 0o644)
     }
 }
 
-/// Parameters of the authority's certificate. They are always the same.
-fn params() -> Result<CertificateParams, rcgen::Error> {
+const COMMON_NAME: &str = "Rivulet cluster";
+
+/// Parameters of the authority's certificate.
+fn params(cluster: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params.distinguished_name.push(DnType::CommonName, "Rivulet cluster");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, cluster);
+    params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, AUTHORITY_DAYS);
     Ok(params)
 }
 
-fn wrong(file: &Path) -> impl FnOnce(std::io::Error) -> AuthorityError {
+fn set_validity(params: &mut CertificateParams, days: u32) {
+    let epoch = date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + since_1970().saturating_sub(EARLIER);
+    params.not_after = epoch + since_1970() + Duration::from_secs(u64::from(days) * DAY_S);
+}
+
+pub(super) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn check_word(word: &str) -> Result<(), AuthorityError> {
+    check_name(word).map_err(AuthorityError::Subject)
+}
+
+/// Reads the first certificate of a file in PEM.
+///
+/// # Errors
+/// If there is none.
+pub fn read_certificate(file: &Path) -> Result<CertificateContent, AuthorityError> {
+    let der = CertificateDer::from_pem_file(file).ok();
+    let content = der.and_then(|der| CertificateContent::read(&der));
+    content.ok_or_else(|| AuthorityError::NoCertificate(file.display().to_string()))
+}
+
+pub(super) fn wrong(file: &Path) -> impl FnOnce(std::io::Error) -> AuthorityError {
     let file = file.display().to_string();
     move |cause| AuthorityError::File { file, cause }
 }
 
-/// Writes a file that only its owner can read.
-fn write_secret(file: &Path, content: &str) -> Result<(), AuthorityError> {
-    let open = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
-    open.and_then(|mut open| open.write_all(content.as_bytes())).map_err(wrong(file))
+/// Writes a file at once: its readers see the one before, or the whole new one.
+pub(super) fn write_file(file: &Path, content: &str, mode: u32) -> Result<(), AuthorityError> {
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    // One that was left may have other permissions.
+    let _ = fs::remove_file(&part);
+    let open = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part);
+    let written = open.and_then(|mut open| open.write_all(content.as_bytes()).and_then(|()| open.sync_all()));
+    written.and_then(|()| fs::rename(&part, file)).map_err(wrong(file))
 }

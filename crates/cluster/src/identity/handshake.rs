@@ -2,14 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::verify_server_name;
-use rustls::server::ParsedCertificate;
 use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, StreamOwned};
 use rustls_pki_types::{CertificateDer, ServerName};
 
-use super::Identity;
+use super::credential::{CredentialError, is_for};
+use super::parts::IdentityParts;
+use super::{Identity, PeerCertificate};
 use crate::policies::KnownPolicies;
 use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_frame, write_hello};
 
@@ -48,6 +49,8 @@ pub struct Session {
     pub is_client: bool,
     /// The dispatcher for which two units meet, as the end that connected says.
     pub scope: String,
+    /// The peer's certificate; `None` on a simulated network.
+    pub certificate: Option<Arc<PeerCertificate>>,
 }
 
 /// Why a handshake failed.
@@ -67,6 +70,14 @@ pub enum HandshakeError {
     OtherName {
         /// The name that it said.
         said: String,
+    },
+    /// The peer's certificate is for another role or cluster.
+    #[error("the peer `{said}`: {cause}")]
+    Credential {
+        /// The name that it said.
+        said: String,
+        /// The reason.
+        cause: CredentialError,
     },
     /// The first frame is not a hello.
     #[error("the peer did not begin with a hello: {0}")]
@@ -91,12 +102,6 @@ pub enum HandshakeError {
     },
 }
 
-/// Checks that a certificate is for this name.
-pub(super) fn check_name(certificate: &CertificateDer<'_>, name: &str) -> Result<(), HandshakeError> {
-    let server = ServerName::try_from(name).map_err(|_| HandshakeError::Name(name.to_owned()))?;
-    Ok(verify_server_name(&ParsedCertificate::try_from(certificate)?, &server)?)
-}
-
 /// Connects to a node of this name, which must run the policy that this one says.
 ///
 /// # Errors
@@ -108,17 +113,20 @@ pub fn connect(
     hello: &Hello,
 ) -> Result<Session, HandshakeError> {
     let server = ServerName::try_from(name.to_owned()).map_err(|_| HandshakeError::Name(name.to_owned()))?;
-    let connection = ClientConnection::new(std::sync::Arc::clone(&identity.client), server)?;
+    let own = identity.now();
+    let connection = ClientConnection::new(Arc::clone(&own.client), server)?;
     let tcp = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     limit(&tcp)?;
     let mut stream = StreamOwned::new(connection, tcp);
     send_hello(&mut stream, hello)?;
+    // The other end is as severe: whoever looks first knows the reason.
+    let holder = own.holder(certificate_of(&stream.conn)?).map_err(refused(name))?;
     let peer = receive_hello(&mut stream)?;
     if peer.name != name {
         return Err(HandshakeError::OtherName { said: peer.name });
     }
-    let exported = export(&stream.conn)?;
-    finish(identity, peer, hello, address, (exported, true))
+    holder.check_node(name, peer.role.into()).map_err(refused(name))?;
+    finish((identity, &own), peer, hello, (address, &stream.conn, true))
 }
 
 /// Takes a connection of another node.
@@ -132,16 +140,31 @@ pub(super) fn accept(
 ) -> Result<Session, HandshakeError> {
     let from = tcp.peer_addr()?;
     limit(&tcp)?;
-    let connection = ServerConnection::new(std::sync::Arc::clone(&identity.server))?;
+    let own = identity.now();
+    let connection = ServerConnection::new(Arc::clone(&own.server))?;
     let mut stream = StreamOwned::new(connection, tcp);
     let peer = receive_hello(&mut stream)?;
-    let certificate = stream.conn.peer_certificates().and_then(<[_]>::first);
-    let certificate = certificate.ok_or(rustls::Error::NoCertificatesPresented)?;
-    check_name(certificate, &peer.name).map_err(|_| HandshakeError::OtherName { said: peer.name.clone() })?;
+    let certificate = certificate_of(&stream.conn)?;
+    if !is_for(certificate, &peer.name) {
+        return Err(HandshakeError::OtherName { said: peer.name });
+    }
+    let holder = own.holder(certificate).map_err(refused(&peer.name))?;
+    holder.check_node(&peer.name, peer.role.into()).map_err(refused(&peer.name))?;
     let hello = &hello.with_policy(policies.own());
     send_hello(&mut stream, hello)?;
-    let exported = export(&stream.conn)?;
-    finish(identity, peer, hello, from, (exported, false))
+    finish((identity, &own), peer, hello, (from, &stream.conn, false))
+}
+
+fn certificate_of<S: SideData>(
+    connection: &ConnectionCommon<S>,
+) -> Result<&CertificateDer<'static>, rustls::Error> {
+    let shown = connection.peer_certificates().and_then(<[_]>::first);
+    shown.ok_or(rustls::Error::NoCertificatesPresented)
+}
+
+fn refused(name: &str) -> impl FnOnce(CredentialError) -> HandshakeError {
+    let said = name.to_owned();
+    move |cause| HandshakeError::Credential { said, cause }
 }
 
 fn limit(tcp: &TcpStream) -> std::io::Result<()> {
@@ -150,13 +173,13 @@ fn limit(tcp: &TcpStream) -> std::io::Result<()> {
     tcp.set_write_timeout(Some(HANDSHAKE_TIMEOUT))
 }
 
-fn finish(
-    identity: &Identity,
+fn finish<S: SideData>(
+    (identity, files): (&Identity, &Arc<IdentityParts>),
     peer: Hello,
     own: &Hello,
-    mut address: SocketAddr,
-    (exported, is_client): ([u8; EXPORTED_LEN], bool),
+    (mut address, connection, is_client): (SocketAddr, &ConnectionCommon<S>, bool),
 ) -> Result<Session, HandshakeError> {
+    let exported = export(connection)?;
     let (newest, oldest) = peer.versions;
     peer.common_version().ok_or(HandshakeError::Versions { oldest, newest })?;
     if !own.fits(&peer) {
@@ -174,7 +197,10 @@ fn finish(
         key_log.write(&own.name, &peer.name, &secrets);
     }
     let scope = if is_client { &own.scope } else { &peer.scope }.clone();
-    Ok(Session { peer, address, secrets, is_client, scope })
+    let chain = connection.peer_certificates().unwrap_or_default().to_vec();
+    let certificate = Arc::new(PeerCertificate::new(chain, (&peer.name, peer.role.into()), is_client));
+    identity.remember(&certificate, files);
+    Ok(Session { peer, address, secrets, is_client, scope, certificate: Some(certificate) })
 }
 
 /// Says how the policies of two nodes differ, and what to do.

@@ -588,6 +588,7 @@ impl World {
             secrets: LinkSecrets { send, receive, id },
             is_client,
             scope: scope.clone(),
+            certificate: None,
         };
         nodes[from.0].sessions.push_back(session(of_to, to, first, second, true));
         nodes[to.0].sessions.push_back(session(of_from, from, second, first, false));

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::identity::{Authority, Identity};
+use cluster::identity::{Authority, Identity, IdentityFiles};
 use cluster::policies::{
     AppliedPolicy, Digest, NoShelf, NumberedDigest, PolicyReader, PolicyTexts, ReadPolicy,
 };
@@ -91,14 +91,19 @@ pub struct Unit {
 impl Cluster {
     pub fn new(policy: &str) -> Cluster {
         let folder = TempDir::new().unwrap();
-        let authority = Authority::open(folder.path()).unwrap();
+        let authority = Authority::open(folder.path(), None).unwrap();
         Cluster { policy: policy.to_owned(), folder, authority }
     }
 
     pub fn identity(&self, name: &str) -> Identity {
-        self.authority.issue_to(self.folder.path(), name).unwrap();
-        let file = |end: &str| self.folder.path().join(format!("{name}.{end}"));
-        Identity::read(name, &file("pem"), &file("key"), &self.folder.path().join("ca.pem")).unwrap()
+        self.authority.issue_named(self.folder.path(), name).unwrap();
+        Identity::read(name, &IdentityFiles::in_folder(self.folder.path(), name)).unwrap()
+    }
+
+    /// Revokes the certificate of a node, for all nodes.
+    pub fn revoke(&self, name: &str) {
+        let certificate = self.folder.path().join(format!("{name}.pem"));
+        self.authority.revoke(self.folder.path(), &[certificate]).unwrap();
     }
 
     pub fn unit(&self, name: &str) -> Unit {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
+use rustls_pki_types::CertificateDer;
+
 use super::discard;
+use crate::access::{ApiAccess, Permission};
 use crate::clients::{ClientCounters, count};
 use crate::door::{Place, REMOTE_CLIENTS_MAX};
 use crate::problem::Problem;
@@ -19,47 +22,80 @@ const CHALLENGE: &str = "Bearer realm=\"rivulet\"";
 /// The same if the request had a wrong token.
 const CHALLENGE_AGAIN: &str = "Bearer realm=\"rivulet\", error=\"invalid_token\"";
 
-/// How clients that have shown no certificate are checked.
+/// The checks of a connection's requests.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    /// The token that is accepted; without one, clients need a certificate.
-    pub token: Option<Arc<Token>>,
+    pub access: ApiAccess,
+    /// The certificates that the client has shown, its own first; none if it has not.
+    pub shown: Arc<[CertificateDer<'static>]>,
     pub counters: Arc<ClientCounters>,
     /// The place of the connection.
     pub place: Arc<Place>,
 }
 
-/// Returns the routes for a client that has shown no certificate: every request needs the token.
+/// Returns the routes for a client over TCP: its certificate must allow each request, or each must
+/// have the token.
 pub(crate) fn guard(open: &Router, guard: Guard) -> Router {
     open.clone().layer(middleware::from_fn_with_state(guard, check))
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let headers: &HeaderMap = request.headers();
-    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    let (first, second) = (shown.next(), shown.next());
-    let is_right = match (&guard.token, first, second) {
-        (Some(token), Some(first), None) => token.is_in(first.as_bytes()),
-        _ => false,
+    let access = guard.access.now();
+    let allowed = match guard.shown.is_empty() {
+        true => guard.check_token(access.token.as_deref(), request.headers()),
+        false => guard.check_role(access.permission(&guard.shown), request.method()),
     };
-    if is_right && guard.place.know() {
-        return next.run(request).await;
+    match allowed.and_then(|()| guard.check_place()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            discard(request.into_body());
+            *refusal
+        }
     }
-    let challenge = if first.is_some() { CHALLENGE_AGAIN } else { CHALLENGE };
-    discard(request.into_body());
-    if is_right {
-        count(&guard.counters.too_many);
+}
+
+impl Guard {
+    fn check_role(
+        &self,
+        permission: Result<Permission, String>,
+        method: &Method,
+    ) -> Result<(), Box<Response>> {
+        let detail = match permission {
+            Ok(Permission::Operate) => return Ok(()),
+            Ok(Permission::View) if matches!(*method, Method::GET | Method::HEAD) => return Ok(()),
+            Ok(Permission::View) => format!("the role viewer allows GET only, not {method}"),
+            Err(reason) => reason,
+        };
+        count(&self.counters.forbidden);
+        Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response().into())
+    }
+
+    fn check_token(&self, token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response>> {
+        let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+        let (first, second) = (shown.next(), shown.next());
+        let detail = match (token, first, second) {
+            (Some(token), Some(first), None) if token.is_in(first.as_bytes()) => return Ok(()),
+            (Some(_), ..) => {
+                "expected a client certificate, or `Authorization: Bearer TOKEN` with the server's token"
+            }
+            (None, ..) => "expected a client certificate of the server's authority",
+        };
+        count(&self.counters.unauthorized);
+        let mut refusal = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).into_response();
+        let challenge = if first.is_some() { CHALLENGE_AGAIN } else { CHALLENGE };
+        refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        Err(refusal.into())
+    }
+
+    /// Takes one of the places of clients that may use the API, if the connection has none so far.
+    fn check_place(&self) -> Result<(), Box<Response>> {
+        if self.place.know() {
+            return Ok(());
+        }
+        count(&self.counters.too_many);
         let detail = format!("there are {REMOTE_CLIENTS_MAX} clients; try again once one has gone");
-        let mut response = Problem::busy("clients", detail).into_response();
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        return response;
+        let mut refusal = Problem::busy("clients", detail).into_response();
+        refusal.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        Err(refusal.into())
     }
-    count(&guard.counters.unauthorized);
-    let detail = match &guard.token {
-        Some(_) => "expected a client certificate, or `Authorization: Bearer TOKEN` with the server's token",
-        None => "expected a client certificate of the server's authority",
-    };
-    let mut response = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    response
 }

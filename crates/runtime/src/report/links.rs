@@ -72,5 +72,8 @@ record! {
         pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
         /// Entries of the cluster's store that were passed over: no unit's, or without room.
         pub store_entries_refused: u64 = counter("store_entries_refused"),
+        /// End of the node's own certificate, or of its authority if that is earlier, in seconds
+        /// since 1970.
+        pub certificate_expiry_seconds: Option<u64> = gauge("certificate_expiry_seconds"),
     }
 }

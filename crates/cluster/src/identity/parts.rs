@@ -1,0 +1,136 @@
+//! What the files of an identity have.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+
+use super::credential::{CertificateContent, Credential, CredentialError, is_for};
+use super::role_map::RoleMap;
+use super::{IdentityError, IdentityFiles};
+
+/// What the files have now.
+pub(crate) struct IdentityParts {
+    pub client: Arc<ClientConfig>,
+    pub server: Arc<ServerConfig>,
+    clients: Arc<dyn ClientCertVerifier>,
+    servers: Arc<WebPkiServerVerifier>,
+    /// The node's own.
+    pub credential: Credential,
+    roles: RoleMap,
+    /// Begin and end of the certificate's validity, in seconds since 1970.
+    pub valid: (i64, i64),
+}
+
+impl IdentityParts {
+    /// Reads the files of a node of this name.
+    pub fn read(name: &str, files: &IdentityFiles) -> Result<IdentityParts, IdentityError> {
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(wrong(&files.key, "private key"))?;
+        let chain = read_certificates(&files.certificate)?;
+        let other_name = || IdentityError::OtherName(name.to_owned());
+        let own = chain.first().ok_or_else(other_name)?;
+        if !is_for(own, name) {
+            return Err(other_name());
+        }
+        let roles = RoleMap::read(&files.roles)?;
+        let refused =
+            |cause| IdentityError::Credential { file: files.certificate.display().to_string(), cause };
+        let credential = roles.credential(own).map_err(refused)?;
+        credential.check_node(name, credential.role).map_err(refused)?;
+        let authorities = read_certificates(&files.authority)?;
+        let valid = validity(own, &authorities);
+        let mut roots = RootCertStore::empty();
+        for certificate in authorities {
+            roots.add(certificate)?;
+        }
+        let revoked = read_revoked(&files.revoked)?;
+        let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .with_crls(revoked.clone())
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
+            .build()?;
+        let servers = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .with_crls(revoked)
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
+            .build()?;
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(Arc::clone(&clients))
+            .with_single_cert(chain.clone(), key.clone_key())?;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_webpki_verifier(Arc::clone(&servers))
+            .with_client_auth_cert(chain, key)?;
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok(IdentityParts { client, server, clients, servers, credential, roles, valid })
+    }
+
+    /// Returns the holder of another node's certificate, who is of the same cluster.
+    pub fn holder(&self, certificate: &CertificateDer<'_>) -> Result<Credential, CredentialError> {
+        let holder = self.roles.credential(certificate)?;
+        holder.check_cluster(self.credential.cluster.as_deref())?;
+        Ok(holder)
+    }
+
+    /// Verifies a certificate and those between it and its authority, as in a handshake at this time.
+    pub fn verify(
+        &self,
+        (own, more): (&CertificateDer<'_>, &[CertificateDer<'_>]),
+        name: &str,
+        is_server: bool,
+        time: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        if !is_server {
+            return self.clients.verify_client_cert(own, more, time).map(drop);
+        }
+        let name = ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
+        self.servers.verify_server_cert(own, more, &name, &[], time).map(drop)
+    }
+}
+
+/// Returns begin and end of a certificate's validity, in seconds since 1970; the end of its authorities,
+/// if that is earlier.
+fn validity(own: &CertificateDer<'_>, authorities: &[CertificateDer<'_>]) -> (i64, i64) {
+    let (begin, end) = CertificateContent::read(own).map_or((0, 0), |content| content.valid);
+    let ends = authorities.iter().filter_map(|authority| CertificateContent::read(authority));
+    (begin, ends.map(|authority| authority.valid.1).max().map_or(end, |latest| latest.min(end)))
+}
+
+fn wrong(file: &Path, expected: &'static str) -> impl FnOnce(rustls_pki_types::pem::Error) -> IdentityError {
+    let file = file.display().to_string();
+    move |cause| IdentityError::File { file, cause, expected }
+}
+
+/// Reads certificates from a file in PEM.
+///
+/// # Errors
+/// If it cannot be read, or has none.
+pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read.map_err(wrong(file, "certificate"))? {
+        none if none.is_empty() => {
+            Err(wrong(file, "certificate")(rustls_pki_types::pem::Error::NoItemsFound))
+        }
+        some => Ok(some),
+    }
+}
+
+/// Reads lists of revoked certificates from a file in PEM; none if it is not there.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_revoked(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    let read = CertificateRevocationListDer::pem_file_iter(file);
+    read.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(wrong(file, "list of revoked certificates"))
+}
