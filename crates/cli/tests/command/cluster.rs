@@ -190,10 +190,10 @@ fn manager_keeps_a_spare_unit() {
         address: String::new(),
     };
     let mut manager = start();
+    await_that("one is spare", || all() == [1, 0, 0]);
     // A second one would end units of the first.
     let error = place.refused(1, "node --config manager.toml");
     assert!(error.contains("another manager runs"), "{error}");
-    await_that("one is spare", || all() == [1, 0, 0]);
     let one = place.json("run site.rvl --read in.pcap -o json");
     let two = place.json("run site.rvl --read in.pcap --cluster dispatcher.toml --mode packet -o json");
     assert_adds_up(&two);
