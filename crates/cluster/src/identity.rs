@@ -160,14 +160,15 @@ impl Identity {
         &self.shared.name
     }
 
-    /// Returns begin and end of the certificate's validity, in seconds since 1970, as it was read last;
-    /// the end of its authority, if that is earlier.
+    /// Returns begin and end of the certificate's validity, in seconds since 1970, as it was read
+    /// last; the end of its authority, if that is earlier.
     pub fn valid(&self) -> (i64, i64) {
         self.shared.files.latest().valid
     }
 
-    /// Looks at the files each second, on a thread, as long as the identity is in use. Links to nodes
-    /// that would be refused now are marked, and operators are warned before the certificate ends.
+    /// Looks at the files each second, on a thread, as long as the identity is in use. Links to
+    /// nodes that would be refused now are marked, and operators are warned before the certificate
+    /// ends.
     ///
     /// # Errors
     /// If the thread cannot be started.

@@ -5,8 +5,8 @@
 //! ([`PeerLink::silence_ns`]). A node that gives a node up ends the link, so that the other end
 //! finds out with the first datagram that it sends. Time in which this process did not run is no
 //! silence of others; after [`FENCE_NS`] of it, others may have given this process up: its links
-//! carry nothing until the other ends confirm that they have them. A node whose certificate is revoked
-//! is given up at once.
+//! carry nothing until the other ends confirm that they have them. A node whose certificate is
+//! revoked is given up at once.
 
 mod stalls;
 

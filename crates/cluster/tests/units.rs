@@ -167,8 +167,8 @@ fn lost_unit_takes_its_flows_and_no_others() {
     }
 }
 
-/// A unit whose certificate is revoked loses its link while packets flow; with another certificate it
-/// is taken again. No process is restarted.
+/// A unit whose certificate is revoked loses its link while packets flow; with another certificate
+/// it is taken again. No process is restarted.
 #[test]
 fn revoked_unit_is_given_up_until_it_has_another_certificate() {
     let (cluster, frames) = (Cluster::new(POLICY), frames(4_000));

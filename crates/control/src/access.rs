@@ -36,12 +36,12 @@ pub struct AccessFiles {
     pub token: Option<PathBuf>,
 }
 
-/// Credentials of a server, and those that it asks of its clients. The files are read again when they
-/// have changed.
+/// Credentials of a server, and those that it asks of its clients. The files are read again when
+/// they have changed.
 #[derive(Clone)]
 pub struct ApiAccess(Arc<Reread<AccessParts>>);
 
-/// What the files have now.
+/// The content of the files.
 pub(crate) struct AccessParts {
     pub tls: Arc<ServerConfig>,
     pub token: Option<Arc<Token>>,
@@ -151,8 +151,8 @@ impl AccessParts {
         Ok(AccessParts { tls: Arc::new(tls), token: token.transpose()?, clients, roles, cluster })
     }
 
-    /// Returns what the holder of a certificate may do now, or why nothing. The certificate was right
-    /// at the handshake.
+    /// Returns what the holder of a certificate may do now, or why nothing. The certificate was
+    /// right at the handshake.
     pub fn permission(&self, shown: &[CertificateDer<'_>]) -> Result<Permission, String> {
         let expected = || "expected a certificate of the server's authority".to_owned();
         let (own, more) = shown.split_first().ok_or_else(expected)?;

@@ -72,7 +72,8 @@ pub struct LinkTotalsResource {
     /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
     /// began, `accepted`, `refused` and `too_many` of the others.
     pub handshakes: BTreeMap<String, u64>,
-    /// End of this node's certificate, or of its authority if that is earlier, in seconds since 1970.
+    /// End of this node's certificate, or of its authority if that is earlier, in seconds since
+    /// 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expiry_seconds: Option<u64>,
 }

@@ -272,7 +272,8 @@ fn oversized_requests_are_refused() {
     }
 }
 
-/// Who has shown nothing keeps nobody out: the operator gets in, however many there are.
+/// Connections that have shown nothing keep nobody out: the operator gets in, however many there
+/// are.
 #[test]
 fn silent_connections_give_their_places_to_others() {
     let mut remote = Remote::start(true, true);
@@ -369,8 +370,8 @@ impl Remote {
     }
 }
 
-/// The role in a client's certificate decides about each request: a unit's key does not open the API,
-/// and a viewer may not change anything.
+/// The role in a client's certificate decides about each request: a unit's key does not open the
+/// API, and a viewer may not change anything.
 #[test]
 fn roles_open_the_api_or_not() {
     let mut remote = Remote::start(true, true);
@@ -381,7 +382,7 @@ fn roles_open_the_api_or_not() {
         issue(&folder, holder);
         let name = holder.split(':').next_back().unwrap();
         let mut client = remote.connect_as(name);
-        // A unit that is not there: whoever may change something hears that.
+        // An operator hears that there is no such unit.
         let (may_read, may_change) = match name {
             "jane" => (200, 409),
             "board" => (200, 403),

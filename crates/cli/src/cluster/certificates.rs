@@ -41,8 +41,8 @@ enum ClusterTask {
         /// addresses, by which clients reach a dispatcher's control API or etcd
         #[arg(required = true, value_name = "[ROLE:]NAME[=HOST,...]")]
         nodes: Vec<String>,
-        /// Name of the cluster: nodes of clusters with other names are refused [default: that of the
-        /// authority, or rivulet]
+        /// Name of the cluster: nodes of clusters with other names are refused [default: that of
+        /// the authority, or rivulet]
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
         #[command(flatten)]
@@ -149,7 +149,7 @@ fn renew(folder: &Path, nodes: &[String], all: bool, days: u32) -> anyhow::Resul
         count += 1;
     }
     if count == 0 {
-        output::print("nothing is due; --all renews everything\n")?;
+        output::print("no certificate needs renewal; --all renews everything\n")?;
     }
     Ok(())
 }

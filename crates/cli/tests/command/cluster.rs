@@ -265,7 +265,7 @@ fn certificates_are_issued_renewed_and_revoked() {
         shown.contains("URI:rivulet://site/dispatcher/dispatcher") && shown.contains("10.0.0.1"),
         "{shown}"
     );
-    assert_eq!(place.stdout("cluster renew ca"), "nothing is due; --all renews everything\n");
+    assert_eq!(place.stdout("cluster renew ca"), "no certificate needs renewal; --all renews everything\n");
     let before = place.read("ca/u1.pem");
     let said = place.stdout("cluster renew ca u1 --days 30");
     assert_eq!(said, "ca/u1.pem: new certificate and key of u1, for the role unit\n");

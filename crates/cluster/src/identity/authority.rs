@@ -96,8 +96,8 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), certificate, cluster: cluster.to_owned() })
     }
 
-    /// Reads the authority of a folder; creates it, and the folder, if there is none. `cluster`: the
-    /// name of its cluster, [`DEFAULT_CLUSTER`] by default.
+    /// Reads the authority of a folder; creates it, and the folder, if there is none. `cluster`:
+    /// the name of its cluster, [`DEFAULT_CLUSTER`] by default.
     ///
     /// # Errors
     /// If a file cannot be read or written, or the authority is another cluster's.
@@ -144,7 +144,7 @@ impl Authority {
         &self.cluster
     }
 
-    /// Issues a certificate for its role and name, valid for so many days.
+    /// Issues a certificate for its role and name, valid for this number of days.
     ///
     /// # Errors
     /// If the name, or that of a host, is none: letters, digits, hyphens and dots.
@@ -188,8 +188,8 @@ impl Authority {
         self.issue_to(folder, &subject, CERTIFICATE_DAYS)
     }
 
-    /// Writes the authority's certificate again, with the same key and another end: those that it has
-    /// issued stay valid.
+    /// Writes the authority's certificate again, with the same key and another end: those that it
+    /// has issued stay valid.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -119,7 +119,7 @@ pub fn connect(
     limit(&tcp)?;
     let mut stream = StreamOwned::new(connection, tcp);
     send_hello(&mut stream, hello)?;
-    // The other end is as severe: whoever looks first knows the reason.
+    // The other end does the same, and would not give the reason.
     let holder = own.holder(certificate_of(&stream.conn)?).map_err(refused(name))?;
     let peer = receive_hello(&mut stream)?;
     if peer.name != name {

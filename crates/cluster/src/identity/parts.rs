@@ -1,4 +1,4 @@
-//! What the files of an identity have.
+//! The content of an identity's files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::credential::{CertificateContent, Credential, CredentialError, is_for}
 use super::role_map::RoleMap;
 use super::{IdentityError, IdentityFiles};
 
-/// What the files have now.
+/// The content of the files.
 pub(crate) struct IdentityParts {
     pub client: Arc<ClientConfig>,
     pub server: Arc<ServerConfig>,
@@ -80,7 +80,8 @@ impl IdentityParts {
         Ok(holder)
     }
 
-    /// Verifies a certificate and those between it and its authority, as in a handshake at this time.
+    /// Verifies a certificate and those between it and its authority, as in a handshake at this
+    /// time.
     pub fn verify(
         &self,
         (own, more): (&CertificateDer<'_>, &[CertificateDer<'_>]),
@@ -96,8 +97,8 @@ impl IdentityParts {
     }
 }
 
-/// Returns begin and end of a certificate's validity, in seconds since 1970; the end of its authorities,
-/// if that is earlier.
+/// Returns begin and end of a certificate's validity, in seconds since 1970; the end of its
+/// authorities, if that is earlier.
 fn validity(own: &CertificateDer<'_>, authorities: &[CertificateDer<'_>]) -> (i64, i64) {
     let (begin, end) = CertificateContent::read(own).map_or((0, 0), |content| content.valid);
     let ends = authorities.iter().filter_map(|authority| CertificateContent::read(authority));

@@ -9,8 +9,8 @@ use telemetry::event;
 /// The state of a file by which a change is noticed: its inode, length, and time of change.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
-/// The outcome of reading files, again when one has changed or could not be used. That is logged once
-/// for each change and reason, and the earlier outcome stays.
+/// The outcome of reading files, again when one has changed or could not be used. That is logged
+/// once for each change and reason, and the earlier outcome stays.
 pub struct Reread<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,

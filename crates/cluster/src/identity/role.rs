@@ -91,8 +91,8 @@ impl FromStr for CertifiedRole {
     }
 }
 
-/// The holder of a certificate to be issued: `ROLE:NAME=HOST,...`. A name that begins with its role,
-/// such as `unit-1`, needs no other.
+/// The holder of a certificate to be issued: `ROLE:NAME=HOST,...`. A name that begins with its
+/// role, such as `unit-1`, needs no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The role.

@@ -1,5 +1,5 @@
-//! A file that maps subjects of certificates to roles: for those of an authority that knows nothing of
-//! roles, such as a company's.
+//! A file that maps subjects of certificates to roles: for those of an authority that knows nothing
+//! of roles, such as a company's.
 //!
 //! ```toml
 //! cluster = "site"
@@ -8,8 +8,8 @@
 //! operator = ["Jane Doe"]
 //! ```
 //!
-//! A subject is the name of a host, an IP address, a URI or the common name of a certificate. A role
-//! that a certificate says itself counts, whatever the file says.
+//! A subject is the name of a host, an IP address, a URI or the common name of a certificate. A
+//! role that a certificate says itself counts, whatever the file says.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;

@@ -1,5 +1,5 @@
-//! The watch of a node's certificates: files that change, peers that are revoked, and the end of its own
-//! certificate, which operators must hear of before it comes.
+//! The watch of a node's certificates: files that change, peers that are revoked, and the end of
+//! its own certificate, which operators must hear of before it comes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use telemetry::event;
 use super::authority::since_1970;
 use super::{IdentityParts, Shared};
 
-/// Certificates end within this time when operators are warned; a third of their validity, if that is
-/// less.
+/// Certificates end within this time when operators are warned; a third of their validity, if that
+/// is less.
 pub const WARNING_S: i64 = 30 * DAY_S;
 const DAY_S: i64 = 86_400;
 /// Period of looks at the files.
@@ -24,7 +24,7 @@ struct EndWarning {
 }
 
 impl EndWarning {
-    /// Returns the seconds that are left if a warning is due.
+    /// Returns the seconds that are left if operators must be warned.
     fn due(&mut self, (begin, end): (i64, i64), now: i64) -> Option<i64> {
         let left = end - now;
         if left > WARNING_S.min((end - begin) / 3) {
