@@ -211,6 +211,22 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
     assert_eq!(demo.place.json(&named("dispatcher"))["name"], "demo");
     let said = demo.place.refused(1, &named("operator"));
     assert!(said.contains("certificate"), "{said}");
+    // A viewer sees, a unit's key opens nothing.
+    demo.place.stdout("cluster init certs viewer unit:u=127.0.0.1");
+    let with = |name: &str| format!("--cert certs/{name}.pem --key certs/{name}.key");
+    assert_eq!(demo.place.json(&format!("{status} {}", with("viewer")))["name"], "demo");
+    let migrate = status.replace("status", "migrate --from 0 --count 1");
+    let said = demo.place.refused(1, &format!("{migrate} {}", with("viewer")));
+    assert!(said.contains("the role viewer allows GET only, not POST"), "{said}");
+    let said = demo.place.refused(1, &format!("{status} {}", with("u")));
+    assert!(said.contains("is for the role unit, and not for operator or viewer"), "{said}");
+    // Nor does it get the token: the server shows it as its own from now on.
+    for end in ["pem", "key"] {
+        let (from, to) = (format!("certs/u.{end}"), format!("certs/dispatcher.{end}"));
+        std::fs::copy(demo.place.path(&from), demo.place.path(&to)).unwrap();
+    }
+    let said = demo.place.refused(1, &format!("{status} --api-token token"));
+    assert!(said.contains("certificate is for the role unit, and not for dispatcher"), "{said}");
     let said = demo.place.refused(1, "status --api https://127.0.0.1:1");
     assert!(said.contains("--ca FILE"), "{said}");
 }
