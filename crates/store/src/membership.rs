@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use telemetry::event;
+use values::HostPort;
 
 use crate::{ClusterStore, Expected, LeaseId, StoreChange, StoreError};
 
@@ -29,8 +30,6 @@ pub const TIME_TO_LIVE: Duration = Duration::from_secs(10);
 pub const MEMBERS_MAX: usize = 8_000;
 /// Length of the longest name of a node, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
-/// Length of the longest address of a node, in bytes: a name of the DNS, and a port.
-pub const ADDRESS_LEN_MAX: usize = 260;
 /// Length of a unit's entry, in bytes.
 const MEMBER_LEN_MAX: usize = 1_024;
 /// Period in which one warning names an entry that was passed over.
@@ -328,9 +327,7 @@ fn read_member(value: &[u8]) -> Option<UnitMember> {
     if value.len() > MEMBER_LEN_MAX {
         return None;
     }
-    let member: UnitMember = serde_json::from_slice(value).ok()?;
-    let (host, port) = member.address.rsplit_once(':')?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]%".contains(&byte);
-    let is_address = !host.is_empty() && member.address.bytes().all(is_plain) && port.parse::<u16>().is_ok();
-    (is_address && member.address.len() <= ADDRESS_LEN_MAX).then_some(member)
+    let UnitMember { address, incarnation } = serde_json::from_slice(value).ok()?;
+    let address: HostPort = address.parse().ok()?;
+    Some(UnitMember { address: address.to_string(), incarnation })
 }

@@ -1,5 +1,5 @@
-//! Values of configurations: amounts with a unit, shares, texts with their source position,
-//! secrets.
+//! Values of configurations: amounts with a unit, shares, addresses of nodes, texts with their
+//! source position, secrets.
 //!
 //! A configuration struct derives `Deserialize` and uses these types for its fields. They read
 //! plain JSON (`"10s"`, `"64KiB"`, integers in the base unit) and the literals of the policy
@@ -19,11 +19,13 @@
 //! base unit (nanoseconds, bytes, bits per second, packets per second) that fits in 64 bits:
 //! `1.5ns` is an error. [`Picos`] counts picoseconds and also reads `ps`.
 
+mod host_port;
 mod located;
 mod quantity;
 mod ratio;
 mod secret;
 
+pub use host_port::HostPort;
 pub use located::{ConfigError, Located, Origin, Position};
 pub use quantity::{
     BitRate, ByteCount, Nanos, PacketRate, Picos, PositiveBitRate, Quantity, QuantityError, QuantityKind,

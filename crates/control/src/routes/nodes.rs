@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use cluster::remote::{NodeCommand, NodeInfo, NodeStatus};
+use values::HostPort;
 
 use super::{Api, ApiJson, ApiPath, ApiQuery};
 use crate::paging::{Page, PageQuery};
@@ -14,7 +15,7 @@ use crate::resources::{NewNode, NodeResource};
 
 /// Limit on the nodes of a cluster.
 const NODES_MAX: usize = 1024;
-/// Limit on the length of a name or an address, in bytes.
+/// Limit on the length of a name, in bytes.
 const NAME_MAX: usize = 255;
 
 /// Returns all nodes.
@@ -53,11 +54,7 @@ pub(super) async fn add(
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Problem::invalid(("name", format!("expected a name of up to {NAME_MAX} bytes"))));
     }
-    let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if !has_port || address.len() > NAME_MAX {
-        let detail = format!("`{address}` is no address; expected HOST:PORT, such as 10.0.0.4:7400");
-        return Err(Problem::invalid(("address", detail)));
-    }
+    let address: HostPort = address.parse().map_err(|fault| Problem::invalid(("address", fault)))?;
     if nodes.iter().any(|node| node.name == name) {
         return Err(Problem::conflict("node_exists", format!("there is a node `{name}` already")));
     }
@@ -66,6 +63,7 @@ pub(super) async fn add(
     }
     let status = NodeStatus::Connecting;
     let (policy, reason, silent_ns) = (None, String::new(), None);
+    let address = address.to_string();
     let node = NodeInfo { name, address, status, unit: None, packets: 0, policy, reason, silent_ns };
     let (name, address) = (node.name.clone(), node.address.clone());
     api.dispatcher.command(NodeCommand::Add { name, address })?;
