@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use control::socket;
+use values::HostPort;
 
 pub use address::ApiAddress;
 pub use client::{Client, encode};
@@ -66,7 +67,7 @@ impl ApiOptions {
         }
     }
 
-    fn remote_client(&self, address: &str) -> anyhow::Result<Client> {
+    fn remote_client(&self, address: &HostPort) -> anyhow::Result<Client> {
         let authority = self.ca.as_deref();
         let authority =
             authority.context("expected --ca FILE, the authority of the server's certificate, with a URL")?;

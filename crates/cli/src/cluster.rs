@@ -73,7 +73,7 @@ Examples:
 unit-1.toml:
   name = \"unit-1\"
   role = \"unit\"
-  listen = \"0.0.0.0:7400\"
+  listen = \"[::]:7400\"
   policy = \"site.rvl\"
   certificates = \"certificates\"
 

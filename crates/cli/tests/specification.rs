@@ -142,6 +142,7 @@ fn limits_equal_those_of_the_code() {
         protocol::message::AHEAD_MAX,
         protocol::message::CHANGING_MAX,
         protocol::message::TARGETS_MAX,
+        cluster::addresses::ADDRESSES_MAX,
         cluster::policies::DIGESTS_MAX,
         cluster::policies::POLICY_BYTES_MAX,
         cluster::remote::IN_FLIGHT_MAX,

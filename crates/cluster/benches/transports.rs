@@ -7,10 +7,11 @@
 #![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
+use cluster::addresses::Endpoints;
 use cluster::identity::Authority;
 use cluster::network::DatagramSocket;
 use link::{Config, LinkKeys, PeerLink};
@@ -36,7 +37,7 @@ trait Transport {
 struct Link {
     ends: [PeerLink; 2],
     sockets: [DatagramSocket; 2],
-    addresses: [SocketAddr; 2],
+    addresses: [Endpoints; 2],
     began: Instant,
     out: Vec<u8>,
 }
@@ -55,7 +56,8 @@ impl Link {
         .with_fixed_mtu(1_452);
         let end = |keys: &LinkKeys| PeerLink::new(config.clone(), keys, 0).unwrap();
         let sockets = [(); 2].map(|()| DatagramSocket::bind(([127, 0, 0, 1], 0).into()).unwrap());
-        let addresses = [0, 1].map(|at: usize| sockets[at].address().unwrap());
+        let addresses =
+            [0, 1].map(|at: usize| Endpoints { local: None, remote: sockets[at].address().unwrap() });
         let ends = [end(&keys), end(&keys.reversed())];
         Link { ends, sockets, addresses, began: Instant::now(), out: Vec::new() }
     }

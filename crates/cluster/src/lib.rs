@@ -5,6 +5,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`addresses`] | addresses of nodes, and sockets at them |
 //! | [`wire`] | frames of dispatchers and units; no socket, no clock |
 //! | [`identity`] | certificates, and the handshake of two nodes |
 //! | [`remote`] | the dispatcher's end: units at other nodes as a transport of [`runtime`] |
@@ -13,6 +14,7 @@
 //! | [`network`] | access to other nodes and to the time |
 //! | [`simulated`] | nodes of one thread, on virtual time, behind faulty links |
 
+pub mod addresses;
 mod digest;
 pub mod identity;
 mod links;

@@ -60,7 +60,7 @@ pub(crate) struct LinkTotals {
 /// Returns the length of an IP packet to this address with a datagram of `size` bytes.
 pub(crate) fn mtu_of(address: SocketAddr, size: usize) -> usize {
     const UDP_HEADER: usize = 8;
-    let ip_header = match address.ip().to_canonical() {
+    let ip_header = match address.ip() {
         IpAddr::V4(_) => 20,
         IpAddr::V6(_) => 40,
     };

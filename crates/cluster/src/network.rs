@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use self::connector::Connector;
 pub use self::socket::{DatagramSocket, Handover};
+use crate::addresses::{Endpoints, canonical};
 use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
 use crate::policies::{KnownPolicies, NumberedDigest};
@@ -49,14 +50,15 @@ pub trait Network: 'static {
         None
     }
 
-    /// Hands over datagrams that have arrived, with their senders. Returns false if there is none.
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool;
+    /// Hands over datagrams that have arrived, each with the ends of its answer. Returns false if
+    /// there is none.
+    fn receive(&mut self, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool;
 
     /// Notes a message for a node before its link has it: simulated faults hit chosen messages.
     fn note_message(&mut self, _to: SocketAddr, _message: &[u8]) {}
 
     /// Sends datagrams of `segment` bytes each; the last may be shorter.
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover;
+    fn send(&mut self, ends: Endpoints, datagrams: &[u8], segment: usize) -> Handover;
 
     /// Returns counts of handshakes, where there are any.
     fn handshakes(&self) -> HandshakeCounters {
@@ -102,9 +104,7 @@ pub(crate) struct NodeSelf {
 impl HostNetwork {
     /// Opens a socket for links; others can connect at `listening`, if that is given.
     pub(crate) fn open(node: NodeSelf, listening: Option<TcpListener>) -> std::io::Result<HostNetwork> {
-        let local = listening.as_ref().map(TcpListener::local_addr).transpose()?;
-        let local = local.map_or_else(|| [0, 0, 0, 0].into(), |local| local.ip());
-        let socket = DatagramSocket::bind(SocketAddr::new(local, 0))?;
+        let socket = DatagramSocket::open()?;
         let address = socket.address()?;
         let NodeSelf { identity, policy, incarnation, role } = node;
         let hello = Hello {
@@ -128,7 +128,7 @@ impl HostNetwork {
 
     /// Returns the address at which others can connect; that of links, if they cannot.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.listener.as_ref().map_or(self.address, Listener::address)
+        canonical(self.listener.as_ref().map_or(self.address, Listener::address))
     }
 }
 
@@ -167,12 +167,12 @@ impl Network for HostNetwork {
         self.connector.poll_fault()
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+    fn receive(&mut self, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool {
         self.socket.receive(take)
     }
 
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover {
-        self.socket.send(to, datagrams, segment)
+    fn send(&mut self, ends: Endpoints, datagrams: &[u8], segment: usize) -> Handover {
+        self.socket.send(ends, datagrams, segment)
     }
 
     fn handshakes(&self) -> HandshakeCounters {

@@ -11,7 +11,6 @@
 mod stalls;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use telemetry::event;
 
 pub(crate) use self::stalls::FENCE_NS;
 use self::stalls::Stalls;
+use crate::addresses::Endpoints;
 use crate::identity::{PeerCertificate, Session};
 use crate::links::{LinkInfo, LinkTotals, mtu_of};
 use crate::network::{Handover, Network};
@@ -108,14 +108,14 @@ pub(crate) struct Peers<N> {
     datagrams: Vec<u8>,
     events: VecDeque<PeerEvent>,
     /// Links that have ended here, the latest last, and where their other ends are.
-    ended: VecDeque<(EndedLink, SocketAddr)>,
+    ended: VecDeque<(EndedLink, Endpoints)>,
     stalls: Stalls,
     totals: LinkTotals,
 }
 
 struct Peer {
     link: PeerLink,
-    address: SocketAddr,
+    ends: Endpoints,
     name: String,
     /// Distinguishes processes of the node.
     incarnation: u64,
@@ -187,7 +187,7 @@ impl<N: Network> Peers<N> {
     /// Begins a link.
     pub fn add(&mut self, session: Session) -> PeerId {
         let now_ns = self.now_ns();
-        let Session { peer, address, secrets, scope, certificate, .. } = session;
+        let Session { peer, ends, secrets, scope, certificate, .. } = session;
         let mut config = self.config.clone();
         if peer.role == Role::Unit && !scope.is_empty() {
             config.silence_min_ns = APART_MIN.as_nanos() as u64;
@@ -206,7 +206,7 @@ impl<N: Network> Peers<N> {
                 let (is_held, is_suspect) = (false, false);
                 self.peers[place] = Some(Peer {
                     link,
-                    address,
+                    ends,
                     name,
                     incarnation,
                     waiting,
@@ -224,7 +224,7 @@ impl<N: Network> Peers<N> {
     /// Ends a link, and notifies the other end.
     pub fn remove(&mut self, peer: PeerId) {
         self.events.retain(|event| event.peer() != peer);
-        let Some(Peer { link, address, .. }) = self.peers[peer.0].take() else { return };
+        let Some(Peer { link, ends, .. }) = self.peers[peer.0].take() else { return };
         self.connections.remove(&link.receive_id());
         self.totals.ended.add(link.counters());
         if link.dead() == Some(DeadReason::Closed) {
@@ -233,7 +233,7 @@ impl<N: Network> Peers<N> {
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
-        self.ended.push_back((link.into_ended(), address));
+        self.ended.push_back((link.into_ended(), ends));
         self.tell_ended(self.ended.len() - 1);
     }
 
@@ -251,10 +251,10 @@ impl<N: Network> Peers<N> {
     /// Notifies the other end of a link that it has ended here.
     fn tell_ended(&mut self, at: usize) {
         let now_ns = self.now_ns();
-        let Some((link, address)) = self.ended.get_mut(at) else { return };
+        let Some((link, ends)) = self.ended.get_mut(at) else { return };
         if link.tell(now_ns, &mut self.datagrams) {
             // It asks again by another datagram if this one is lost.
-            let _ = self.network.send(*address, &self.datagrams, self.datagrams.len());
+            let _ = self.network.send(*ends, &self.datagrams, self.datagrams.len());
         }
     }
 
@@ -280,7 +280,7 @@ impl<N: Network> Peers<N> {
     /// the link has no room.
     pub fn send(&mut self, peer: PeerId, stream: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(peer) = &mut self.peers[peer.0] else { return };
-        let (network, address) = (&mut self.network, peer.address);
+        let (network, address) = (&mut self.network, peer.ends.remote);
         let write = |out: &mut Vec<u8>| {
             let start = out.len();
             write(out);
@@ -322,7 +322,7 @@ impl<N: Network> Peers<N> {
         let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.totals.strange);
         let (events, ended) = (&mut self.events, &self.ended);
         let mut unaware = None;
-        let has_received = self.network.receive(&mut |from, datagram| {
+        let has_received = self.network.receive(&mut |ends, datagram| {
             let Some(connection) = connection_of(datagram) else {
                 *strange += 1;
                 return;
@@ -330,7 +330,7 @@ impl<N: Network> Peers<N> {
             let id = connections.get(&connection);
             let Some((id, peer)) = id.and_then(|id| Some((*id, peers[id.0].as_mut()?))) else {
                 *strange += 1;
-                let is_it = |(link, _): &(EndedLink, SocketAddr)| link.receive_id() == connection;
+                let is_it = |(link, _): &(EndedLink, Endpoints)| link.receive_id() == connection;
                 unaware = ended.iter().position(is_it).or(unaware);
                 return;
             };
@@ -339,7 +339,7 @@ impl<N: Network> Peers<N> {
             if peer.link.handle_datagram(now_ns, datagram).is_err() {
                 return;
             }
-            peer.address = from; // It may have moved: the datagram is authentic.
+            peer.ends = ends; // It may have moved: the datagram is authentic.
             if !was_up {
                 events.push_back(PeerEvent::Up(id));
             }
@@ -421,6 +421,17 @@ impl<N: Network> Peers<N> {
         self.peers[peer.0].as_ref().map_or(0, |peer| peer.incarnation)
     }
 
+    /// Returns whether a session is with the process that is at the other end of a link already. If
+    /// nothing is heard of that, it may have moved: the link goes on where the process is now.
+    pub fn is_of(&mut self, peer: PeerId, session: &Session) -> bool {
+        let Some(peer) = &mut self.peers[peer.0] else { return false };
+        let is_it = peer.incarnation == session.peer.incarnation;
+        if is_it && peer.is_suspect {
+            peer.ends = session.ends;
+        }
+        is_it
+    }
+
     /// Returns whether nothing is heard from the node.
     pub fn is_suspect(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_some_and(|peer| peer.is_suspect)
@@ -449,7 +460,7 @@ impl<N: Network> Peers<N> {
             loop {
                 self.datagrams.clear();
                 let Some(transmit) = peer.link.poll_transmit(now_ns, &mut self.datagrams) else { break };
-                match self.network.send(peer.address, &self.datagrams[..transmit.len], transmit.segment) {
+                match self.network.send(peer.ends, &self.datagrams[..transmit.len], transmit.segment) {
                     Handover::Taken => {}
                     Handover::Busy => break, // The link takes the datagrams for lost, and sends them again.
                     Handover::TooLarge(sent) if peer.link.handle_too_large(&transmit, sent) => {}
@@ -464,7 +475,7 @@ impl<N: Network> Peers<N> {
                     }
                     LinkEvent::Mtu { size, change } => note_mtu(peer, size, change),
                     LinkEvent::TooNarrow => {
-                        let mtu = mtu_of(peer.address, self.config.mtu_base) as u64;
+                        let mtu = mtu_of(peer.ends.remote, self.config.mtu_base) as u64;
                         event::link_too_narrow(&peer.name, mtu);
                     }
                     LinkEvent::Up | LinkEvent::Room => {}
@@ -477,9 +488,9 @@ impl<N: Network> Peers<N> {
     pub fn links(&self) -> Vec<LinkInfo> {
         let info = |peer: &Peer| LinkInfo {
             peer: peer.name.clone(),
-            address: peer.address,
+            address: peer.ends.remote,
             rtt_ns: peer.link.rtt_ns(),
-            mtu: mtu_of(peer.address, peer.link.mtu()),
+            mtu: mtu_of(peer.ends.remote, peer.link.mtu()),
             counters: *peer.link.counters(),
         };
         self.peers.iter().flatten().map(info).collect()
@@ -537,7 +548,7 @@ impl<N: Network> Peers<N> {
 
 /// Logs a change of the size that the path to a node carries.
 fn note_mtu(peer: &Peer, size: usize, change: MtuChange) {
-    let mtu = mtu_of(peer.address, size) as u64;
+    let mtu = mtu_of(peer.ends.remote, size) as u64;
     match change {
         MtuChange::Found => event::link_mtu_found(&peer.name, mtu),
         MtuChange::Lowered => event::link_mtu_lowered(&peer.name, mtu),

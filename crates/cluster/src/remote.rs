@@ -364,7 +364,7 @@ impl<N: Network> RemoteUnits<N> {
     /// Takes nodes that are there now, and commands.
     fn greet(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
-            let (name, address) = (session.peer.name.clone(), session.address);
+            let (name, address) = (session.peer.name.clone(), session.ends.remote);
             let policy = session.peer.running();
             let is_unit = session.peer.role == Role::Unit;
             if !is_unit {
@@ -372,7 +372,7 @@ impl<N: Network> RemoteUnits<N> {
                 continue;
             }
             if let Some(former) = self.nodes.link_of(&name) {
-                if self.peers.incarnation(former) == session.peer.incarnation {
+                if self.peers.is_of(former, &session) {
                     continue; // It is the same process, which may go on.
                 }
                 self.lose(former);

@@ -22,6 +22,7 @@ use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Output, Report, Runner};
 
 use self::world::{NodeId, UnitMaker, World};
+use crate::addresses::Endpoints;
 use crate::identity::Session;
 use crate::network::{Handover, Network};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
@@ -70,7 +71,7 @@ impl Network for SimulatedNetwork {
         self.world.poll_session(self.node)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+    fn receive(&mut self, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool {
         self.world.receive(self.node, take)
     }
 
@@ -78,8 +79,9 @@ impl Network for SimulatedNetwork {
         self.world.note_message(self.node, to, message);
     }
 
-    fn send(&mut self, to: SocketAddr, datagrams: &[u8], segment: usize) -> Handover {
-        datagrams.chunks(segment.max(1)).for_each(|datagram| self.world.send(self.node, to, datagram));
+    fn send(&mut self, ends: Endpoints, datagrams: &[u8], segment: usize) -> Handover {
+        let each = datagrams.chunks(segment.max(1));
+        each.for_each(|datagram| self.world.send(self.node, ends.remote, datagram));
         Handover::Taken
     }
 

@@ -55,8 +55,8 @@ pub type EffectsTaker = Box<dyn FnMut(Effects, u64)>;
 
 /// The settings of a unit.
 pub struct UnitOptions {
-    /// Address of its handshakes, and of its links.
-    pub listen: SocketAddr,
+    /// The socket of its handshakes.
+    pub listening: TcpListener,
     /// Certificate and key.
     pub identity: Identity,
     /// The policy that it starts with.
@@ -109,15 +109,15 @@ pub(crate) enum Turn {
 }
 
 impl UnitProcess {
-    /// Listens for a dispatcher.
+    /// Waits for dispatchers at a socket.
     ///
     /// # Errors
-    /// If the address cannot be used.
+    /// If the socket of links, or a thread, cannot be had.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
-        let UnitOptions { listen, identity, policy, shelf, incarnation, make, reader, effects } = options;
+        let UnitOptions { listening, identity, policy, shelf, incarnation, make, reader, effects } = options;
         let node = NodeSelf { identity, policy: policy.id, incarnation, role: Role::Unit };
         Ok(UnitProcess::over(
-            HostNetwork::open(node, Some(TcpListener::bind(listen)?))?,
+            HostNetwork::open(node, Some(listening))?,
             (make, reader),
             (policy, shelf),
             effects,
@@ -390,11 +390,11 @@ impl<N: Network> UnitProcess<N> {
             let (at, scope) = match employer {
                 Ok(place) => place,
                 Err(reason) => {
-                    refuse_peer("place", &format_args!("{name} at {}", session.address), &reason);
+                    refuse_peer("place", &format_args!("{name} at {}", session.ends.remote), &reason);
                     continue;
                 }
             };
-            event::peer_connected(&name, &session.address);
+            event::peer_connected(&name, &session.ends.remote);
             let peer = self.peers.add(session);
             if self.of_peers.len() <= peer.index() {
                 self.of_peers.resize(peer.index() + 1, (0, 0));

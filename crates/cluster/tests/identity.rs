@@ -93,7 +93,7 @@ fn both_ends_get_the_same_keys() {
     assert_eq!(client.secrets.receive, server.secrets.send);
     assert_eq!(client.secrets.id, server.secrets.id);
     assert_ne!(client.secrets.send, client.secrets.receive);
-    assert_eq!(server.address, SocketAddr::from(([127, 0, 0, 1], 9)));
+    assert_eq!(server.ends.remote, SocketAddr::from(([127, 0, 0, 1], 9)));
     let again = connect(&dispatcher, listener.address(), "unit-1", &hello("dispatcher")).unwrap();
     assert_ne!(again.secrets.send, client.secrets.send);
     assert!(client.is_client && !server.is_client);

@@ -2,6 +2,7 @@
 //! datagrams. Units have a thread each, and the dispatcher the calling one.
 
 use std::hint::black_box;
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -656,9 +657,10 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
     let order = Arc::new(UnitOrder::default());
     let (sender, address) = channel();
     let ordered = Arc::clone(&order);
+    let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
     let run = move || {
         let options = UnitOptions {
-            listen: ([127, 0, 0, 1], 0).into(),
+            listening,
             identity,
             policy: AppliedPolicy::default(),
             shelf: Box::<NoShelf>::default(),

@@ -2,9 +2,9 @@
 //! classified, numbered, sent over a link, parsed as by a unit, and sent back, by the code of a
 //! cluster.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cluster::addresses::Endpoints;
 use cluster::network::{DatagramSocket, Handover};
 use cluster::wire::{ArrivedFrame, begin_output, read_frame, read_output, write_output, write_packet_input};
 use graph::Graph;
@@ -54,7 +54,7 @@ pub struct PartTimes {
 pub struct LinkParts {
     ends: [PeerLink; 2],
     sockets: [DatagramSocket; 2],
-    addresses: [SocketAddr; 2],
+    addresses: [Endpoints; 2],
     began: Instant,
     parser: Parser,
     dispatcher: Dispatcher,
@@ -83,7 +83,10 @@ impl LinkParts {
         let end = |keys: &LinkKeys| PeerLink::new(config.clone(), keys, 0).map_err(|error| error.to_string());
         let socket = || DatagramSocket::bind(([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string());
         let sockets = [socket()?, socket()?];
-        let address = |at: usize| sockets[at].address().map_err(|error| error.to_string());
+        let address = |at: usize| -> Result<Endpoints, String> {
+            let remote = sockets[at].address().map_err(|error| error.to_string())?;
+            Ok(Endpoints { local: None, remote })
+        };
         let graph = chain()?.graph;
         let dispatcher = Dispatcher::new(of_flows(1).dispatcher_of_threads(graph.options()));
         Ok(LinkParts {

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use values::HostPort;
+
 /// The scheme of an address.
 const SCHEME: &str = "https://";
 
@@ -13,8 +15,8 @@ const SCHEME: &str = "https://";
 pub enum ApiAddress {
     /// The path of a Unix socket.
     Path(PathBuf),
-    /// A host and its TCP port, `HOST:PORT`.
-    Tcp(String),
+    /// A host and its TCP port.
+    Tcp(HostPort),
 }
 
 impl FromStr for ApiAddress {
@@ -25,20 +27,13 @@ impl FromStr for ApiAddress {
             return Err(format!("the API is not served without TLS; expected {SCHEME}HOST:PORT"));
         }
         let Some(rest) = text.strip_prefix(SCHEME) else {
-            return Ok(match text.parse::<SocketAddr>() {
-                Ok(address) => ApiAddress::Tcp(address.to_string()),
-                Err(_) => ApiAddress::Path(text.into()),
+            return Ok(match text.parse::<SocketAddr>().ok().and_then(|_| text.parse().ok()) {
+                Some(address) => ApiAddress::Tcp(address),
+                None => ApiAddress::Path(text.into()),
             });
         };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| {
-            let is_whole = !host.contains([':', '/', '@']) || host.starts_with('[') && host.ends_with(']');
-            !host.is_empty() && is_whole && port.parse::<u16>().is_ok()
-        });
-        match has_port {
-            true => Ok(ApiAddress::Tcp(rest.to_owned())),
-            false => Err(format!("expected {SCHEME}HOST:PORT, such as {SCHEME}10.0.0.1:7500")),
-        }
+        let address = rest.strip_suffix('/').unwrap_or(rest).parse();
+        address.map(ApiAddress::Tcp).map_err(|fault| format!("{fault}; expected {SCHEME}HOST:PORT"))
     }
 }
 
@@ -57,7 +52,7 @@ mod tests {
 
     #[test]
     fn addresses_are_sockets_or_have_a_port() {
-        let tcp = |address: &str| Ok(ApiAddress::Tcp(address.to_owned()));
+        let tcp = |address: &str| Ok(ApiAddress::Tcp(address.parse()?));
         for (text, expected) in [
             ("https://10.0.0.1:7500", tcp("10.0.0.1:7500")),
             ("https://dispatcher:7500/", tcp("dispatcher:7500")),

@@ -121,8 +121,8 @@ impl Client {
         let is_look = method == "GET" && !path.starts_with("/v1/flows?");
         let patience = if is_look { LOOK_PATIENCE } else { PATIENCE };
         let (host, token) = match &self.0 {
-            Server::Socket(_) => ("localhost", None),
-            Server::Remote(server) => (&*server.address, server.token.as_deref()),
+            Server::Socket(_) => ("localhost".to_owned(), None),
+            Server::Remote(server) => (server.address.to_string(), server.token.as_deref()),
         };
         let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(

@@ -1,22 +1,24 @@
 //! The client's end of the control API over TCP: TLS, and the credentials of the client.
 
 use std::io::{Error, Result};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use cluster::addresses::resolve;
 use cluster::identity::{CertifiedRole, RoleMap};
 use control::access::{certificates, read_authority};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{PrivateKeyDer, ServerName};
+use values::HostPort;
 
 /// A server over TCP, and how a client shows itself.
 pub struct RemoteServer {
-    /// `HOST:PORT`.
-    pub address: String,
+    /// Its address.
+    pub address: HostPort,
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
     /// The token that is sent with each request.
@@ -41,11 +43,10 @@ impl RemoteServer {
     ///
     /// # Errors
     /// If one cannot be read or used.
-    pub fn new(address: &str, credentials: Credentials<'_>) -> anyhow::Result<RemoteServer> {
+    pub fn new(address: &HostPort, credentials: Credentials<'_>) -> anyhow::Result<RemoteServer> {
         let Credentials { authority, own, token, server_name } = credentials;
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = server_name.unwrap_or(host.trim_matches(['[', ']']));
-        let name = ServerName::try_from(host.to_owned())
+        let host = server_name.map_or_else(|| address.host(), str::to_owned);
+        let name = ServerName::try_from(host.clone())
             .with_context(|| format!("`{host}` cannot be the name of a server's certificate"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -63,13 +64,13 @@ impl RemoteServer {
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let token = token.map(control::read_token).transpose()?;
-        Ok(RemoteServer { address: address.to_owned(), name, config: Arc::new(config), token })
+        Ok(RemoteServer { address: address.clone(), name, config: Arc::new(config), token })
     }
 
     /// Connects, and makes the handshake.
     pub fn connect(&self, timeout: Duration) -> Result<StreamOwned<ClientConnection, TcpStream>> {
         let mut failed = Error::other("the host has no address");
-        for address in self.address.to_socket_addrs()? {
+        for address in resolve(&self.address)? {
             match TcpStream::connect_timeout(&address, timeout) {
                 Ok(tcp) => return self.greet(tcp, timeout),
                 Err(error) => failed = error,

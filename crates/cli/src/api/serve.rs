@@ -1,12 +1,13 @@
 //! The server's side: the sockets are opened before privileges are dropped, and served after.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use cluster::addresses::listen_at;
 use control::access::{AccessFiles, ApiAccess};
 use control::{ApiListener, ClusterControl, ControlOptions, ControlServer, socket};
 use runtime::Runner;
+use values::HostPort;
 
 use super::ApiAddress;
 
@@ -115,7 +116,7 @@ impl ServeOptions {
     }
 
     /// Listens at an address, for clients with credentials.
-    fn listen(&self, to: &str, files: &ApiFiles) -> anyhow::Result<(ApiListener, ApiAddress)> {
+    fn listen(&self, to: &HostPort, files: &ApiFiles) -> anyhow::Result<(ApiListener, ApiAddress)> {
         let own = self.api_cert.as_deref().zip(self.api_key.as_deref());
         let own = own.or(files.own.as_ref().map(|(certificate, key)| (&**certificate, &**key)));
         let (certificate, key) = own.context("expected --api-cert and --api-key, or --cluster")?;
@@ -130,8 +131,8 @@ impl ServeOptions {
             token: self.api_token.clone().or_else(|| files.token.clone()),
         });
         let access = access.context("expected --api-ca or --api-token with usable files")?;
-        let listener = TcpListener::bind(to)?;
-        let at = ApiAddress::Tcp(listener.local_addr()?.to_string());
+        let listener = listen_at(to)?;
+        let at = ApiAddress::Tcp(to.with_port(listener.local_addr()?.port()));
         Ok((ApiListener::Tls(listener, access), at))
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use cluster::identity::{CertifiedRole, Identity, IdentityFiles, KEY_LOG_VARIABLE, KeyLog};
 use serde::Deserialize;
-use values::Nanos;
+use values::{HostPort, Nanos};
 
 use super::members::StoreConfig;
 use crate::api::{ApiAddress, ApiFiles};
@@ -25,10 +25,10 @@ pub struct NodeConfig {
     pub role: Option<NodeRole>,
     /// Address at which a unit listens, or one of several dispatchers; of a manager, that of its
     /// first unit.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<HostPort>,
     /// Address at which other nodes reach it, for the store; the one at which it listens by
     /// default.
-    pub address: Option<String>,
+    pub address: Option<HostPort>,
     /// The policy.
     pub policy: Option<PathBuf>,
     /// Folder in which the node keeps the policy of its cluster, if there is no store.
@@ -49,12 +49,12 @@ pub struct NodeConfig {
     pub api: Option<ApiConfig>,
     /// The units of a dispatcher: name and address.
     #[serde(default)]
-    pub units: BTreeMap<String, String>,
+    pub units: BTreeMap<String, HostPort>,
     /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
     pub units_min: Option<NonZeroU16>,
     /// All dispatchers of the cluster, if there are several: name and address.
     #[serde(default)]
-    pub dispatchers: BTreeMap<String, String>,
+    pub dispatchers: BTreeMap<String, HostPort>,
     /// The store in which units register themselves, and a dispatcher finds them.
     pub store: Option<StoreConfig>,
 }
@@ -88,7 +88,7 @@ fn idle() -> Nanos {
 #[serde(deny_unknown_fields)]
 pub struct ApiConfig {
     /// Its address.
-    pub listen: SocketAddr,
+    pub listen: HostPort,
     /// The file of a token that opens it, beside certificates of the cluster's authority.
     pub token: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ impl NodeConfig {
             revoked: Some(revoked),
             roles: Some(roles),
             token: self.api.as_ref().and_then(|api| api.token.clone()),
-            listen: self.api.as_ref().map(|api| ApiAddress::Tcp(api.listen.to_string())),
+            listen: self.api.as_ref().map(|api| ApiAddress::Tcp(api.listen.clone())),
         }
     }
 

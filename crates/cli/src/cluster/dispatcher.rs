@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use cluster::addresses::listen_at;
 use cluster::identity::CertifiedRole;
 use cluster::remote::{
     BenchThread, HOMES_MAX, IsStopped, NodeCommand, PolicyDesk, RemoteHandle, RemoteOptions, remote_runner,
@@ -79,8 +80,8 @@ impl DispatcherNode {
                 file.display()
             );
         }
-        let listen = config.listen.filter(|_| config.dispatchers.len() > 1);
-        let bind = |at| TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"));
+        let listen = config.listen.as_ref().filter(|_| config.dispatchers.len() > 1);
+        let bind = |at| listen_at(at).with_context(|| format!("cannot listen at {at}"));
         let listening = listen.map(bind).transpose()?;
         let mut shelf = NodeShelf::open(&config, store.as_ref())?;
         let policy = shelf.latest(policy);
@@ -127,7 +128,7 @@ impl DispatcherNode {
         say_key_log(identity.key_log());
         let (handle, control) = RemoteHandle::new();
         for (name, address) in node.units {
-            handle.send(NodeCommand::Add { name, address });
+            handle.send(NodeCommand::Add { name, address: address.to_string() });
         }
         if let Some(store) = store {
             members::follow(store, handle.clone())?;
@@ -141,7 +142,7 @@ impl DispatcherNode {
             incarnation: incarnation(),
             control,
             listening,
-            dispatchers: node.dispatchers.into_iter().collect(),
+            dispatchers: node.dispatchers.into_iter().map(|(name, at)| (name, at.to_string())).collect(),
         };
         let runner = remote_runner(assembly, name, config, options, is_stopped)
             .with_context(|| format!("cannot run on the units of {}", file.display()))?;

@@ -5,7 +5,6 @@
 mod folder;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -216,15 +215,12 @@ impl FormerUnit {
 
 /// Returns the configuration of a unit: the manager's, with another name and the next port.
 fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result<String> {
-    let listen = config.listen.context("expected `listen`, the address of the first unit")?;
+    let listen = config.listen.as_ref().context("expected `listen`, the address of the first unit")?;
     let port = port_of(listen.port(), number)?;
     let address = match &config.address {
         None => None,
-        Some(address) => {
-            let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-            let (host, first) = parts.context("expected HOST:PORT as `address`")?;
-            Some(format!("{host}:{}", port_of(NonZeroU16::get(first), number)?))
-        }
+        Some(address) if address.port() == 0 => bail!("expected a port in `address`, that of the first unit"),
+        Some(address) => Some(address.with_port(port_of(address.port(), number)?)),
     };
     let path = |path: &Path| -> anyhow::Result<String> {
         let path = std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
@@ -235,7 +231,7 @@ fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result
     let mut text = format!(
         "name = {}\nrole = \"unit\"\nlisten = {}\npolicy = {}\ncertificates = {}\n",
         quoted(name),
-        quoted(&SocketAddr::new(listen.ip(), port).to_string()),
+        quoted(&listen.with_port(port).to_string()),
         path(policy)?,
         path(&config.certificates)?
     );
@@ -243,7 +239,7 @@ fn unit_config(config: &NodeConfig, name: &str, number: usize) -> anyhow::Result
         text += &format!("state = {}\n", path(state)?);
     }
     if let Some(address) = address {
-        text += &format!("address = {}\n", quoted(&address));
+        text += &format!("address = {}\n", quoted(&address.to_string()));
     }
     if let Some(metrics) = config.metrics()? {
         let metrics = SocketAddr::new(metrics.ip(), port_of(metrics.port(), number)?);
@@ -294,7 +290,7 @@ mod tests {
         std::fs::write(&unit, unit_config(&config, "b", 1).unwrap()).unwrap();
         let unit = NodeConfig::read(&unit).unwrap();
         assert_eq!((unit.name.as_str(), unit.listen.unwrap().port()), ("b", 7401));
-        assert_eq!(unit.address.as_deref(), Some("10.0.0.2:17401"));
+        assert_eq!(unit.address, Some("10.0.0.2:17401".parse().unwrap()));
         assert_eq!(unit.policy, Some(folder.path().join("site \"a\".rvl")));
         assert_eq!(unit.store.unwrap().file, Some(folder.path().join("s.redb")));
         assert!(unit_config(&config, "b", 60_000).is_err());

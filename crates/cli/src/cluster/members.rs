@@ -1,6 +1,5 @@
 //! Members of a cluster by its store: a unit registers itself, a dispatcher finds the units.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use cluster::remote::{NodeCommand, RemoteHandle};
 use serde::Deserialize;
 use store::membership::{MemberChange, Registration, UnitMember, watch};
 use store::{ClusterStore, EtcdFiles, EtcdStore, FileStore, StoreError};
+use values::HostPort;
 
 /// The store of a cluster: one of the two.
 #[derive(Debug, Deserialize)]
@@ -48,20 +48,25 @@ impl StoreConfig {
 }
 
 /// Returns the address at which others reach a node that listens at `listening`.
-pub fn reached_at(file: &Path, address: Option<&str>, listening: SocketAddr) -> anyhow::Result<String> {
+pub fn reached_at(file: &Path, address: Option<&HostPort>, listening: &HostPort) -> anyhow::Result<HostPort> {
     match address {
-        Some(address) => Ok(address.to_owned()),
-        None if listening.ip().is_unspecified() => bail!(
+        Some(address) => Ok(address.clone()),
+        None if listening.is_unspecified() || listening.is_link_local() => bail!(
             "{}: expected `address`, at which other nodes reach this one: it listens at {listening}",
             file.display()
         ),
-        None => Ok(listening.to_string()),
+        None => Ok(listening.clone()),
     }
 }
 
 /// Registers a unit until the registration is dropped.
-pub fn register(store: Arc<dyn ClusterStore>, name: &str, address: String, incarnation: u64) -> Registration {
-    Registration::begin(store, name, &UnitMember { address, incarnation })
+pub fn register(
+    store: Arc<dyn ClusterStore>,
+    name: &str,
+    address: &HostPort,
+    incarnation: u64,
+) -> Registration {
+    Registration::begin(store, name, &UnitMember { address: address.to_string(), incarnation })
 }
 
 /// Has the dispatcher follow the members of the store. It keeps those that it knows while the store

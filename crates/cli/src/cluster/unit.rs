@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use cluster::addresses::listen_at;
 use cluster::identity::CertifiedRole;
 use cluster::unit::{EffectsTaker, UnitOptions, UnitOrder, UnitProcess, UnitProcessCounters};
 use runtime::Report;
@@ -43,8 +44,8 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     if config.api.is_some() {
         bail!("{}: a unit has no `[api]`; operators ask the dispatcher", args.config.display());
     }
-    let listen = config.listen.with_context(|| {
-        format!("{}: expected `listen`, an address such as \"0.0.0.0:7400\"", args.config.display())
+    let listen = config.listen.as_ref().with_context(|| {
+        format!("{}: expected `listen`, an address such as \"[::]:7400\"", args.config.display())
     })?;
     let policy = config
         .policy
@@ -76,8 +77,9 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let identity = config.identity(CertifiedRole::Unit)?;
     let key_log = identity.key_log().map(Path::to_owned);
     let incarnation = incarnation();
+    let listening = listen_at(listen).with_context(|| format!("cannot listen at {listen}"))?;
     let mut unit = UnitProcess::start(UnitOptions {
-        listen,
+        listening,
         identity,
         policy: node_policy.applied(),
         shelf: shelf.begin(node_policy.number, None),
@@ -86,12 +88,13 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         reader: Box::new(PolicyThread::default()),
         effects: effects_to(Rc::clone(&sinks), names.clone()),
     })
-    .with_context(|| format!("cannot listen at {listen}"))?;
+    .context("cannot start the unit")?;
     let listening = unit.address();
     let registration = match store {
         Some(store) => {
-            let address = members::reached_at(&args.config, config.address.as_deref(), listening)?;
-            Some(members::register(store, &config.name, address, incarnation))
+            let listen = listen.with_port(listening.port());
+            let address = members::reached_at(&args.config, config.address.as_ref(), &listen)?;
+            Some(members::register(store, &config.name, &address, incarnation))
         }
         None => None,
     };

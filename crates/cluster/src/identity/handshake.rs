@@ -11,6 +11,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use super::credential::{CredentialError, is_for};
 use super::parts::IdentityParts;
 use super::{Identity, PeerCertificate};
+use crate::addresses::Endpoints;
 use crate::policies::KnownPolicies;
 use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_frame, write_hello};
 
@@ -41,8 +42,8 @@ pub struct LinkSecrets {
 pub struct Session {
     /// The peer's description of itself; its name is proven.
     pub peer: Hello,
-    /// Address of the peer, with the port of its links.
-    pub address: SocketAddr,
+    /// The addresses of the handshake, with the port of the peer's links.
+    pub ends: Endpoints,
     /// The keys of the link.
     pub secrets: LinkSecrets,
     /// True at the end that connected.
@@ -126,7 +127,8 @@ pub fn connect(
         return Err(HandshakeError::OtherName { said: peer.name });
     }
     holder.check_node(name, peer.role.into()).map_err(refused(name))?;
-    finish((identity, &own), peer, hello, (address, &stream.conn, true))
+    let local = stream.sock.local_addr()?;
+    finish((identity, &own), peer, hello, (local, address), (&stream.conn, true))
 }
 
 /// Takes a connection of another node.
@@ -152,7 +154,8 @@ pub(super) fn accept(
     holder.check_node(&peer.name, peer.role.into()).map_err(refused(&peer.name))?;
     let hello = &hello.with_policy(policies.own());
     send_hello(&mut stream, hello)?;
-    finish((identity, &own), peer, hello, (from, &stream.conn, false))
+    let local = stream.sock.local_addr()?;
+    finish((identity, &own), peer, hello, (local, from), (&stream.conn, false))
 }
 
 fn certificate_of<S: SideData>(
@@ -177,7 +180,8 @@ fn finish<S: SideData>(
     (identity, files): (&Identity, &Arc<IdentityParts>),
     peer: Hello,
     own: &Hello,
-    (mut address, connection, is_client): (SocketAddr, &ConnectionCommon<S>, bool),
+    (local, mut remote): (SocketAddr, SocketAddr),
+    (connection, is_client): (&ConnectionCommon<S>, bool),
 ) -> Result<Session, HandshakeError> {
     let exported = export(connection)?;
     let (newest, oldest) = peer.versions;
@@ -186,7 +190,8 @@ fn finish<S: SideData>(
         let reason = misfit(own, &peer);
         return Err(HandshakeError::Policy { peer: peer.name, reason });
     }
-    address.set_port(peer.port);
+    remote.set_port(peer.port);
+    let ends = Endpoints::new(Some(local.ip()), remote);
     let mut parts = exported.chunks_exact(32);
     let mut key = || parts.next().and_then(|part| part.try_into().ok()).unwrap_or([0; 32]);
     let (of_client, of_server) = (key(), key());
@@ -200,7 +205,7 @@ fn finish<S: SideData>(
     let chain = connection.peer_certificates().unwrap_or_default().to_vec();
     let certificate = Arc::new(PeerCertificate::new(chain, (&peer.name, peer.role.into()), is_client));
     identity.remember(&certificate, files);
-    Ok(Session { peer, address, secrets, is_client, scope, certificate: Some(certificate) })
+    Ok(Session { peer, ends, secrets, is_client, scope, certificate: Some(certificate) })
 }
 
 /// Says how the policies of two nodes differ, and what to do.

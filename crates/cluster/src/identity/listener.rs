@@ -159,7 +159,7 @@ fn greet(
             Err(_) => return, // The node has ended.
         },
         Err(error) => {
-            telemetry::refuse_peer("handshake", &from.ip(), &error);
+            telemetry::refuse_peer("handshake", &from.ip().to_canonical(), &error);
             &counters.refused
         }
     };

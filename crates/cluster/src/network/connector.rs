@@ -1,15 +1,16 @@
 //! Connects to nodes, on a few threads: handshakes may take long, and nodes may not be there yet.
 
 use std::fmt::Display;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use telemetry::event;
+use values::HostPort;
 
 use super::attempts::{Attempt, AttemptQueue, Next, THREADS_MAX};
+use crate::addresses::resolve;
 use crate::identity::{Identity, Session, connect};
 use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;
@@ -219,14 +220,18 @@ impl Warnings {
     }
 }
 
+/// Connects to a node at the first of its addresses that answers as it must. The addresses of a name
+/// are looked up each time: they may have changed.
 fn try_at(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| error.to_string())?.collect();
-    let mut reason = "the name has no address".to_owned();
-    for address in addresses {
-        match connect(identity, address, name, hello) {
+    let address: HostPort = address.parse()?;
+    let addresses = resolve(&address).map_err(|error| error.to_string())?;
+    let mut reasons = Vec::new();
+    for at in &addresses {
+        match connect(identity, *at, name, hello) {
             Ok(session) => return Ok(session),
-            Err(error) => reason = error.to_string(),
+            Err(error) if addresses.len() == 1 => reasons.push(error.to_string()),
+            Err(error) => reasons.push(format!("{}: {error}", at.ip())),
         }
     }
-    Err(reason)
+    Err(reasons.join("; "))
 }

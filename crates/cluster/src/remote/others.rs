@@ -89,20 +89,20 @@ impl<N: Network> RemoteUnits<N> {
     pub(super) fn meet(&mut self, session: Session) {
         let name = session.peer.name.clone();
         let Some(number) = self.homes.number_of(&name) else {
-            let peer = format_args!("{name} at {}", session.address);
+            let peer = format_args!("{name} at {}", session.ends.remote);
             return refuse_peer("name", &peer, &"this dispatcher knows no other of this name");
         };
         if session.scope != self.homes.scope() {
             let (others, own) = (&session.scope, self.homes.scope());
             let reason = format_args!("it knows the dispatchers `{others}`, this one `{own}`");
-            return refuse_peer("dispatchers", &format_args!("{name} at {}", session.address), &reason);
+            return refuse_peer("dispatchers", &format_args!("{name} at {}", session.ends.remote), &reason);
         }
         let is_client = session.is_client;
         let link = self.homes.get_mut(number).link.filter(|_| is_client);
-        if link.is_some_and(|link| self.peers.incarnation(link) == session.peer.incarnation) {
+        if link.is_some_and(|link| self.peers.is_of(link, &session)) {
             return; // It was suspect. It is the same process, which may go on.
         }
-        event::peer_connected(&name, &session.address);
+        event::peer_connected(&name, &session.ends.remote);
         if self.homes.parted_ns.is_some() {
             return; // This dispatcher is about to end.
         }

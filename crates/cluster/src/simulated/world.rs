@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::faults::{MessageFault, MessageFaultKind, NodeFault, NodeFaultKind, SimulatedFaults};
 use super::messages::carries;
 use super::{Random, SimulatedNetwork, SimulatedUnit, TICK_NS};
+use crate::addresses::Endpoints;
 use crate::identity::{LinkSecrets, Session};
 use crate::policies::{AppliedPolicy, GraphMaker, KnownPolicies, NoShelf, NumberedDigest, PolicyReader};
 use crate::unit::{Turn, UnitOrder, UnitProcess};
@@ -304,13 +305,13 @@ impl World {
     }
 
     /// Hands over datagrams that have arrived at a node.
-    pub fn receive(&self, node: NodeId, take: &mut dyn FnMut(SocketAddr, &mut [u8])) -> bool {
+    pub fn receive(&self, node: NodeId, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool {
         let mut taken: Vec<_> = {
             let inbox = &mut self.nodes.borrow_mut()[node.0].inbox;
             let count = inbox.len().min(TAKEN_AT_ONCE);
             inbox.drain(..count).collect()
         };
-        taken.iter_mut().for_each(|(from, datagram)| take(*from, datagram));
+        taken.iter_mut().for_each(|(from, datagram)| take(Endpoints::new(None, *from), datagram));
         !taken.is_empty()
     }
 
@@ -584,7 +585,7 @@ impl World {
         let (first, second, id) = (key(), key(), self.random.bits());
         let session = |peer, at, send, receive, is_client| Session {
             peer,
-            address: address_of(at),
+            ends: Endpoints::new(None, address_of(at)),
             secrets: LinkSecrets { send, receive, id },
             is_client,
             scope: scope.clone(),

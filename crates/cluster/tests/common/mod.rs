@@ -111,13 +111,23 @@ impl Cluster {
     }
 
     /// A unit that does this when its functions raise something.
-    pub fn unit_with(&self, name: &str, mut raised: impl FnMut() + Send + 'static) -> Unit {
+    pub fn unit_with(&self, name: &str, raised: impl FnMut() + Send + 'static) -> Unit {
+        self.unit_on(name, TcpListener::bind("127.0.0.1:0").unwrap(), raised)
+    }
+
+    /// A unit whose handshakes are at this socket.
+    pub fn unit_on(
+        &self,
+        name: &str,
+        listening: TcpListener,
+        mut raised: impl FnMut() + Send + 'static,
+    ) -> Unit {
         let (identity, order) = (self.identity(name), Arc::new(UnitOrder::default()));
         let (sender, address) = channel();
         let (ordered, policy) = (Arc::clone(&order), self.policy.clone());
         let thread = std::thread::spawn(move || {
             let mut unit = UnitProcess::start(UnitOptions {
-                listen: ([127, 0, 0, 1], 0).into(),
+                listening,
                 identity,
                 policy: first_policy(),
                 shelf: Box::<NoShelf>::default(),
