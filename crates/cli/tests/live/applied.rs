@@ -3,13 +3,8 @@
 
 use std::process::{Command, Output};
 
-use crate::cluster_hosts::{UnitHost, addresses, start_etcd, start_units};
+use crate::cluster_hosts::{POLICY, UnitHost, start_etcd, start_units};
 use crate::net::{Io, Network, Rivulet, wait_until};
-
-const POLICY: &str = "Port<0> inside; Port<1> outside;
-    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
-    Monitor m { report: [] };
-    pipelet { inside <-> f <-> m <-> outside; }";
 
 /// A cluster with two units at work and a spare one.
 struct Applied {
@@ -23,7 +18,7 @@ impl Applied {
         let units = start_units(&network, POLICY, has_store);
         let found = match has_store {
             true => "[store]\netcd = [\"http://127.0.0.1:2379\"]\n".to_owned(),
-            false => addresses(&["u1", "u2", "u3"]),
+            false => network.underlay.units(&["u1", "u2", "u3"]),
         };
         let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\nunits_min = 2\n{found}");
         std::fs::write(network.path("dispatcher.toml"), config).unwrap();

@@ -7,12 +7,19 @@ use std::sync::mpsc::{Receiver, channel};
 use serde_json::Value;
 
 use crate::net::{Host, Network, PATIENCE, Server};
+use crate::underlay::Underlay;
 
 /// Bytes of a download, and its rate: it goes on while a unit is restarted.
 const FILE_LEN: usize = 4 << 20;
 pub const RATE: &str = "1M";
 /// The units of most tests.
 pub const UNITS: [&str; 3] = ["u1", "u2", "u3"];
+
+/// Functions whose flows share no state.
+pub const POLICY: &str = "Port<0> inside; Port<1> outside;
+    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
+    Monitor m { report: [] };
+    pipelet { inside <-> f <-> m <-> outside; }";
 
 /// A NAT, beside functions whose flows share nothing, and a load balancer before it.
 pub const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
@@ -36,15 +43,16 @@ pub struct UnitHost {
 
 impl UnitHost {
     fn new(network: &Network, number: usize, name: &'static str, is_found: bool) -> UnitHost {
-        let host = network.third(name, &[&format!("10.9.{number}.2/24")]);
-        network.middle.ip(&format!("addr add 10.9.{number}.1/24 dev {name}"));
-        host.ip(&format!("route add default via 10.9.{number}.1"));
-        let address = match is_found {
-            true => format!(
-                "listen = \"0.0.0.0:7400\"\naddress = \"10.9.{number}.2:7400\"\n{}",
-                store(&format!("10.9.{number}.1"))
+        let underlay = network.underlay;
+        let host = network.join(name, number);
+        let reached = underlay.unit(name, number);
+        let address = match (is_found, underlay) {
+            (true, _) => format!(
+                "listen = \"[::]:7400\"\naddress = \"{reached}\"\n{}",
+                store(&underlay.socket(number, 1, 2379))
             ),
-            false => format!("listen = \"10.9.{number}.2:7400\"\n"),
+            (false, Underlay::Names) => "listen = \"[::]:7400\"\n".to_owned(),
+            (false, _) => format!("listen = \"{reached}\"\n"),
         };
         let config = format!(
             "name = \"{name}\"\nrole = \"unit\"\npolicy = \"policy.rvl\"\ncertificates = \"ca\"\n{address}"
@@ -97,6 +105,13 @@ impl UnitHost {
         assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
     }
 
+    /// Kills the unit's process.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
     /// The process ID.
     pub fn id(&self) -> u32 {
         self.process.as_ref().unwrap().id()
@@ -128,15 +143,15 @@ impl Drop for UnitHost {
     }
 }
 
-/// A store in etcd at a host.
-fn store(host: &str) -> String {
-    format!("[store]\netcd = [\"http://{host}:2379\"]\n")
+/// A store in etcd at an address.
+fn store(at: &str) -> String {
+    format!("[store]\netcd = [\"http://{at}\"]\n")
 }
 
 /// Starts etcd in the middle, where the dispatcher is.
 pub fn start_etcd(network: &Network) -> Server {
     let folder = network.path("etcd").display().to_string();
-    let urls = "--listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379";
+    let urls = "--listen-client-urls http://[::]:2379 --advertise-client-urls http://127.0.0.1:2379";
     network.middle.serve(&format!("etcd --data-dir {folder} {urls}"), 2379)
 }
 
@@ -145,18 +160,12 @@ pub fn start_etcd(network: &Network) -> Server {
 pub fn start_units(network: &Network, policy: &str, is_found: bool) -> Vec<UnitHost> {
     let units = start_nodes(network, policy, (&UNITS, is_found), &["dispatcher"]);
     let units_of = match is_found {
-        true => format!("units_min = {}\n{}", UNITS.len(), store("127.0.0.1")),
-        false => addresses(&UNITS),
+        true => format!("units_min = {}\n{}", UNITS.len(), store("127.0.0.1:2379")),
+        false => network.underlay.units(&UNITS),
     };
     let config = format!("name = \"dispatcher\"\ncertificates = \"ca\"\n{units_of}");
     std::fs::write(network.path("dispatcher.toml"), config).unwrap();
     units
-}
-
-/// Returns the addresses of units, for the configuration of a dispatcher.
-pub fn addresses(units: &[&str]) -> String {
-    let addresses = (1..).zip(units).map(|(number, name)| format!("{name} = \"10.9.{number}.2:7400\"\n"));
-    format!("[units]\n{}", addresses.collect::<String>())
 }
 
 /// Issues certificates for these nodes, and starts the units among them.
@@ -166,7 +175,7 @@ pub fn start_nodes(
     (units, are_found): (&[&'static str], bool),
     dispatchers: &[&str],
 ) -> Vec<UnitHost> {
-    network.middle.run("sysctl -qw net.ipv4.ip_forward=1");
+    network.middle.run(&format!("sysctl -qw {}=1", network.underlay.forwarding()));
     let dispatchers = dispatchers.iter().map(|name| format!("dispatcher:{name}"));
     let names: Vec<String> = dispatchers.chain(units.iter().map(|name| format!("unit:{name}"))).collect();
     let issued = network.middle.run(&format!(

@@ -4,15 +4,9 @@
 use std::process::{Child, Stdio};
 
 use crate::asking::{Asking, SUBSCRIBERS};
-use crate::cluster_hosts::{NAT_POLICY, RATE, UNITS, serve_file, start_etcd, start_units};
+use crate::cluster_hosts::{NAT_POLICY, POLICY, RATE, UNITS, serve_file, start_etcd, start_units};
 use crate::net::{Host, Io, Network, wait_until};
 use crate::operator::Operator;
-
-/// Functions whose flows share no state.
-const POLICY: &str = "Port<0> inside; Port<1> outside;
-    Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
-    Monitor m { report: [] };
-    pipelet { inside <-> f <-> m <-> outside; }";
 
 /// Pings beside the downloads, 20 a second.
 const PINGS: &str = "200";

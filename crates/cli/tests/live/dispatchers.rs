@@ -36,7 +36,7 @@ fn connections_go_on_whose_directions_take_different_ways() {
         .map(|server| Typing::start(network, (server, 2222), &format!("terminal-{server}")));
     let stream = spawn("iperf3", &["-c", "10.7.0.3", "-B", "10.7.0.18", "-u", "-b", "1M", "-t", "24", "-J"]);
     let pings = spawn("ping", &["-q", "-i", "0.05", "-c", "480", "-w", "60", "fd07::2"]);
-    let operators = DISPATCHERS.map(|(name, _)| Operator::start(network.path(&format!("{name}.sock"))));
+    let operators = DISPATCHERS.map(|name| Operator::start(network.path(&format!("{name}.sock"))));
     let download_while = |happens: &mut dyn FnMut()| {
         let downloads: Vec<_> = SUBSCRIBERS
             .map(|host| {

@@ -8,6 +8,7 @@ use crate::asking::SUBSCRIBERS;
 use crate::cluster_hosts::{NAT_POLICY, UnitHost};
 use crate::net::{Io, Network, Server, wait_until};
 use crate::two_dispatchers::{DISPATCHERS, TwoDispatchers};
+use crate::underlay::Underlay;
 
 const PROGRAM: &str = include_str!("enduring.py");
 
@@ -54,6 +55,19 @@ fn endures_jitter() {
     network.delay([50, 10]);
     let cluster = Cluster::start(network, None);
     cluster.hold();
+    cluster.end();
+}
+
+#[test]
+fn endures_ipv6_alone() {
+    let Some(mut network) = Network::new(Io::PacketSocket) else { return };
+    network.underlay = Underlay::Ipv6;
+    let cluster = Cluster::start(network, None);
+    cluster.hold();
+    // The hosts of units have no other addresses.
+    for unit in &cluster.units {
+        assert_eq!(unit.host().run("ip -4 -br addr show dev eth0").trim(), "");
+    }
     cluster.end();
 }
 
@@ -105,7 +119,7 @@ impl Cluster {
             "{connections} connections, {broken} broken, {lines} lines echoed, the slowest after {longest_ms} ms"
         );
         assert!(broken == 0 && lines >= connections, "{held}");
-        for (dispatcher, _) in DISPATCHERS {
+        for dispatcher in DISPATCHERS {
             let status = self.hosts.rivulet(&["status", "--api", &format!("{dispatcher}.sock")]);
             println!("{dispatcher}:\n{}", String::from_utf8_lossy(&status.stdout));
         }
@@ -113,7 +127,7 @@ impl Cluster {
 
     /// Returns the time for which the threads of each member have waited for a processor so far.
     fn waited(&self) -> Vec<(&'static str, Duration)> {
-        let dispatchers = DISPATCHERS.map(|(name, _)| name).into_iter().zip(self.hosts.ids());
+        let dispatchers = DISPATCHERS.into_iter().zip(self.hosts.ids());
         let units = self.units.iter().map(|unit| (unit.name, unit.id()));
         dispatchers.chain(units).map(|(name, id)| (name, waited(id))).collect()
     }

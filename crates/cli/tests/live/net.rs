@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::underlay::Underlay;
 use crate::wire::Wire;
 
 /// Two hosts, `inside` and `outside`, each with one interface `eth0`, and the box in the middle
@@ -20,6 +21,8 @@ pub struct Network {
     pub middle: Host,
     pub outside: Host,
     pub dir: TempDir,
+    /// How the hosts of a cluster reach each other.
+    pub underlay: Underlay,
     wire: Option<Wire>,
 }
 
@@ -147,6 +150,7 @@ impl Network {
             middle: host("m"),
             outside: host("o"),
             dir: tempfile::tempdir().unwrap(),
+            underlay: Underlay::default(),
             wire: None,
         }
     }
@@ -178,6 +182,19 @@ impl Network {
     pub fn third(&self, name: &str, addresses: &[&str]) -> Host {
         let host = Host::new(format!("{}-{name}", self.middle.name));
         self.link(&host, name, THIRD, addresses, "");
+        host
+    }
+
+    /// Creates one more host of a cluster, on this network of its own with the middle.
+    pub fn join(&self, name: &str, network: usize) -> Host {
+        let [middle, own] = [1, 2].map(|host| self.underlay.interface(network, host));
+        let host = self.third(name, &[&own]);
+        let nodad = if middle.contains(':') { "nodad" } else { "" };
+        self.middle.ip(&format!("addr add {middle} dev {name} {nodad}"));
+        host.ip(&format!("route add default via {}", self.underlay.host(network, 1)));
+        if let Some(names) = self.underlay.names() {
+            [&self.middle, &host].iter().for_each(|host| host.set_names(&names));
+        }
         host
     }
 
@@ -360,6 +377,19 @@ impl Host {
         &self.name
     }
 
+    /// Has programs that start on this host from now on know these names, a line each as in
+    /// `/etc/hosts`. Later ones replace them, also for those that run.
+    pub fn set_names(&self, lines: &str) {
+        let folder = self.names_folder();
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hosts"), format!("127.0.0.1 localhost\n{lines}")).unwrap();
+    }
+
+    /// The folder of files that `ip netns exec` puts in the place of those of `/etc`.
+    fn names_folder(&self) -> PathBuf {
+        Path::new("/etc/netns").join(&self.name)
+    }
+
     /// Prepares a program on this host.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -428,6 +458,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.names_folder());
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
     }
 }

@@ -165,7 +165,7 @@ fn stalls_while_flows_move_and_units_are_restarted() {
     let (mut phases, mut moves) = (Vec::new(), Vec::new());
     for unit in &mut units {
         for event in EVENTS {
-            let sockets = DISPATCHERS.map(|(name, _)| network.path(&format!("{name}.sock")));
+            let sockets = DISPATCHERS.map(|name| network.path(&format!("{name}.sock")));
             let moved = sockets.each_ref().map(|socket| Moving::of_subscribers(socket));
             let owners_before = sockets.each_ref().map(|socket| owners(socket));
             std::thread::sleep(SETTLES);

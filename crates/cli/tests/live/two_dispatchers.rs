@@ -6,11 +6,12 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::asking::SUBSCRIBERS;
-use crate::cluster_hosts::{UnitHost, addresses, start_nodes};
+use crate::cluster_hosts::{UnitHost, start_nodes};
 use crate::net::{Host, Io, Network, PORTS, Rivulet, wait_until};
+use crate::underlay;
 
 const UNITS: [&str; 4] = ["u1", "u2", "u3", "u4"];
-pub const DISPATCHERS: [(&str, &str); 2] = [("d1", "10.9.9.1:7401"), ("d2", "10.9.9.2:7401")];
+pub const DISPATCHERS: [&str; 2] = ["d1", "d2"];
 
 /// The hosts of a cluster with two dispatchers.
 pub struct TwoDispatchers {
@@ -30,11 +31,8 @@ impl TwoDispatchers {
 
     /// Does so on a network.
     pub fn start_on(network: Network, policy: &str) -> (TwoDispatchers, Vec<UnitHost>) {
-        let names = DISPATCHERS.map(|(name, _)| name);
-        let units = start_nodes(&network, policy, (&UNITS, false), &names);
-        let second = network.third("d2", &["10.9.9.2/24"]);
-        network.middle.ip("addr add 10.9.9.1/24 dev d2");
-        second.ip("route add default via 10.9.9.1");
+        let units = start_nodes(&network, policy, (&UNITS, false), &DISPATCHERS);
+        let second = network.join("d2", underlay::DISPATCHERS);
         network.connect_beside(&second);
         cut(&network);
         for (host, interfaces) in [
@@ -53,15 +51,17 @@ impl TwoDispatchers {
             host.run("sysctl -qw net.ipv6.conf.inside.disable_ipv6=1 net.ipv6.conf.outside.disable_ipv6=1");
         }
         let frames = frames(&[&network.middle, &second]);
-        let all: String = DISPATCHERS.map(|(name, at)| format!("{name} = \"{at}\"\n")).concat();
-        for (name, at) in DISPATCHERS {
+        let at = |host: u8| network.underlay.socket(underlay::DISPATCHERS, host, 7401);
+        let all: String =
+            DISPATCHERS.iter().zip(1..).map(|(name, host)| format!("{name} = \"{}\"\n", at(host))).collect();
+        for (name, at) in DISPATCHERS.into_iter().zip([at(1), at(2)]) {
             let own = format!("name = \"{name}\"\nlisten = \"{at}\"\ncertificates = \"ca\"\n");
             let ports = PORTS.map(|port| port.replace('=', " = \"") + "\"\n").concat();
             let options = "output = \"json\"\ndriver = \"packet\"\nmode = \"flow\"\napi = \"d2.sock\"\n";
             let role = format!(
                 "role = \"dispatcher\"\npolicy = \"policy.rvl\"\n[ports]\n{ports}[options]\n{options}"
             );
-            let config = format!("{own}{role}[dispatchers]\n{all}{}", addresses(&UNITS));
+            let config = format!("{own}{role}[dispatchers]\n{all}{}", network.underlay.units(&UNITS));
             std::fs::write(network.path(&format!("{name}.toml")), config).unwrap();
         }
         // One by the command, the other by its configuration.
@@ -110,7 +110,7 @@ impl TwoDispatchers {
 
     /// Drains a unit at both dispatchers, one after the other.
     pub fn drain(&self, unit: &UnitHost) {
-        for (name, _) in DISPATCHERS {
+        for name in DISPATCHERS {
             let output = self.rivulet(&["drain", unit.name, "--api", &format!("{name}.sock")]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
