@@ -16,6 +16,7 @@ mod dispatchers;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod duties;
+mod ends;
 mod enduring;
 mod externals;
 mod forwarders;

@@ -46,10 +46,13 @@ systemctl start rivulet-node@unit-1 rivulet@site
 say started
 stat -c '%n %U %a' /run/rivulet /run/rivulet/* /var/lib/rivulet /var/log/rivulet
 systemctl restart rivulet-node@unit-1
-for try in $(seq 100); do rivulet nodes | grep -q 'unit-1 *active' && break; sleep 0.1; done
+for try in $(seq 100); do rivulet nodes | grep -q 'unit-1 *active' && systemctl is-active -q rivulet@site && break; sleep 0.1; done
 say restarted
+systemctl restart rivulet@site
+for try in $(seq 100); do rivulet nodes 2>/dev/null | grep -q 'unit-1 *active' && systemctl is-active -q rivulet@site && break; sleep 0.1; done
+say 'dispatcher restarted'
 kill -9 $(systemctl show -P MainPID rivulet@site)
-for try in $(seq 100); do sleep 0.1; rivulet nodes 2>/dev/null | grep -q 'unit-1 *active' && break; done
+for try in $(seq 100); do sleep 0.1; rivulet nodes 2>/dev/null | grep -q 'unit-1 *active' && systemctl is-active -q rivulet@site && break; done
 say killed
 systemctl stop rivulet@site rivulet-node@unit-1
 echo \"stopped: $(systemctl is-failed rivulet@site rivulet-node@unit-1 | tr '\\n' ' ')\"
@@ -89,6 +92,7 @@ fn services_run_under_systemd() {
                     /var/lib/rivulet rivulet 750\n\
                     /var/log/rivulet rivulet 750\n\
                     restarted: active active 1\n\
+                    dispatcher restarted: active active 1\n\
                     killed: active active 1\n\
                     stopped: inactive inactive \n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));

@@ -149,7 +149,7 @@ impl TwoDispatchers {
         let stalled = sum(&reports, "/drops/process-stalled");
         assert!((sent..=sent + stalled).contains(&of_units_and_ports), "{all:?}");
         // They have dropped the same packets. Some of the reasons are those of dispatchers.
-        let own = ["dispatcher-lost", "group-moving", "no-unit", "process-stalled"];
+        let own = ["dispatcher-lost", "dispatcher-behind", "group-moving", "no-unit", "process-stalled"];
         for reason in reports.iter().flat_map(|report| report["drops"].as_object().unwrap().keys()) {
             let [at_dispatchers, at_units] =
                 [&reports[..], &of_units].map(|all| sum(all, &format!("/drops/{reason}")));

@@ -1,0 +1,98 @@
+//! Ends of members and links of a cluster under traffic: everybody is back, and nobody else ends.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::cluster_hosts::{POLICY, RATE, UNITS, UnitHost, serve_file, start_units};
+use crate::net::{Io, Network, Rivulet, wait_until};
+
+/// Longer than the silence of a suspect. With the second after which the kernel asks again for a
+/// neighbour whose answer is lost, shorter than the silence after which a node may be given up.
+const DOWN: Duration = Duration::from_millis(700);
+/// Longer than that second.
+const UP: Duration = Duration::from_millis(1_500);
+
+fn start_dispatcher(network: &Network) -> Rivulet {
+    network.up(POLICY, "--cluster dispatcher.toml --mode flow --assign round-robin --api api.sock")
+}
+
+/// Waits until packets pass, and all units are at work.
+fn wait_for_all(network: &Network) {
+    wait_until("all units work", || {
+        let mut nodes = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        let nodes =
+            nodes.args(["nodes", "--api", "api.sock"]).current_dir(network.path("")).output().unwrap();
+        String::from_utf8_lossy(&nodes.stdout).matches(" active ").count() == UNITS.len()
+    });
+    wait_until("packets pass", || network.inside.output("ping -c 1 -W 1 fd07::2").status.success());
+}
+
+fn signal(signal: &str, process: u32) {
+    let killed = Command::new("kill").args(["-s", signal, &process.to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+#[test]
+fn members_that_are_killed_end_nobody_else() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let mut units = start_units(&network, POLICY, false);
+    let mut dispatcher = start_dispatcher(&network);
+    wait_for_all(&network);
+    // A dispatcher whose next process comes at once, and one whose units have given it up.
+    for pause in [Duration::ZERO, Duration::from_secs(3)] {
+        units.iter().for_each(|unit| drop(unit.said_so_far()));
+        signal("KILL", dispatcher.id());
+        drop(dispatcher);
+        std::thread::sleep(pause);
+        dispatcher = start_dispatcher(&network);
+        wait_for_all(&network);
+        units.iter().for_each(|unit| unit.wait_for_line("node connected node=dispatcher"));
+    }
+    let others = [units[1].id(), units[2].id()];
+    units[0].kill();
+    units[0].start(&network);
+    units[0].wait_for_line("node connected node=dispatcher");
+    wait_for_all(&network);
+    assert_eq!([units[1].id(), units[2].id()], others);
+    // One that waits for units ends at once, and in order.
+    units.iter_mut().for_each(UnitHost::kill);
+    signal("KILL", dispatcher.id());
+    drop(dispatcher);
+    let mut waiting = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+    waiting.args(["up", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
+    waiting.args(["--driver", "packet", "--cluster", "dispatcher.toml", "--api", "none"]);
+    waiting.current_dir(network.path("")).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut waiting = waiting.spawn().unwrap();
+    let mut said = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for units: 0 of 3")));
+    signal("TERM", waiting.id());
+    assert!(waiting.wait().unwrap().success());
+}
+
+#[test]
+fn link_that_flaps_ends_nothing() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let _units = start_units(&network, POLICY, false);
+    let dispatcher = start_dispatcher(&network);
+    let (file, _server) = serve_file(&network);
+    wait_for_all(&network);
+    let downloads = UNITS.map(|unit| {
+        let to = network.path(&format!("fetched-{unit}"));
+        let mut curl = network.inside.command("curl");
+        curl.args(["-sSf", "--limit-rate", RATE, "http://10.7.0.2:8000/file", "-o"]).arg(&to);
+        (curl.spawn().unwrap(), to)
+    });
+    for (state, time) in [("down", DOWN), ("up", UP), ("down", DOWN), ("up", UP)] {
+        UNITS.iter().for_each(|unit| network.middle.ip(&format!("link set {unit} {state}")));
+        std::thread::sleep(time);
+    }
+    for (mut curl, to) in downloads {
+        assert!(curl.wait().unwrap().success());
+        assert!(std::fs::read(&to).unwrap() == file, "{} is damaged", to.display());
+    }
+    let report = dispatcher.end();
+    assert!(report["links"]["suspected"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["links"]["dead"], 0, "{report}");
+    assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
+}
