@@ -39,7 +39,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns the addresses of a host, in the order in which they are to be tried (RFC 6724): up to
+/// Returns the addresses of a host, in the order in which they must be tried (RFC 6724): up to
 /// [`ADDRESSES_MAX`], at least one. It may take as long as the system's resolver.
 ///
 /// # Errors

@@ -67,7 +67,7 @@ fn nodes_of_both_families_meet() {
     check([("0.0.0.0", "[::ffff:127.0.0.1]"), ("[::]", "[::1]")], ["127.0.0.1", "::1"]);
 }
 
-/// What a host with several addresses sends comes from the one at which it was asked.
+/// Answers of a host with several addresses come from the one at which it was asked.
 #[test]
 fn links_keep_the_addresses_of_their_handshakes() {
     check([("[::]", "127.0.0.2"), ("0.0.0.0", "127.0.0.3")], ["127.0.0.2", "127.0.0.3"]);

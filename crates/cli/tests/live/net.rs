@@ -21,7 +21,7 @@ pub struct Network {
     pub middle: Host,
     pub outside: Host,
     pub dir: TempDir,
-    /// How the hosts of a cluster reach each other.
+    /// Addresses by which the hosts of a cluster reach each other.
     pub underlay: Underlay,
     wire: Option<Wire>,
 }

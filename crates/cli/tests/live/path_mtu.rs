@@ -21,7 +21,7 @@ fn links_follow_the_path_mtu_by_ipv6() {
 }
 
 /// Sets the MTU at the unit's end. What the other end sends is lost on the way if it is longer,
-/// and nobody is told.
+/// and nobody is notified.
 fn set_mtu(unit: &UnitHost, mtu: u32) {
     unit.host().ip(&format!("link set eth0 mtu {mtu}"));
 }

@@ -220,8 +220,8 @@ impl Warnings {
     }
 }
 
-/// Connects to a node at the first of its addresses that answers as it must. The addresses of a name
-/// are looked up each time: they may have changed.
+/// Connects to a node at the first of its addresses that answers as it must. The addresses of a
+/// name are looked up each time: they may have changed.
 fn try_at(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
     let address: HostPort = address.parse()?;
     let addresses = resolve(&address).map_err(|error| error.to_string())?;

@@ -93,8 +93,8 @@ impl DatagramSocket {
         self.socket.local_addr()
     }
 
-    /// Receives datagrams that have arrived, each with the ends of its answer. Returns false if there
-    /// is none.
+    /// Receives datagrams that have arrived, each with the ends of its answer. Returns false if
+    /// there is none.
     pub fn receive(&mut self, mut take: impl FnMut(Endpoints, &mut [u8])) -> bool {
         let mut slices = self.buffers.chunks_mut(BUFFER_LEN);
         let mut slices: [IoSliceMut<'_>; BUFFERS] =
