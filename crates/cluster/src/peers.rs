@@ -204,16 +204,8 @@ impl<N: Network> Peers<N> {
                 self.totals.started += 1;
                 let (name, incarnation, waiting) = (peer.name, peer.incarnation, VecDeque::new());
                 let (is_held, is_suspect) = (false, false);
-                self.peers[place] = Some(Peer {
-                    link,
-                    ends,
-                    name,
-                    incarnation,
-                    waiting,
-                    is_held,
-                    is_suspect,
-                    certificate,
-                });
+                self.peers[place] =
+                    Some(Peer { link, ends, name, incarnation, waiting, is_held, is_suspect, certificate });
             }
             // The settings are constant, and TLS exports no equal keys.
             Err(_) => self.events.push_back(PeerEvent::Dead(id)),
