@@ -1,4 +1,4 @@
-//! What two units meet for.
+//! The purpose of a link between two units.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use protocol::message::UnitId;
 
 /// The dispatcher's process for which a unit connects to another one, and both units: see
 /// [`Hello::scope`](crate::wire::Hello::scope). A restarted dispatcher numbers units and flows
-/// anew, so units that it has assigned have nothing to tell those that its former process had.
+/// again, so units that it has assigned have nothing to tell those that its former process had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scope<'a> {
     /// Name of the dispatcher.

@@ -24,7 +24,8 @@ pub struct Hello {
     /// UDP port of the sender's links.
     pub port: u16,
     /// `NAME/INCARNATION/FROM/TO`, if a unit meets another: the dispatcher's process for which they
-    /// meet, the unit that connects, and the one that it means. Between dispatchers, the names of all. Empty otherwise.
+    /// meet, the unit that connects, and the one that it means. Between dispatchers, the names of
+    /// all. Empty otherwise.
     pub scope: String,
     /// The policy that the sender runs, with its number; none of a version before. [`policy`]
     /// may be one that it only knows.
