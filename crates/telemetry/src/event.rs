@@ -182,7 +182,7 @@ events! {
     /// The system has no more memory: the process goes on with its reserve, and no new flow begins.
     WARN "rivulet::runtime" memory_short() = "memory used up";
     /// There is memory for the reserve again: new flows begin.
-    INFO "rivulet::runtime" memory_regained() = "memory available again";
+    WARN "rivulet::runtime" memory_regained() = "memory available again";
     /// A thread of a unit goes on after a panic outside of functions; its flows began again.
     ERROR "rivulet::unit" unit_restarted(restarts: u64) = "unit restarted";
     /// The dispatcher orders a unit to start.

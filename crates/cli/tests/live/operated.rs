@@ -305,22 +305,24 @@ fn without_memory_no_flow_begins_and_known_ones_go_on() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let policy =
         "Port<0> inside; Port<1> outside; Monitor watch {}; pipelet { inside <-> watch <-> outside; }";
-    let rivulet = network.up(policy, "--units 2 --mode flow");
-    let known = network.outside.command("ping").args(["-c", "1000", "-i", "0.01", "-q", "10.7.0.1"]).spawn();
+    let rivulet = network.up(policy, "--assign flowlets");
+    let known = network.outside.command("ping").args(["-c", "500", "-i", "0.01", "-q", "10.7.0.1"]).spawn();
     let mut known = known.unwrap();
     let limit_memory = |bytes: &str| {
         let process = rivulet.id().to_string();
         let limited = Command::new("prlimit").args(["--pid", &process, &format!("--as={bytes}:")]).status();
         assert!(limited.unwrap().success());
     };
-    network.outside.ping("-c 1");
-    limit_memory("1");
+    network.outside.ping("-c 1 10.7.0.1");
+    let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")).unwrap();
+    limit_memory(&(size.trim().parse::<u64>().unwrap() << 10).to_string());
     probe(&network, 60_000);
     rivulet.wait_for_line("memory used up");
     probe(&network, 60_000);
     limit_memory("unlimited");
     rivulet.wait_for_line("memory available again");
-    network.outside.ping("-c 1");
+    network.outside.ping("-c 1 10.7.0.1");
     assert!(known.wait().unwrap().success(), "the known flow goes on");
     let report = rivulet.end();
     assert!(report["drops"]["no-memory"].as_u64() > Some(0), "{report}");

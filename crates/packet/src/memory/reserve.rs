@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread::Thread;
 
-/// Bytes of the reserve: what a process needs to go on with the flows that it has.
-pub const RESERVE_BYTES: usize = 32 << 20;
+/// Bytes of the reserve: what a process needs to go on with the flows that it has, and for tables
+/// that are just growing.
+pub const RESERVE_BYTES: usize = 128 << 20;
 
 /// The reserve; null while it is in use, or was not taken.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
