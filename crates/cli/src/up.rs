@@ -177,7 +177,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.alerts.as_deref())
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
-    runtime::memory::keep_reserve()?;
     let (mut assemblies, maker) = load(args)?;
     let assembly = assemblies.first().context("there are no workers")?;
     let mut controls = match &args.control {
@@ -221,6 +220,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     privileges::refuse_other_calls(&drivers, outputs.have_files(), api.sockets.is_some())
         .context("cannot install the system call filter")?;
     // Threads that are started after this point inherit the restrictions.
+    runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
     let sinks = sinks.begin(Some(&console))?;
     let mut _api = None;

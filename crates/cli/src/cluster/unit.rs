@@ -51,7 +51,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         .policy
         .as_deref()
         .with_context(|| format!("{}: expected `policy`, a file", args.config.display()))?;
-    runtime::memory::keep_reserve()?;
+    runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let store = config.store.as_ref().map(|store| store.open(&config.own_files())).transpose()?;
     let mut shelf = NodeShelf::open(config, store.as_ref())?;
     let node_policy = shelf.latest(load_for_node(policy)?);
