@@ -71,8 +71,13 @@ fn config(choice: u8, mtu: u32) -> Config {
         routes: Vec::new(),
         gateways: if choice & 4 == 0 { vec![v4, v6] } else { Vec::new() },
         nf_addresses: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
+        nf_addresses_in_use: match choice & 32 {
+            0 => Vec::new(),
+            _ => vec![(owned("10.0.0.101"), owned("10.0.0.102")), (owned("fd00::180"), owned("fd00::1ff"))],
+        },
         shard: if choice & 8 == 0 { (0, 1) } else { (1, 2) },
         router_addresses: vec![owned("203.0.113.1")],
+        is_at_program: choice & 64 != 0,
         drop_martians: choice & 16 == 0,
     }
 }
