@@ -68,7 +68,7 @@ impl World {
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, mut rest)) = data.split_first() else { return };
-    let mut world = World::new([512, 1_452][usize::from(first & 1)]);
+    let mut world = World::new([1_232, 1_452][usize::from(first & 1)]);
     while let [kind, at, len, bytes @ ..] = rest {
         let (these, after) = bytes.split_at(usize::from(*len).min(bytes.len()));
         rest = after;

@@ -43,7 +43,7 @@ impl Reordering {
     pub(crate) fn window_ns(&mut self, now_ns: u64, rtt_ns: u64) -> Option<u64> {
         self.advance(now_ns);
         let late_ns = self.late_ns[0].max(self.late_ns[1])?;
-        Some((late_ns + late_ns / 4).min(REORDERING_MAX_NS.max(rtt_ns)))
+        Some(late_ns.saturating_add(late_ns / 4).min(REORDERING_MAX_NS.max(rtt_ns)))
     }
 
     fn advance(&mut self, now_ns: u64) {
