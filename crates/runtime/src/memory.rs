@@ -2,7 +2,8 @@
 //! there are go on.
 
 use std::io::Result;
-use std::thread::Builder;
+use std::sync::OnceLock;
+use std::thread::{Builder, Thread};
 use std::time::Duration;
 
 use packet::memory::reserve;
@@ -11,15 +12,25 @@ use telemetry::event;
 /// Period in which the reserve is taken again after a shortage.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The thread that logs shortages, and ends them.
+static WATCHER: OnceLock<Thread> = OnceLock::new();
+
 /// Keeps a reserve from now on, and logs shortages.
 ///
 /// # Errors
 /// If there is no thread for it.
 pub fn keep_reserve() -> Result<()> {
     let watcher = Builder::new().name("memory".to_owned()).stack_size(256 << 10).spawn(watch)?;
-    reserve::wake_when_short(watcher.thread().clone());
+    let _ = WATCHER.set(watcher.thread().clone());
+    reserve::call_when_short(wake);
     reserve::take_reserve();
     Ok(())
+}
+
+fn wake() {
+    if let Some(watcher) = WATCHER.get() {
+        watcher.unpark();
+    }
 }
 
 fn watch() {

@@ -8,7 +8,6 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::thread::Thread;
 
 /// Bytes of the reserve: what a process needs to go on with the flows that it has, and for tables
 /// that are just growing.
@@ -18,8 +17,8 @@ pub const RESERVE_BYTES: usize = 128 << 20;
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// The reserve is in use.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
-/// The thread that is woken then.
-static WATCHER: OnceLock<Thread> = OnceLock::new();
+/// The function that is called then.
+static NOTICE: OnceLock<fn()> = OnceLock::new();
 
 /// The system's allocator, with the reserve behind it.
 pub struct ReservingAllocator;
@@ -57,9 +56,10 @@ pub fn is_short() -> bool {
     IS_SHORT.load(Ordering::Relaxed)
 }
 
-/// Has this thread woken when memory becomes short. The first one stays.
-pub fn wake_when_short(thread: Thread) {
-    let _ = WATCHER.set(thread);
+/// Has this called when memory becomes short, by the thread whose allocation has failed: it must
+/// not allocate. The first one stays.
+pub fn call_when_short(notice: fn()) {
+    let _ = NOTICE.set(notice);
 }
 
 /// Gives the reserve to the system. Returns false if it was given already.
@@ -73,10 +73,17 @@ fn give_way() -> bool {
     // SAFETY: `reserve` stored a pointer of `System.alloc` with this layout, and the swap took it
     // from there, so that nobody else frees it.
     unsafe { System.dealloc(reserve, layout()) };
-    if let Some(watcher) = WATCHER.get() {
-        watcher.unpark(); // Without an allocation.
+    if let Some(notice) = NOTICE.get() {
+        notice();
     }
     true
+}
+
+/// Tries to allocate, and again with the reserve.
+#[inline]
+fn with_reserve(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let memory = allocate();
+    if memory.is_null() && size < RESERVE_BYTES && give_way() { allocate() } else { memory }
 }
 
 // SAFETY: each call is passed on to `System`, with the same arguments, until one succeeds; failed
@@ -85,34 +92,20 @@ unsafe impl GlobalAlloc for ReservingAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of `System`.
-        let memory = unsafe { System.alloc(layout) };
-        match memory.is_null() && layout.size() < RESERVE_BYTES && give_way() {
-            // SAFETY: as above.
-            true => unsafe { System.alloc(layout) },
-            false => memory,
-        }
+        with_reserve(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of `System`.
-        let memory = unsafe { System.alloc_zeroed(layout) };
-        match memory.is_null() && layout.size() < RESERVE_BYTES && give_way() {
-            // SAFETY: as above.
-            true => unsafe { System.alloc_zeroed(layout) },
-            false => memory,
-        }
+        with_reserve(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promises are those of `System`.
-        let moved = unsafe { System.realloc(memory, layout, size) };
-        match moved.is_null() && size < RESERVE_BYTES && give_way() {
-            // SAFETY: as above; a failed call leaves the memory as it was.
-            true => unsafe { System.realloc(memory, layout, size) },
-            false => moved,
-        }
+        // SAFETY: the caller's promises are those of `System`; a failed call leaves the memory as
+        // it was.
+        with_reserve(size, || unsafe { System.realloc(memory, layout, size) })
     }
 
     #[inline]
@@ -129,14 +122,16 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: ReservingAllocator = ReservingAllocator;
 
+    static HAS_CALLED: AtomicBool = AtomicBool::new(false);
+
     #[test]
     fn failed_allocations_use_the_reserve_once() {
         assert!(!is_short());
         assert!(!give_way(), "there is none yet");
         assert!(take_reserve() && take_reserve());
-        wake_when_short(std::thread::current());
+        call_when_short(|| HAS_CALLED.store(true, Ordering::Relaxed));
         assert!(give_way() && is_short());
-        std::thread::park(); // It has been woken.
+        assert!(HAS_CALLED.load(Ordering::Relaxed));
         assert!(!give_way(), "it is in use");
         assert!(take_reserve() && !is_short());
         // More than there can be is not what a reserve is for.
