@@ -15,6 +15,10 @@ const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 /// Longest sleep while packets are at units of other machines, so that deadlines of links pass.
 const PENDING_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
+/// Longest further sleep after an error of a socket that has ended the sleep before, too: the
+/// kernel takes its time to delete a device.
+const FAILED_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
 /// Shortest sleep where frames arrive without a notification (DPDK).
 ///
 /// Such a sleep lasts an eighth of the time since the last frame, within these bounds: an answer
@@ -34,6 +38,8 @@ pub(super) struct Sleeper {
     slept_before: Duration,
     /// Time of the first round without work, of those in a row.
     idle_since: Option<Instant>,
+    /// An error of a socket has ended the last sleep.
+    has_failed: bool,
 }
 
 /// Limit on a sleep.
@@ -88,14 +94,23 @@ impl Sleeper {
         };
         let began = Instant::now();
         // The next round finds out whether it was a frame, time, a doorbell or a signal.
-        let woken_by = poll(&mut events, Some(&time));
-        self.slept += began.elapsed();
+        let mut woken_by = poll(&mut events, Some(&time));
         // Until they are handled, link events and socket errors end every sleep. A TAP device that
         // is being deleted reports an error long before a read fails.
         let has_news = links.is_some() && events.last().is_some_and(|news| !news.revents().is_empty());
-        let has_failed = events.iter().any(|event| event.revents().intersects(FAILED));
+        let has_failed = events.iter().any(has_failed);
+        if has_failed && self.has_failed {
+            events.retain(|event| !self::has_failed(event));
+            woken_by = poll(&mut events, Some(&FAILED_SLEEP));
+        }
+        self.has_failed = has_failed;
+        self.slept += began.elapsed();
         Woken { by_event: woken_by != Ok(0), by_link: has_news || has_failed }
     }
+}
+
+fn has_failed(event: &PollFd<'_>) -> bool {
+    event.revents().intersects(FAILED)
 }
 
 /// Returns the length of a sleep after this time without a frame.
@@ -106,7 +121,21 @@ fn poll_sleep(silence: Duration) -> Timespec {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
+
+    #[test]
+    fn errors_that_last_do_not_keep_a_thread_awake() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(writer);
+        let (quiet, _bell) = std::io::pipe().unwrap();
+        let mut sleeper = Sleeper::default();
+        let mut sleep = || sleeper.sleep([reader.as_fd(), quiet.as_fd()].into_iter(), None, SleepLimit::Idle);
+        let woken = [sleep(), sleep(), sleep()];
+        assert!(woken.iter().all(|woken| woken.by_link));
+        assert_eq!(woken.map(|woken| woken.by_event), [true, false, false]);
+    }
 
     #[test]
     fn polling_sleeps_get_longer_with_the_silence() {
