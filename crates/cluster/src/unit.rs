@@ -46,6 +46,8 @@ pub struct UnitOrder {
     pub leaves: AtomicBool,
     /// It ends at once, as in a crash.
     pub aborts: AtomicBool,
+    /// It outlives the runs of its dispatchers, and waits for the next one.
+    pub stays: AtomicBool,
     /// The number of dispatchers that the unit works for, which it shows.
     pub dispatchers: AtomicUsize,
 }
@@ -129,9 +131,9 @@ impl UnitProcess {
         self.peers.network().address()
     }
 
-    /// Works until a dispatcher ends the run and no other one has the unit, or the order to leave
-    /// is carried out: the unit gives its flows away before it ends. Returns what it counted, for
-    /// each dispatcher.
+    /// Works until a dispatcher ends the run and no other one has the unit, unless it
+    /// [stays](UnitOrder::stays), or the order to leave is carried out: the unit gives its flows
+    /// away before it ends. Returns what it counted, for each dispatcher.
     pub fn run(&mut self, order: &UnitOrder) -> Vec<UnitFigures> {
         self.run_shown(order, |_| {})
     }
@@ -224,8 +226,12 @@ impl<N: Network> UnitProcess<N> {
         self.renew();
         let working = self.employers.iter().filter(|employer| employer.is_at_work()).count();
         order.dispatchers.store(working, Ordering::Relaxed);
+        let stays = order.stays.load(Ordering::Relaxed);
+        if stays {
+            self.end_runs();
+        }
         let peers = &mut self.peers;
-        let has_ended = |employer: &Employer| employer.has_ended(peers);
+        let has_ended = |employer: &Employer| !stays && employer.has_ended(peers);
         let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);
         if self.employers.iter().any(has_ended) && !self.employers.iter().any(is_employed) {
             return Turn::Over;
@@ -295,6 +301,7 @@ impl<N: Network> UnitProcess<N> {
             self.lose(former);
             self.employers[at].dispatcher = Some(peer);
         }
+        self.employers[at].begin_run();
         self.peers.hold(peer, false);
     }
 
@@ -355,6 +362,23 @@ impl<N: Network> UnitProcess<N> {
         for at in 0..self.employers.len() {
             if self.employers[at].has_parted(&mut self.peers) {
                 self.end_renewal(at);
+            }
+        }
+    }
+
+    /// Ends the links for dispatchers that have ended their runs. What the units have counted stays
+    /// until the next dispatcher's process connects.
+    fn end_runs(&mut self) {
+        for at in 0..self.employers.len() {
+            let employer = &self.employers[at];
+            if employer.dispatcher.is_some() && employer.has_ended(&self.peers) {
+                let is_of_run = |peer: &PeerId| {
+                    let of = self.of_peers.get(peer.index());
+                    of.is_some_and(|of| *of == (at, employer.incarnation))
+                };
+                let links: Vec<PeerId> = self.peers.ids().filter(is_of_run).collect();
+                links.into_iter().for_each(|peer| self.peers.remove(peer));
+                self.employers[at].end_run();
             }
         }
     }
@@ -457,7 +481,7 @@ impl<N: Network> UnitProcess<N> {
     fn lose(&mut self, peer: PeerId) {
         let employer = &mut self.employers[self.of_peers[peer.index()].0];
         let is_in_order = match employer.dispatcher == Some(peer) {
-            true => employer.is_parting(), // It has heard the last word.
+            true => employer.is_parting() || employer.has_finished(), // It has heard the last word.
             false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
         };
         match is_in_order {

@@ -264,6 +264,23 @@ fn restarted_dispatcher_gets_its_units_back() {
 }
 
 #[test]
+fn unit_that_stays_outlives_runs_of_dispatchers() {
+    let (cluster, frames) = (Cluster::new(POLICY), frames(1_000));
+    let (expected, single) = play(Runner::new(assembly_of("test.rvl", POLICY), "test"), &frames);
+    let units = cluster.units(2);
+    units.iter().for_each(|unit| unit.order.stays.store(true, Ordering::Relaxed));
+    for restarts in 0..3 {
+        let (runner, _) = cluster.runner_after(restarts, config(Granularity::Flow, 2), &units);
+        let (got, report) = play(runner, &frames);
+        assert_same(&got, &expected);
+        assert_same_counts(&report, &single);
+        assert!(units.iter().all(|unit| !unit.thread.is_finished()));
+    }
+    units.iter().for_each(|unit| unit.order.leaves.store(true, Ordering::Relaxed));
+    end(units);
+}
+
+#[test]
 fn missing_units_are_an_error() {
     let cluster = Cluster::new(POLICY);
     let config = UnitsConfig { units_min: 0, ..config(Granularity::Flow, 1) };

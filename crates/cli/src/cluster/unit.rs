@@ -100,7 +100,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     };
     say!("rivulet: {} listens at {listening}", config.name);
     say_key_log(key_log.as_deref());
-    let order = Arc::new(UnitOrder::default());
+    let order = Arc::new(UnitOrder { stays: true.into(), ..UnitOrder::default() });
     let ordered = Arc::clone(&order);
     std::thread::spawn(move || follow_signals(&signals, &ordered));
     let policy = policy.display().to_string();

@@ -130,7 +130,7 @@ impl TwoDispatchers {
     pub fn end(self, mut units: Vec<UnitHost>) -> [Value; 2] {
         cut(&self.network);
         let reports = self.dispatchers.map(Rivulet::end);
-        units.iter_mut().for_each(UnitHost::wait_for_end);
+        units.iter_mut().for_each(UnitHost::end);
         let of_units: Vec<Value> = units.iter().flat_map(|unit| unit.reports(&self.network)).collect();
         let sum = |reports: &[Value], pointer: &str| -> u64 {
             reports.iter().map(|report| report.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)).sum()

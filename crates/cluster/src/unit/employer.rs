@@ -182,6 +182,25 @@ impl Employer {
         self.candidates.clear();
     }
 
+    /// Returns true if the unit has ended its flows for the dispatcher, at the end of the run.
+    pub fn has_finished(&self) -> bool {
+        self.unit.as_ref().is_some_and(|unit| unit.has_finished)
+    }
+
+    /// The links of the dispatcher's run have ended.
+    pub fn end_run(&mut self) {
+        self.dispatcher = None;
+        self.early.retain(|early| early.incarnation != self.incarnation);
+        self.candidates.retain(|(_, incarnation)| *incarnation != self.incarnation);
+    }
+
+    /// The dispatcher begins another run.
+    pub fn begin_run(&mut self) {
+        if let Some(unit) = self.unit.take_if(|unit| unit.has_finished) {
+            self.retire(&unit);
+        }
+    }
+
     /// Keeps the counts of a unit that ends while its process goes on.
     fn retire(&mut self, unit: &Running) {
         unit.figures().add_to(&mut self.former);
