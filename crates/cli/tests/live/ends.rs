@@ -7,11 +7,13 @@ use std::time::Duration;
 use crate::cluster_hosts::{POLICY, RATE, UNITS, UnitHost, serve_file, start_units};
 use crate::net::{Io, Network, Rivulet, wait_until};
 
-/// Longer than the silence of a suspect. With the second after which the kernel asks again for a
-/// neighbour whose answer is lost, shorter than the silence after which a node may be given up.
-const DOWN: Duration = Duration::from_millis(700);
+/// Longer than the silence of a suspect. With the second in which the kernel may not yet use a link
+/// that is up again, shorter than the silence after which a node may be given up.
+const DOWN: Duration = Duration::from_millis(500);
 /// Longer than that second.
 const UP: Duration = Duration::from_millis(1_500);
+/// Period in ms in which a neighbour is asked for, of which an answer may be lost.
+const ASK_AGAIN: u32 = 100;
 
 fn start_dispatcher(network: &Network) -> Rivulet {
     network.up(POLICY, "--cluster dispatcher.toml --mode flow --assign round-robin --api api.sock")
@@ -49,6 +51,13 @@ fn members_that_are_killed_end_nobody_else() {
         wait_for_all(&network);
         units.iter().for_each(|unit| unit.wait_for_line("node connected node=dispatcher"));
     }
+    // One that ends in order.
+    units.iter().for_each(|unit| drop(unit.said_so_far()));
+    dispatcher.end();
+    dispatcher = start_dispatcher(&network);
+    wait_for_all(&network);
+    let said: Vec<_> = units.iter().flat_map(UnitHost::said_so_far).collect();
+    assert!(said.iter().all(|line| !line.contains("node lost")), "{said:?}");
     let others = [units[1].id(), units[2].id()];
     units[0].kill();
     units[0].start(&network);
@@ -73,7 +82,12 @@ fn members_that_are_killed_end_nobody_else() {
 #[test]
 fn link_that_flaps_ends_nothing() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
-    let _units = start_units(&network, POLICY, false);
+    let units = start_units(&network, POLICY, false);
+    for (unit, name) in units.iter().zip(UNITS) {
+        let set = format!("sysctl -qw net.ipv4.neigh.{name}.retrans_time_ms={ASK_AGAIN}");
+        unit.host().run(&set.replace(name, "eth0"));
+        network.middle.run(&set);
+    }
     let dispatcher = start_dispatcher(&network);
     let (file, _server) = serve_file(&network);
     wait_for_all(&network);
