@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use values::HostPort;
 
-/// Addresses of a name that are tried, at most.
+/// Addresses of a name that are tried in an attempt to connect, at most. The next attempt goes on
+/// with others.
 pub const ADDRESSES_MAX: usize = 8;
 
 /// Connections that the kernel holds until they are taken.
@@ -39,15 +40,15 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns the addresses of a host, in the order in which they must be tried (RFC 6724): up to
-/// [`ADDRESSES_MAX`], at least one. It may take as long as the system's resolver.
+/// Returns the addresses of a host, in the order in which they must be tried (RFC 6724): at least
+/// one. It may take as long as the system's resolver.
 ///
 /// # Errors
 /// If it has none.
 pub fn resolve(at: &HostPort) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in (at.host().as_str(), at.port()).to_socket_addrs()?.map(canonical) {
-        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
+        if !addresses.contains(&address) {
             addresses.push(address);
         }
     }

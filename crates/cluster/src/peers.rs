@@ -133,6 +133,14 @@ impl Peer {
         !self.is_held && self.link.is_confirmed() && self.link.has_message()
     }
 
+    /// Goes on where the node is now: it may have moved.
+    fn follow(&mut self, ends: Endpoints) {
+        let from = std::mem::replace(&mut self.ends, ends).remote;
+        if from != ends.remote {
+            event::link_moved(&self.name, &from, &ends.remote);
+        }
+    }
+
     /// Returns true, once, if the node's certificate is refused since the handshake.
     fn ends_by_certificate(&mut self) -> bool {
         let Some(reason) = self.certificate.as_deref().and_then(PeerCertificate::refused) else {
@@ -331,7 +339,7 @@ impl<N: Network> Peers<N> {
             if peer.link.handle_datagram(now_ns, datagram).is_err() {
                 return;
             }
-            peer.ends = ends; // It may have moved: the datagram is authentic.
+            peer.follow(ends); // The datagram is authentic.
             if !was_up {
                 events.push_back(PeerEvent::Up(id));
             }
@@ -419,7 +427,7 @@ impl<N: Network> Peers<N> {
         let Some(peer) = &mut self.peers[peer.0] else { return false };
         let is_it = peer.incarnation == session.peer.incarnation;
         if is_it && peer.is_suspect {
-            peer.ends = session.ends;
+            peer.follow(session.ends);
         }
         is_it
     }

@@ -81,6 +81,8 @@ events! {
     INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
     /// A node is given up, or has ended its link: what it had is lost.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
+    /// A node is heard from another address than before, to which its link goes on.
+    INFO "rivulet::cluster" link_moved(node: text, from: text, to: text) = "link moved";
     /// The largest IP packets that the path to a node carries are known, in bytes.
     INFO "rivulet::cluster" link_mtu_found(node: text, mtu: u64) = "path MTU found";
     /// The path to a node carries only smaller packets than before.

@@ -61,6 +61,7 @@ fn links_follow_hosts_to_other_addresses() {
     network.middle.ip("addr add 10.8.1.1/24 dev u1");
     renumber("10.8.1", "2");
     wait_until("the link has followed", || addresses().contains(&"10.8.1.2".to_owned()));
+    units[0].wait_for_line("link moved node=dispatcher from=10.9.1.1:");
     for (number, mut download) in downloads.into_iter().enumerate() {
         assert!(download.wait().unwrap().success());
         assert!(std::fs::read(to(number)).unwrap() == file, "file {number} is damaged");
@@ -69,4 +70,29 @@ fn links_follow_hosts_to_other_addresses() {
     assert_eq!(report["links"]["dead"], 0, "{report}");
     assert!(report["links"]["suspected"].as_u64() > Some(0), "{report}");
     assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
+}
+
+#[test]
+fn addresses_without_datagrams_come_last() {
+    let Some(mut network) = Network::new(Io::PacketSocket) else { return };
+    network.underlay = Underlay::Names;
+    let units = start_units(&network, POLICY, false);
+    network.middle.set_names("10.9.1.2 u1.test\n10.9.2.2 u2.test\nfd09:3::2 u3.test\n10.9.3.2 u3.test\n");
+    network.middle.ip("addr add fd09:3::1/64 dev u3 nodad");
+    let unit = units[2].host();
+    unit.ip("addr add fd09:3::2/64 dev eth0 nodad");
+    // Handshakes pass at the address that the system prefers, but no datagrams.
+    let is_ipv6_first = network.middle.run("getent ahosts u3.test").starts_with("fd09");
+    let (first, second) = if is_ipv6_first { ("ipv6", "10.9.3.2:") } else { ("ipv4", "[fd09:3::2]:") };
+    unit.run("nft add table inet filter");
+    unit.run("nft add chain inet filter input { type filter hook input priority 0 ; }");
+    unit.run(&format!("nft add rule inet filter input meta nfproto {first} meta l4proto udp drop"));
+    let _up = network.up(POLICY, "--cluster dispatcher.toml --api api.sock");
+    let socket = network.path("api.sock").display().to_string();
+    wait_until("a link to the second address is there", || {
+        let nodes = network.middle.run(&format!("curl -sf --unix-socket {socket} http://localhost/v1/nodes"));
+        let nodes: Value = serde_json::from_str(&nodes).unwrap();
+        let links = network.middle.run(&format!("curl -sf --unix-socket {socket} http://localhost/v1/links"));
+        nodes.to_string().matches("\"active\"").count() == 3 && links.contains(second)
+    });
 }

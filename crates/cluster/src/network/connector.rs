@@ -1,6 +1,8 @@
 //! Connects to nodes, on a few threads: handshakes may take long, and nodes may not be there yet.
 
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant};
 use telemetry::event;
 use values::HostPort;
 
-use super::attempts::{Attempt, AttemptQueue, Next, THREADS_MAX};
-use crate::addresses::resolve;
+use super::attempts::{Attempt, AttemptQueue, KNOWN_MAX, Next, THREADS_MAX};
+use crate::addresses::{ADDRESSES_MAX, resolve};
 use crate::identity::{Identity, Session, connect};
 use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;
@@ -22,6 +24,9 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// Limit on failed attempts that have not been looked at. Further ones are not shown.
 const FAULTS_MAX: usize = 256;
+
+/// A link that is wanted again within this time after its handshake did not last.
+const LASTING: Duration = Duration::from_secs(10);
 
 /// Connects to nodes until they are there.
 pub(crate) struct Connector {
@@ -50,6 +55,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: AttemptQueue,
+    /// By name: the address and the time of the last handshake. At most [`KNOWN_MAX`].
+    reached: HashMap<String, (IpAddr, Duration)>,
     threads: usize,
     is_over: bool,
     warnings: Warnings,
@@ -177,10 +184,10 @@ impl Shared {
         let policy = known[attempt.failures % known.len()];
         let hello =
             Hello { policy, scope: attempt.scope.clone(), ..self.hello.with_policy(self.policies.own()) };
-        match try_at(&self.identity, &attempt.name, &attempt.address, &hello) {
+        match self.try_addresses(&attempt, &hello) {
             Ok(session) => {
                 self.connected.fetch_add(1, Ordering::Relaxed);
-                self.lock().queue.succeeded(&attempt);
+                self.note_success(&attempt, session.ends.remote.ip());
                 // Nobody waits for it any more if this fails.
                 let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = sender.send((session, attempt));
@@ -197,6 +204,35 @@ impl Shared {
                 let _ = self.failing.try_send((attempt.scope.clone(), attempt.name.clone(), reason));
                 state.queue.failed(now, attempt);
             }
+        }
+    }
+
+    /// Connects to a node at the first of its addresses that answers as it must. The addresses of a
+    /// name are looked up each time: they may have changed. One whose handshake led to a link that
+    /// did not last comes last: datagrams may be lost there.
+    fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, String> {
+        let address: HostPort = attempt.address.parse()?;
+        let addresses = resolve(&address).map_err(|error| error.to_string())?;
+        let reached = self.lock().reached.get(&attempt.name).copied();
+        let to_avoid = reached.filter(|(_, at)| self.now() < *at + LASTING).map(|(address, _)| address);
+        let addresses = in_turn(addresses, attempt.failures, to_avoid);
+        let mut reasons = Vec::new();
+        for at in &addresses {
+            match connect(&self.identity, *at, &attempt.name, hello) {
+                Ok(session) => return Ok(session),
+                Err(error) if addresses.len() == 1 => reasons.push(error.to_string()),
+                Err(error) => reasons.push(format!("{}: {error}", at.ip())),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+
+    fn note_success(&self, attempt: &Attempt, address: IpAddr) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.queue.succeeded(attempt);
+        if state.reached.len() < KNOWN_MAX || state.reached.contains_key(&attempt.name) {
+            state.reached.insert(attempt.name.clone(), (address, now));
         }
     }
 }
@@ -220,18 +256,35 @@ impl Warnings {
     }
 }
 
-/// Connects to a node at the first of its addresses that answers as it must. The addresses of a
-/// name are looked up each time: they may have changed.
-fn try_at(identity: &Identity, name: &str, address: &str, hello: &Hello) -> Result<Session, String> {
-    let address: HostPort = address.parse()?;
-    let addresses = resolve(&address).map_err(|error| error.to_string())?;
-    let mut reasons = Vec::new();
-    for at in &addresses {
-        match connect(identity, *at, name, hello) {
-            Ok(session) => return Ok(session),
-            Err(error) if addresses.len() == 1 => reasons.push(error.to_string()),
-            Err(error) => reasons.push(format!("{}: {error}", at.ip())),
-        }
+/// Returns the addresses to try now, in this order.
+fn in_turn(mut addresses: Vec<SocketAddr>, failures: usize, to_avoid: Option<IpAddr>) -> Vec<SocketAddr> {
+    if addresses.len() > ADDRESSES_MAX {
+        let tried = failures * ADDRESSES_MAX % addresses.len();
+        addresses.rotate_left(tried);
     }
-    Err(reasons.join("; "))
+    addresses.sort_by_key(|address| Some(address.ip()) == to_avoid);
+    addresses.truncate(ADDRESSES_MAX);
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+    use super::*;
+
+    #[test]
+    fn all_addresses_have_their_turn() {
+        let all: Vec<SocketAddr> = (1..=20).map(|last| ([10, 0, 0, last], 7_400).into()).collect();
+        let turn = |failures, to_avoid: Option<usize>| -> Vec<usize> {
+            let to_avoid = to_avoid.map(|at| all[at - 1].ip());
+            let tried = in_turn(all.clone(), failures, to_avoid).into_iter();
+            tried.map(|address| 1 + all.iter().position(|one| *one == address).unwrap()).collect()
+        };
+        assert_eq!(turn(0, None), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(turn(0, Some(1)), [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(turn(2, None), [17, 18, 19, 20, 1, 2, 3, 4]);
+        let few = in_turn(all[..2].to_vec(), 3, Some(all[0].ip()));
+        assert_eq!(few, [all[1], all[0]]);
+    }
 }
