@@ -401,7 +401,8 @@ fn roles_open_the_api_or_not() {
 }
 
 /// Files are read again while clients are connected: a revoked operator is refused at the next
-/// request, another token counts, and roles of a company's certificates are those of the file.
+/// request, and its watch ends; another token counts, and roles of a company's certificates are
+/// those of the file.
 #[test]
 fn changed_files_count_for_connections_that_live() {
     let mut remote = Remote::start(true, true);
@@ -410,6 +411,10 @@ fn changed_files_count_for_connections_that_live() {
     let (mut jane, mut other) = (remote.connect_as("jane"), remote.connect_as("operator"));
     let read = "GET /v1/status";
     assert_eq!(remote.ask(&mut jane, read).0, 200);
+    let mut watching = remote.connect_as("jane");
+    watching
+        .write_all(b"GET /v1/watch?period_ms=50 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
     Authority::read(&folder).unwrap().revoke(&folder, &[folder.join("jane.pem")]).unwrap();
     let (status, problem) = remote.ask(&mut jane, read);
     assert_eq!(status, 403, "{problem}");
@@ -418,6 +423,8 @@ fn changed_files_count_for_connections_that_live() {
     let mut again = remote.connect_as("jane");
     let _ = again.write_all(b"GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(read_all(again), "", "nor does it come in again");
+    let watched = read_all(watching);
+    assert!(watched.starts_with("HTTP/1.1 200") && watched.ends_with("\r\n0\r\n\r\n"), "{watched}");
 
     // A certificate without a role, as a company's.
     let pem = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();

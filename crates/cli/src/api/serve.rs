@@ -32,6 +32,10 @@ pub struct ServeOptions {
     /// cluster's]
     #[arg(long, value_name = "FILE")]
     pub api_ca: Option<PathBuf>,
+    /// List of that authority's revoked certificates, in PEM [default with --cluster: the cluster's
+    /// crl.pem]
+    #[arg(long, value_name = "FILE", requires = "api_ca")]
+    pub api_crl: Option<PathBuf>,
     /// Roles of certificates that do not say theirs, in TOML [default with --cluster: the cluster's
     /// roles.toml]
     #[arg(long, value_name = "FILE", requires = "api_ca")]
@@ -120,13 +124,16 @@ impl ServeOptions {
         let own = self.api_cert.as_deref().zip(self.api_key.as_deref());
         let own = own.or(files.own.as_ref().map(|(certificate, key)| (&**certificate, &**key)));
         let (certificate, key) = own.context("expected --api-cert and --api-key, or --cluster")?;
+        if let Some(list) = self.api_crl.as_ref().filter(|list| !list.exists()) {
+            bail!("--api-crl {}: there is no such file", list.display());
+        }
         // Another authority has revoked other certificates.
         let is_own = self.api_ca.is_none();
         let access = ApiAccess::read(AccessFiles {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             authority: self.api_ca.clone().or_else(|| files.authority.clone()),
-            revoked: files.revoked.clone().filter(|_| is_own),
+            revoked: self.api_crl.clone().or_else(|| files.revoked.clone().filter(|_| is_own)),
             roles: self.api_roles.clone().or_else(|| files.roles.clone().filter(|_| is_own)),
             token: self.api_token.clone().or_else(|| files.token.clone()),
         });

@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use utoipa::IntoParams;
 
+use super::guard::Allowance;
 use super::{Api, nodes, units};
 use crate::problem::Problem;
 
@@ -57,6 +58,8 @@ impl WatchedKind {
 /// A watch: the resources as their client knows them.
 struct Watch {
     api: Arc<Api>,
+    /// None over the Unix socket.
+    allowance: Option<Allowance>,
     kinds: Vec<WatchedKind>,
     period: Interval,
     /// Names and texts.
@@ -70,6 +73,7 @@ struct Watch {
 pub(crate) fn watch(
     api: Arc<Api>,
     query: &WatchQuery,
+    allowance: Option<Allowance>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Problem> {
     let kinds = kinds_of(query.kinds.as_deref())?;
     let period = match query.period_ms.map(Duration::from_millis) {
@@ -85,7 +89,7 @@ pub(crate) fn watch(
     let mut period = interval(period);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (known, pending) = (BTreeMap::new(), Vec::new());
-    let watch = Watch { api, kinds, period, known, pending, _place: place };
+    let watch = Watch { api, allowance, kinds, period, known, pending, _place: place };
     let events = stream::unfold(watch, |mut watch| async {
         let event = watch.next().await?;
         Some((Ok(event), watch))
@@ -104,10 +108,14 @@ fn kinds_of(names: Option<&str>) -> Result<Vec<WatchedKind>, Problem> {
 }
 
 impl Watch {
-    /// Returns the next event; `None` once the dispatcher has ended.
+    /// Returns the next event; `None` once the dispatcher has ended, or the client may not watch
+    /// any more.
     async fn next(&mut self) -> Option<Event> {
         while self.pending.is_empty() {
             self.period.tick().await;
+            if self.allowance.as_ref().is_some_and(|allowance| !allowance.holds()) {
+                return None;
+            }
             self.look().await.ok()?;
         }
         self.pending.pop()

@@ -39,14 +39,14 @@ pub(crate) fn guard(open: &Router, guard: Guard) -> Router {
     open.clone().layer(middleware::from_fn_with_state(guard, check))
 }
 
-async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let access = guard.access.now();
-    let allowed = match guard.shown.is_empty() {
-        true => guard.check_token(access.token.as_deref(), request.headers()),
-        false => guard.check_role(access.permission(&guard.shown), request.method()),
-    };
+async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let allowed = guard.check(request.method(), request.headers());
     match allowed.and_then(|()| guard.check_place()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            let (method, headers) = (request.method().clone(), request.headers().clone());
+            request.extensions_mut().insert(Allowance { guard, method, headers });
+            next.run(request).await
+        }
         Err(refusal) => {
             discard(request.into_body());
             *refusal
@@ -54,7 +54,31 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     }
 }
 
+/// The grounds on which a request was allowed: an answer that goes on checks them again.
+#[derive(Clone)]
+pub(crate) struct Allowance {
+    guard: Guard,
+    method: Method,
+    headers: HeaderMap,
+}
+
+impl Allowance {
+    /// Returns whether the request would be allowed now.
+    pub(crate) fn holds(&self) -> bool {
+        self.guard.check(&self.method, &self.headers).is_ok()
+    }
+}
+
 impl Guard {
+    /// Checks what the client has shown, against what the files have now.
+    fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Box<Response>> {
+        let access = self.access.now();
+        match self.shown.is_empty() {
+            true => self.check_token(access.token.as_deref(), headers),
+            false => self.check_role(access.permission(&self.shown), method),
+        }
+    }
+
     fn check_role(
         &self,
         permission: Result<Permission, String>,
