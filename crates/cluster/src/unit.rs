@@ -82,6 +82,8 @@ pub struct UnitProcessCounters {
     pub frames_refused: u64,
     /// Frames of a kind that is not known.
     pub frames_unknown: u64,
+    /// Frames of other units about flows of a dispatcher's process before, or of the next one.
+    pub frames_stale: u64,
     /// Packets for which there was no buffer, or which could not be parsed.
     pub packets_refused: u64,
 }
@@ -204,7 +206,8 @@ impl<N: Network> UnitProcess<N> {
             all.add(&report);
             all
         })?;
-        let messages_refused = self.counters.frames_refused + self.counters.frames_unknown;
+        let UnitProcessCounters { frames_refused, frames_unknown, frames_stale, .. } = self.counters;
+        let messages_refused = frames_refused + frames_unknown + frames_stale;
         report.links = Some(LinksReport { messages_refused, ..self.peers.links_report() });
         Some(report)
     }
@@ -314,6 +317,7 @@ impl<N: Network> UnitProcess<N> {
             let employer = &mut self.employers[at];
             let is_dispatcher = employer.dispatcher == Some(peer);
             if !is_dispatcher && incarnation != employer.incarnation {
+                self.counters.frames_stale += 1;
                 continue; // The other unit is that of a dispatcher's process before, or is to be.
             }
             match handle(&mut employer.unit, (peer, is_dispatcher), frame) {

@@ -65,7 +65,8 @@ pub struct LinkTotalsResource {
     /// Received datagrams refused without effect, by reason: those of a link, and `unknown_peer`
     /// (of no link).
     pub refused: BTreeMap<String, u64>,
-    /// Messages of other nodes refused: malformed, or not the sender's to send.
+    /// Messages of other nodes refused: malformed, not the sender's to send, or about flows of a
+    /// dispatcher's former process.
     pub messages_refused: u64,
     /// Messages and packets passed on between units that cannot reach each other.
     pub messages_relayed: u64,

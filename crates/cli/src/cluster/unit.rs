@@ -124,7 +124,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     };
     drop(registration);
     let report = report_of(&unit);
-    let UnitProcessCounters { frames_refused, frames_unknown, packets_refused } = unit.counters();
+    let UnitProcessCounters { frames_refused, frames_unknown, packets_refused, .. } = unit.counters();
     if frames_refused + frames_unknown + packets_refused > 0 {
         say!(
             "rivulet: {frames_refused} frames of other nodes could not be read, {frames_unknown} were of kinds that \

@@ -59,7 +59,8 @@ record! {
         /// `connection` (of an earlier link), `dead` (after the link's end), `unknown_peer` (of no
         /// link).
         pub refused: BTreeMap<&'static str, u64> = counter("link_datagrams_refused", reason),
-        /// Messages of other nodes refused: malformed, or not the sender's to send.
+        /// Messages of other nodes refused: malformed, not the sender's to send, or about flows of
+        /// a dispatcher's former process.
         pub messages_refused: u64 = counter("link_messages_refused"),
         /// Messages and packets that the dispatcher has passed on between units that cannot reach
         /// each other.
