@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::cluster_hosts::{POLICY, RATE, UNITS, UnitHost, serve_file, start_units};
-use crate::net::{Io, Network, Rivulet, wait_until};
+use crate::net::{Io, Network, Rivulet, Server, wait_until};
 
 /// Longer than the silence of a suspect. With the second in which the kernel may not yet use a link
 /// that is up again, shorter than the silence after which a node may be given up.
@@ -35,12 +35,21 @@ fn signal(signal: &str, process: u32) {
     assert!(killed.success());
 }
 
+/// Has the inside host download a file, again and again, whatever becomes of its connections.
+fn download_again_and_again(network: &Network) -> Server {
+    let once = format!("curl -s -m 2 --limit-rate {RATE} http://10.7.0.2:8000/file -o /dev/null");
+    let mut shell = network.inside.command("sh");
+    Server::of(shell.args(["-c", &format!("while :; do {once} || sleep 0.1; done")]).spawn().unwrap())
+}
+
 #[test]
 fn members_that_are_killed_end_nobody_else() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
     let mut units = start_units(&network, POLICY, false);
     let mut dispatcher = start_dispatcher(&network);
+    let (_file, _server) = serve_file(&network);
     wait_for_all(&network);
+    let _traffic = download_again_and_again(&network);
     // A dispatcher whose next process comes at once, and one whose units have given it up.
     for pause in [Duration::ZERO, Duration::from_secs(3)] {
         units.iter().for_each(|unit| drop(unit.said_so_far()));
