@@ -19,7 +19,8 @@ use crate::messages::{Console, say};
 use crate::signals::{self, Signals};
 use crate::sinks::Capture;
 use crate::sources::{PortFile, Sources};
-use crate::up::{self, Nodes, PortInterface, privileges};
+use crate::up::privileges::{self, Uses};
+use crate::up::{self, Nodes, PortInterface};
 use crate::{files, output, policies};
 
 use trace::Trace;
@@ -169,7 +170,8 @@ fn of_interfaces(
     let signals = Signals::of_service().context("cannot install signal handlers")?;
     let drivers = io::port::drivers_in_use(interfaces.iter().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
-    privileges::refuse_other_calls(&drivers, true, false).context("cannot install the system call filter")?;
+    let uses = Uses { appends: true, serves: false, stores: false };
+    privileges::refuse_other_calls(&drivers, uses).context("cannot install the system call filter")?;
     let said = up::said(&given, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot start the console thread")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);

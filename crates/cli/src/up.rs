@@ -41,6 +41,7 @@ use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
 pub use nodes::{Nodes, ports as node_ports};
+use privileges::Uses;
 use rates::{Rates, TunnelWarning};
 use server::LatestReport;
 
@@ -217,8 +218,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .collect();
     let drivers = drivers_in_use(interfaces.iter().flatten().map(|(_, interface)| interface));
     privileges::give_up(&drivers).context("cannot drop capabilities")?;
-    privileges::refuse_other_calls(&drivers, outputs.have_files(), api.sockets.is_some())
-        .context("cannot install the system call filter")?;
+    let uses = Uses {
+        appends: outputs.have_files(),
+        serves: api.sockets.is_some(),
+        stores: args.units.cluster.is_some(),
+    };
+    privileges::refuse_other_calls(&drivers, uses).context("cannot install the system call filter")?;
     // Threads that are started after this point inherit the restrictions.
     runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;

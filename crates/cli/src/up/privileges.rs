@@ -93,11 +93,22 @@ const OLD_CALLS: [libc::c_long; 3] = [libc::SYS_poll, libc::SYS_stat, libc::SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: [libc::c_long; 0] = [];
 
+/// The parts of a run that need further system calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Uses {
+    /// Files are written.
+    pub appends: bool,
+    /// The control API is served.
+    pub serves: bool,
+    /// A cluster's store may be a file.
+    pub stores: bool,
+}
+
 /// Has the kernel refuse every system call that is not needed with these drivers, as if the
 /// privilege for it were missing: of all threads that exist, and of those that they start. With
 /// `appends`, files may be created and appended to, as after a rotation. With `serves`, there is a
-/// control API.
-pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool, serves: bool) -> Result<()> {
+/// control API. With `stores`, the cluster's store may be a file that is open.
+pub fn refuse_other_calls(drivers: &[&DriverEntry], Uses { appends, serves, stores }: Uses) -> Result<()> {
     let calls = CALLS.iter().chain(&OLD_CALLS);
     // A call without rules is allowed with any arguments.
     let mut allowed: BTreeMap<_, _> = calls.map(|&call| (call, Vec::new())).collect();
@@ -111,6 +122,9 @@ pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool, serves: bool)
     }
     if serves {
         allowed.extend(EVENT_CALLS.iter().chain(&OLD_EVENT_CALLS).map(|&call| (call, Vec::new())));
+    }
+    if stores {
+        allowed.extend(STORE_CALLS.iter().map(|&call| (call, Vec::new())));
     }
     allowed.insert(libc::SYS_openat, opens);
     for call in drivers.iter().flat_map(|driver| driver.info.system_calls) {
@@ -130,6 +144,10 @@ pub fn refuse_other_calls(drivers: &[&DriverEntry], appends: bool, serves: bool)
     let program = BpfProgram::try_from(filter).map_err(Error::other)?;
     seccompiler::apply_filter_all_threads(&program).map_err(Error::other)
 }
+
+/// System calls on a store's file, which is open.
+const STORE_CALLS: [libc::c_long; 5] =
+    [libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_fdatasync, libc::SYS_ftruncate, libc::SYS_flock];
 
 /// System calls of the control API's event loop.
 const EVENT_CALLS: [libc::c_long; 4] =

@@ -4,8 +4,10 @@
 use std::process::{Child, Stdio};
 
 use crate::asking::{Asking, SUBSCRIBERS};
-use crate::cluster_hosts::{NAT_POLICY, POLICY, RATE, UNITS, serve_file, start_etcd, start_units};
-use crate::net::{Host, Io, Network, wait_until};
+use crate::cluster_hosts::{
+    NAT_POLICY, POLICY, RATE, UNITS, serve_file, start_etcd, start_nodes, start_units,
+};
+use crate::net::{Host, Io, Network, Server, wait_until};
 use crate::operator::Operator;
 
 /// Pings beside the downloads, 20 a second.
@@ -225,4 +227,29 @@ fn nat_keeps_its_mappings_while_its_units_are_restarted() {
     assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
     let moved = report["units"]["groups_moved"].as_u64().unwrap();
     assert!(moved >= 3, "{report}");
+}
+
+#[test]
+fn units_are_found_in_a_file_of_the_machine() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    start_nodes(&network, POLICY, (&[], false), &["dispatcher"]);
+    let rivulet = env!("CARGO_BIN_EXE_rivulet");
+    network.middle.run(&format!("{rivulet} cluster init {} unit:u1", network.path("ca").display()));
+    let store = "certificates = \"ca\"\n[store]\nfile = \"cluster.redb\"\n";
+    let unit = "name = \"u1\"\nrole = \"unit\"\npolicy = \"policy.rvl\"\nlisten = \"127.0.0.1:7400\"\n";
+    std::fs::write(network.path("u1.toml"), format!("{unit}{store}")).unwrap();
+    std::fs::write(network.path("dispatcher.toml"), format!("name = \"dispatcher\"\n{store}")).unwrap();
+    let start = || {
+        let mut unit = network.middle.command(rivulet);
+        let unit = unit.args(["node", "--config", "u1.toml"]).current_dir(network.path(""));
+        Server::of(unit.stdout(Stdio::null()).spawn().unwrap())
+    };
+    let unit = start();
+    let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
+    wait_until("packets pass", || network.inside.output("ping -c 1 -W 1 fd07::2").status.success());
+    // One that comes after the dispatcher has given up its privileges.
+    drop(unit);
+    let _unit = start();
+    up.wait_for_line("node lost node=u1");
+    wait_until("packets pass again", || network.inside.output("ping -c 1 -W 1 fd07::2").status.success());
 }
