@@ -28,9 +28,9 @@ pub const WAITING_MAX: usize = 8_192;
 pub const KNOWN_MAX: usize = 8_192;
 
 /// A node has one unit for a dispatcher: by dispatcher of the scope, and the node's name.
-type Key = (String, String);
+pub(super) type Key = (String, String);
 
-fn key_of(scope: &str, name: &str) -> Key {
+pub(super) fn key_of(scope: &str, name: &str) -> Key {
     (scope.split('/').next().unwrap_or_default().to_owned(), name.to_owned())
 }
 

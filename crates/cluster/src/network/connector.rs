@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use telemetry::event;
 use values::HostPort;
 
-use super::attempts::{Attempt, AttemptQueue, KNOWN_MAX, Next, THREADS_MAX};
+use super::attempts::{Attempt, AttemptQueue, KNOWN_MAX, Key, Next, THREADS_MAX, key_of};
 use crate::addresses::{ADDRESSES_MAX, resolve};
 use crate::identity::{Identity, Session, connect};
 use crate::links::HandshakeCounters;
@@ -28,12 +28,21 @@ const FAULTS_MAX: usize = 256;
 /// A link that is wanted again within this time after its handshake did not last.
 const LASTING: Duration = Duration::from_secs(10);
 
+/// Delay of an attempt after two links to the node did not last; twice that after three, and so on.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Limit on that delay.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Links to a node that do not last, in a row, until operators are notified.
+const SHORT_LINKS_TOLD: u32 = 4;
+
 /// Connects to nodes until they are there.
 pub(crate) struct Connector {
     shared: Arc<Shared>,
     sessions: Receiver<(Session, Attempt)>,
     /// Scope, name and reason of attempts that have failed.
     faults: Receiver<(String, String, String)>,
+    /// There was no memory for a thread.
+    has_no_thread: bool,
 }
 
 /// The part that the threads share.
@@ -55,11 +64,19 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: AttemptQueue,
-    /// By name: the address and the time of the last handshake. At most [`KNOWN_MAX`].
-    reached: HashMap<String, (IpAddr, Duration)>,
+    /// The last handshakes: at most [`KNOWN_MAX`].
+    reached: HashMap<Key, Reached>,
     threads: usize,
     is_over: bool,
     warnings: Warnings,
+}
+
+/// The last handshake with a node.
+struct Reached {
+    address: IpAddr,
+    at: Duration,
+    /// Links before it that did not last, in a row.
+    short_links: u32,
 }
 
 /// Bounds warnings about nodes that cannot be reached.
@@ -87,7 +104,7 @@ impl Connector {
             failed: AtomicU64::new(0),
             no_room: AtomicU64::new(0),
         };
-        Connector { shared: Arc::new(shared), sessions, faults }
+        Connector { shared: Arc::new(shared), sessions, faults, has_no_thread: false }
     }
 
     /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
@@ -95,11 +112,25 @@ impl Connector {
     pub fn connect(&mut self, scope: &str, name: &str, address: &str) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
-        if !state.queue.add(now, scope, name, address) {
+        let short_links = state.short_links(now, &key_of(scope, name));
+        if short_links == SHORT_LINKS_TOLD {
+            let peer = format!("{name} at {address}");
+            let reason = "links to it end soon after they begin, as if two processes had one name";
+            state.warnings.say(now, &peer, &reason);
+        }
+        if !state.queue.add(now + pause_after(short_links), scope, name, address) {
             self.shared.no_room.fetch_add(1, Ordering::Relaxed);
             let peer = format!("{name} at {address}");
             state.warnings.say(now, &peer, &"too many nodes are named");
         }
+        self.has_no_thread = !self.start_thread(&mut state);
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// Starts another thread if there are fewer than nodes to connect to. Returns false if nobody
+    /// connects: there was no memory for a thread.
+    fn start_thread(&self, state: &mut State) -> bool {
         if state.threads < THREADS_MAX.min(state.queue.len()) {
             let shared = Arc::clone(&self.shared);
             let work = move || shared.work();
@@ -107,7 +138,7 @@ impl Connector {
             let thread = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
             state.threads += usize::from(thread.is_ok());
         }
-        self.shared.changed.notify_one();
+        state.threads > 0 || state.queue.len() == 0
     }
 
     /// Returns counts of its handshakes.
@@ -132,6 +163,10 @@ impl Connector {
 
     /// Returns the next node that is there.
     pub fn poll(&mut self) -> Option<Session> {
+        if self.has_no_thread {
+            let shared = Arc::clone(&self.shared);
+            self.has_no_thread = !self.start_thread(&mut shared.lock());
+        }
         loop {
             let (session, attempt) = self.sessions.try_recv().ok()?;
             if self.shared.lock().queue.take(&attempt) {
@@ -213,8 +248,9 @@ impl Shared {
     fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, String> {
         let address: HostPort = attempt.address.parse()?;
         let addresses = resolve(&address).map_err(|error| error.to_string())?;
-        let reached = self.lock().reached.get(&attempt.name).copied();
-        let to_avoid = reached.filter(|(_, at)| self.now() < *at + LASTING).map(|(address, _)| address);
+        let now = self.now();
+        let key = key_of(&attempt.scope, &attempt.name);
+        let to_avoid = self.lock().last(now, &key).map(|last| last.address);
         let addresses = in_turn(addresses, attempt.failures, to_avoid);
         let mut reasons = Vec::new();
         for at in &addresses {
@@ -231,8 +267,10 @@ impl Shared {
         let now = self.now();
         let mut state = self.lock();
         state.queue.succeeded(attempt);
-        if state.reached.len() < KNOWN_MAX || state.reached.contains_key(&attempt.name) {
-            state.reached.insert(attempt.name.clone(), (address, now));
+        let key = key_of(&attempt.scope, &attempt.name);
+        let short_links = state.short_links(now, &key);
+        if state.reached.len() < KNOWN_MAX || state.reached.contains_key(&key) {
+            state.reached.insert(key, Reached { address, at: now, short_links });
         }
     }
 }
@@ -253,6 +291,26 @@ impl Warnings {
                 event::peer_refused(&peer, &format_args!("{reason} ({withheld} nodes more were not named)"));
             }
         }
+    }
+}
+
+impl State {
+    /// Returns the number of links to a node that did not last, in a row, now that another one is
+    /// wanted.
+    fn short_links(&self, now: Duration, key: &Key) -> u32 {
+        self.last(now, key).map_or(0, |last| last.short_links.saturating_add(1))
+    }
+
+    /// Returns the last handshake with a node, if its link has not lasted until now.
+    fn last(&self, now: Duration, key: &Key) -> Option<&Reached> {
+        self.reached.get(key).filter(|last| now < last.at + LASTING)
+    }
+}
+
+fn pause_after(short_links: u32) -> Duration {
+    match short_links.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(more) => PAUSE.saturating_mul(1 << more.min(8)).min(PAUSE_MAX),
     }
 }
 
@@ -286,5 +344,21 @@ mod tests {
         assert_eq!(turn(2, None), [17, 18, 19, 20, 1, 2, 3, 4]);
         let few = in_turn(all[..2].to_vec(), 3, Some(all[0].ip()));
         assert_eq!(few, [all[1], all[0]]);
+    }
+
+    #[test]
+    fn nodes_whose_links_do_not_last_are_tried_less_often() {
+        let pauses = [0, 1, 2, 3, 5, 50].map(|links| pause_after(links).as_millis());
+        assert_eq!(pauses, [0, 0, 200, 400, 1_600, 5_000]);
+        let (mut state, key) = (State::default(), key_of("", "unit-1"));
+        let mut links = Vec::new();
+        for at_s in [0, 1, 2, 11, 12, 40] {
+            let now = Duration::from_secs(at_s);
+            let short_links = state.short_links(now, &key);
+            links.push(short_links);
+            let address = [10, 0, 0, 1].into();
+            state.reached.insert(key.clone(), Reached { address, at: now, short_links });
+        }
+        assert_eq!(links, [0, 1, 2, 3, 4, 0]);
     }
 }
