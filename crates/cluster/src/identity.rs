@@ -8,6 +8,7 @@
 mod authority;
 mod credential;
 mod handshake;
+mod issued;
 mod key_log;
 mod listener;
 mod parts;
@@ -20,6 +21,8 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustls_pki_types::CertificateDer;
 
 pub use authority::{
     AUTHORITY_DAYS, Authority, AuthorityError, CERTIFICATE_DAYS, CERTIFICATE_DAYS_MAX, DEFAULT_CLUSTER,
@@ -34,7 +37,7 @@ pub use parts::{read_certificates, read_revoked};
 pub use peer::PeerCertificate;
 pub use renewal::{Holder, REVOKED_FILE, holders, is_authority_due};
 pub use reread::Reread;
-pub use role::{CertifiedRole, NAME_LEN_MAX, SCHEME, Subject};
+pub use role::{CertifiedRole, NAME_LEN_MAX, SCHEME, Subject, check_name};
 pub use role_map::{ROLES_LEN_MAX, RoleMap, RoleMapError};
 
 /// The file of roles in a folder of certificates.
@@ -108,6 +111,12 @@ pub enum IdentityError {
     /// The authority's certificate cannot be used.
     #[error("the authority cannot be used: {0}")]
     Authority(#[from] rustls::server::VerifierBuilderError),
+    /// Other nodes would refuse the certificate.
+    #[error("other nodes would refuse the certificate: {0}")]
+    Own(rustls::Error),
+    /// A list is of another authority.
+    #[error("{0}: expected lists of revoked certificates of the authority, and found another one's")]
+    OtherList(String),
     /// The certificate is not this node's.
     #[error("the certificate is not for a node `{0}`")]
     OtherName(String),
@@ -131,7 +140,15 @@ impl Identity {
     /// If a file cannot be read, they do not fit together, or the certificate is for another name.
     pub fn read(name: &str, files: &IdentityFiles) -> Result<Identity, IdentityError> {
         let (own, from) = (name.to_owned(), files.clone());
-        let read = Reread::new(&files.all(), move || IdentityParts::read(&own, &from))?;
+        let before = Mutex::new(None::<Vec<CertificateDer<'static>>>);
+        let read = move || {
+            let parts = IdentityParts::read(&own, &from)?;
+            let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.check_own(before.as_deref())?;
+            *before = Some(parts.chain().to_vec());
+            Ok::<_, IdentityError>(parts)
+        };
+        let read = Reread::new(&files.all(), read)?;
         let shared = Shared { name: name.to_owned(), files: read, links: Mutex::default() };
         Ok(Identity { shared: Arc::new(shared), key_log: None })
     }

@@ -337,19 +337,26 @@ fn files_are_read_again_at_handshakes() {
     // The certificate of the listening end is not usable, and the one before stays.
     std::fs::write(folder.join("unit-1.pem"), "nothing").unwrap();
     meet(&dispatcher).unwrap();
-    // It has ended: the files of before could not be used any more.
+    // Nor one that has ended, or that others would not know.
     cluster.authority.issue_to(folder, &"unit-1".parse().unwrap(), 0).unwrap();
     std::thread::sleep(Duration::from_millis(1_100));
-    assert!(meet(&dispatcher).is_err());
+    meet(&dispatcher).unwrap();
+    let authority = std::fs::read(folder.join("ca.pem")).unwrap();
+    Authority::new("rivulet").unwrap().issue_named(folder, "unit-1").unwrap();
+    meet(&dispatcher).unwrap();
     cluster.issue("unit-1");
     meet(&dispatcher).unwrap();
+    let other = Authority::new("rivulet").unwrap();
+    std::fs::write(folder.join("ca.pem"), other.certificate()).unwrap();
+    meet(&dispatcher).unwrap();
+    std::fs::write(folder.join("ca.pem"), authority).unwrap();
     cluster.authority.issue_to(folder, &"dispatcher".parse().unwrap(), 10).unwrap();
     meet(&dispatcher).unwrap();
     assert!(dispatcher.valid().1 < before.1, "{:?}", dispatcher.valid());
     // Another one of that name is revoked, and not this one.
     let revoke = |names: &[&str]| {
         let files: Vec<_> = names.iter().map(|name| folder.join(format!("{name}.pem"))).collect();
-        cluster.authority.revoke(folder, &files).unwrap();
+        cluster.authority.revoke(folder, &files, &[]).unwrap();
     };
     cluster.issue("unit-2");
     let unit = cluster.read("unit-2", "unit-2").unwrap();
@@ -360,6 +367,80 @@ fn files_are_read_again_at_handshakes() {
     assert!(meet(&dispatcher).is_err() && meet(&unit).is_err(), "the list keeps its first certificate");
     cluster.issue("dispatcher");
     meet(&dispatcher).unwrap();
+}
+
+/// Files that are no list of revoked certificates of the authority lift no revocation.
+#[test]
+fn damaged_lists_lift_no_revocation() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    let listener = listen(cluster.identity("unit-1"));
+    let (unit, dispatcher) = (cluster.identity("unit-2"), cluster.identity("dispatcher"));
+    let meet = |identity: &Identity| {
+        let outcome = connect(identity, listener.address(), "unit-1", &hello(identity.name()));
+        outcome.is_ok()
+    };
+    assert!(meet(&unit) && meet(&dispatcher));
+    let list = folder.join("crl.pem");
+    cluster.authority.revoke(folder, &[], &["unit-2"]).unwrap();
+    let good = std::fs::read(&list).unwrap();
+    assert!(!meet(&unit) && meet(&dispatcher));
+    let other = TempDir::new().unwrap();
+    let stranger = Authority::open(other.path(), None).unwrap();
+    stranger.issue_named(other.path(), "unit-9").unwrap();
+    stranger.revoke(other.path(), &[], &["unit-9"]).unwrap();
+    let others = std::fs::read(other.path().join("crl.pem")).unwrap();
+    let certificate = std::fs::read(folder.join("unit-1.pem")).unwrap();
+    let half = good[..good.len() / 2].to_vec();
+    for content in [Vec::new(), vec![0xaa; 300], half, certificate, others.clone()] {
+        std::fs::write(&list, &content).unwrap();
+        assert!(!meet(&unit), "{}", String::from_utf8_lossy(&content));
+        assert!(meet(&dispatcher), "{}", String::from_utf8_lossy(&content));
+    }
+    std::fs::remove_file(&list).unwrap();
+    assert!(!meet(&unit) && meet(&dispatcher));
+    // Nor does a process start with one.
+    std::fs::write(&list, "").unwrap();
+    let fault = cluster.read("unit-1", "unit-1").unwrap_err().to_string();
+    assert!(fault.contains("crl.pem"), "{fault}");
+    // Of two authorities, each has its own.
+    let own = std::fs::read(folder.join("ca.pem")).unwrap();
+    std::fs::write(folder.join("ca.pem"), [own, stranger.certificate().into()].concat()).unwrap();
+    for lists in [[&others[..], &good], [&good, &others]] {
+        std::fs::write(&list, lists.concat()).unwrap();
+        assert!(!meet(&unit) && meet(&dispatcher));
+    }
+}
+
+/// The folder of a node, without the authority's key, makes no other authority; and all
+/// certificates of a name are revoked, also those of before.
+#[test]
+fn authorities_are_not_replaced_and_know_what_they_have_issued() {
+    let cluster = Cluster::new();
+    let folder = cluster.folder.path();
+    let listener = listen(cluster.identity("unit-1"));
+    let copied = TempDir::new().unwrap();
+    cluster.issue("dispatcher");
+    for file in ["ca.pem", "dispatcher.pem", "dispatcher.key"] {
+        std::fs::copy(folder.join(file), copied.path().join(file)).unwrap();
+    }
+    let fault = Authority::open(copied.path(), None).err().unwrap().to_string();
+    assert!(fault.contains("ca.key"), "{fault}");
+    for name in ["unit:ca", "unit:crl"] {
+        assert!(cluster.authority.issue_named(folder, name).is_err());
+    }
+    assert!(cluster.authority.revoke(folder, &[folder.join("ca.pem")], &[]).is_err());
+    // The one of before.
+    let files = IdentityFiles::in_folder(copied.path(), "dispatcher");
+    let before = Identity::read("dispatcher", &files).unwrap();
+    let now = cluster.identity("dispatcher");
+    let meet = |identity: &Identity| {
+        let outcome = connect(identity, listener.address(), "unit-1", &hello(identity.name()));
+        outcome.is_ok()
+    };
+    assert!(meet(&before) && meet(&now));
+    assert_eq!(cluster.authority.revoke(folder, &[], &["dispatcher"]).unwrap(), 2);
+    assert!(!meet(&before) && !meet(&now));
 }
 
 /// Holders of certificates keep role and hosts when these are issued again; old authorities go on.

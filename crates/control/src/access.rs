@@ -130,7 +130,9 @@ impl AccessParts {
         let clients = match authority {
             // A client without a certificate may have a token; others get a problem.
             Some(authority) => {
-                let revoked = revoked.as_deref().map(read_revoked).transpose()?.unwrap_or_default();
+                let authorities = certificates(authority)?;
+                let revoked = revoked.as_deref().map(|file| read_revoked(file, &authorities)).transpose()?;
+                let revoked = revoked.unwrap_or_default();
                 let roots = Arc::new(read_authority(authority)?);
                 let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .with_crls(revoked)

@@ -415,7 +415,7 @@ fn changed_files_count_for_connections_that_live() {
     watching
         .write_all(b"GET /v1/watch?period_ms=50 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .unwrap();
-    Authority::read(&folder).unwrap().revoke(&folder, &[folder.join("jane.pem")]).unwrap();
+    Authority::read(&folder).unwrap().revoke(&folder, &[folder.join("jane.pem")], &[]).unwrap();
     let (status, problem) = remote.ask(&mut jane, read);
     assert_eq!(status, 403, "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("Revoked"), "{problem}");

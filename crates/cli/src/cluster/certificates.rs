@@ -65,7 +65,8 @@ enum ClusterTask {
     },
     /// Add certificates to the folder's list of revoked ones, crl.pem
     ///
-    /// Nodes that get the list refuse them, and end their links to them.
+    /// Nodes that get the list refuse them, and end their links to them. Of a name, all that were
+    /// issued in the folder, also before they were renewed.
     Revoke {
         /// The folder
         folder: PathBuf,
@@ -98,11 +99,12 @@ pub fn issue(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
         ClusterTask::Renew { folder, nodes, all, validity } => renew(folder, nodes, *all, validity.days)?,
         ClusterTask::Revoke { folder, nodes } => {
             let files: Vec<PathBuf> = nodes.iter().map(|node| file_of(folder, node)).collect();
-            Authority::read(folder)?.revoke(folder, &files)?;
+            let names = nodes.iter().filter(|node| !node.ends_with(".pem"));
+            let names: Vec<&str> = names.map(|node| node.rsplit(':').next().unwrap_or(node)).collect();
+            let count = Authority::read(folder)?.revoke(folder, &files, &names)?;
             output::print(&format!(
-                "{}: {} more; copy it to the folder of each node\n",
+                "{}: {count} more; copy it to the folder of each node\n",
                 folder.join(REVOKED_FILE).display(),
-                files.len()
             ))?;
         }
     }

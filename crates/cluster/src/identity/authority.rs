@@ -14,6 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 
 use super::credential::CertificateContent;
+use super::issued;
 use super::role::{SCHEME, Subject, check_name};
 
 /// Validity of certificates by default, in days.
@@ -32,6 +33,11 @@ const DAY_S: u64 = 86_400;
 /// Names of the authority's files in a folder.
 pub const CERTIFICATE_FILE: &str = "ca.pem";
 const KEY_FILE: &str = "ca.key";
+/// The list of what the authority has issued, in its folder.
+pub(super) const ISSUED_FILE: &str = "issued";
+
+/// Names of files in a folder that are no holder's.
+const RESERVED: [&str; 2] = ["ca", "crl"];
 
 /// The authority of a cluster: who has its key can let nodes in.
 pub struct Authority {
@@ -67,6 +73,12 @@ pub enum AuthorityError {
         /// The wanted one.
         wanted: String,
     },
+    /// A folder has the authority's certificate, but not its key.
+    #[error(
+        "{0} has the certificate of an authority, {CERTIFICATE_FILE}, but not its key, {KEY_FILE}: issue \
+         certificates where the key is kept"
+    )]
+    NoKey(String),
     /// A certificate or key cannot be made or understood.
     #[error(transparent)]
     Certificate(#[from] rcgen::Error),
@@ -90,8 +102,11 @@ impl Authority {
     /// If there is no source of random numbers, or the cluster's name is none.
     pub fn new(cluster: &str) -> Result<Authority, AuthorityError> {
         check_word(cluster)?;
-        let params = params(cluster)?;
         let key = KeyPair::generate()?;
+        // Lists of revoked certificates are found by the name of their authority.
+        let number: [u8; 4] = *key.public_key_raw().last_chunk().unwrap_or(&[0; 4]);
+        let common_name = format!("{COMMON_NAME} {:08x}", u32::from_be_bytes(number));
+        let params = params(cluster, &common_name)?;
         let certificate = params.self_signed(&key)?.pem();
         Ok(Authority { issuer: Issuer::new(params, key), certificate, cluster: cluster.to_owned() })
     }
@@ -104,6 +119,9 @@ impl Authority {
     pub fn open(folder: &Path, cluster: Option<&str>) -> Result<Authority, AuthorityError> {
         let (certificate, key) = (folder.join(CERTIFICATE_FILE), folder.join(KEY_FILE));
         if !key.exists() {
+            if certificate.exists() {
+                return Err(AuthorityError::NoKey(folder.display().to_string()));
+            }
             let authority = Authority::new(cluster.unwrap_or(DEFAULT_CLUSTER))?;
             fs::create_dir_all(folder).map_err(wrong(folder))?;
             write_file(&key, &authority.issuer.key().serialize_pem(), 0o600)?;
@@ -172,8 +190,17 @@ impl Authority {
     /// # Errors
     /// If the name is none, or a file cannot be written.
     pub fn issue_to(&self, folder: &Path, subject: &Subject, days: u32) -> Result<PathBuf, AuthorityError> {
+        if RESERVED.contains(&&*subject.name) {
+            let reason = format!("`{}` cannot be a name: its files are those of the authority", subject.name);
+            return Err(AuthorityError::Subject(reason));
+        }
         let issued = self.issue(subject, days)?;
         let file = |end: &str| folder.join(format!("{}.{end}", subject.name));
+        let list = folder.join(ISSUED_FILE);
+        let content = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).ok();
+        let content = content.and_then(|der| CertificateContent::read(&der));
+        let content = content.ok_or_else(|| AuthorityError::NoCertificate(subject.name.clone()))?;
+        issued::note(&list, &subject.name, &content).map_err(wrong(&list))?;
         write_file(&file("key"), &issued.key, 0o600)?;
         write_file(&file("pem"), &issued.certificate, 0o644)?;
         Ok(file("pem"))
@@ -194,12 +221,13 @@ impl Authority {
     /// # Errors
     /// If the file cannot be written.
     pub fn renew(&mut self, folder: &Path) -> Result<(), AuthorityError> {
-        let named = read_certificate(&folder.join(CERTIFICATE_FILE))?.organisation.is_some();
-        let mut params = params(&self.cluster)?;
-        if !named {
-            // The name in certificates that it has issued.
+        let before = read_certificate(&folder.join(CERTIFICATE_FILE))?;
+        // The name in certificates that it has issued.
+        let common_name = before.common_name.as_deref().unwrap_or(COMMON_NAME);
+        let mut params = params(&self.cluster, common_name)?;
+        if before.organisation.is_none() {
             params.distinguished_name = rcgen::DistinguishedName::new();
-            params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+            params.distinguished_name.push(DnType::CommonName, common_name);
         }
         self.certificate = params.self_signed(self.issuer.key())?.pem();
         write_file(&folder.join(CERTIFICATE_FILE), &self.certificate, 0o644)
@@ -209,11 +237,11 @@ impl Authority {
 const COMMON_NAME: &str = "Rivulet cluster";
 
 /// Parameters of the authority's certificate.
-fn params(cluster: &str) -> Result<CertificateParams, rcgen::Error> {
+fn params(cluster: &str, common_name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, cluster);
-    params.distinguished_name.push(DnType::CommonName, COMMON_NAME);
+    params.distinguished_name.push(DnType::CommonName, common_name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, AUTHORITY_DAYS);

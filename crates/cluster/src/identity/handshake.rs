@@ -1,6 +1,6 @@
 //! The handshake of two nodes.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub struct Session {
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed, or the peer showed no certificate of the authority.
-    #[error("{0}")]
+    #[error("{}", said(.0))]
     Connection(#[from] std::io::Error),
     /// TLS failed.
     #[error("{0}")]
@@ -168,6 +168,17 @@ fn certificate_of<S: SideData>(
 fn refused(name: &str) -> impl FnOnce(CredentialError) -> HandshakeError {
     let said = name.to_owned();
     move |cause| HandshakeError::Credential { said, cause }
+}
+
+/// Returns a fault of a connection in words: what the system says of a time that has ended
+/// misleads.
+fn said(fault: &std::io::Error) -> String {
+    match fault.kind() {
+        ErrorKind::WouldBlock => {
+            format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())
+        }
+        _ => fault.to_string(),
+    }
 }
 
 fn limit(tcp: &TcpStream) -> std::io::Result<()> {

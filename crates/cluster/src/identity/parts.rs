@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 use super::credential::{CertificateContent, Credential, CredentialError, is_for};
 use super::role_map::RoleMap;
@@ -24,6 +26,7 @@ pub(crate) struct IdentityParts {
     /// The node's own.
     pub credential: Credential,
     roles: RoleMap,
+    chain: Vec<CertificateDer<'static>>,
     /// Begin and end of the certificate's validity, in seconds since 1970.
     pub valid: (i64, i64),
 }
@@ -44,12 +47,12 @@ impl IdentityParts {
         let credential = roles.credential(own).map_err(refused)?;
         credential.check_node(name, credential.role).map_err(refused)?;
         let authorities = read_certificates(&files.authority)?;
+        let revoked = read_revoked(&files.revoked, &authorities)?;
         let valid = validity(own, &authorities);
         let mut roots = RootCertStore::empty();
         for certificate in authorities {
             roots.add(certificate)?;
         }
-        let revoked = read_revoked(&files.revoked)?;
         let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .with_crls(revoked.clone())
@@ -61,16 +64,48 @@ impl IdentityParts {
             .only_check_end_entity_revocation()
             .allow_unknown_revocation_status()
             .build()?;
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(Arc::clone(&clients))
             .with_single_cert(chain.clone(), key.clone_key())?;
-        let client = ClientConfig::builder_with_provider(provider)
+        let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_webpki_verifier(Arc::clone(&servers))
-            .with_client_auth_cert(chain, key)?;
+            .with_client_auth_cert(chain.clone(), key)?;
+        // Who resumes a session shows no certificate again, which may have ended or been revoked.
+        (server.send_tls13_tickets, client.resumption) = (0, Resumption::disabled());
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok(IdentityParts { client, server, clients, servers, credential, roles, valid })
+        Ok(IdentityParts { client, server, clients, servers, credential, roles, valid, chain })
+    }
+
+    /// Checks that others will not refuse the node's own certificate, but for revocation. `before`:
+    /// what the node has so far. Time is no fault of what it has already, nor at its start: clocks
+    /// may be set later.
+    pub fn check_own(&self, before: Option<&[CertificateDer<'static>]>) -> Result<(), IdentityError> {
+        let Some((own, more)) = self.chain.split_first() else { return Ok(()) };
+        let fault = match self.verify((own, more), "", false, UnixTime::now()) {
+            Ok(()) => return Ok(()),
+            Err(fault) => fault,
+        };
+        let is_of_time = matches!(
+            &fault,
+            rustls::Error::InvalidCertificate(
+                CertificateError::Expired
+                    | CertificateError::ExpiredContext { .. }
+                    | CertificateError::NotValidYet
+                    | CertificateError::NotValidYetContext { .. }
+                    | CertificateError::Revoked
+            )
+        );
+        match is_of_time && before.is_none_or(|before| before == self.chain) {
+            true => Ok(()),
+            false => Err(IdentityError::Own(fault)),
+        }
+    }
+
+    /// Returns the node's own certificate, and those between it and its authority.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
     }
 
     /// Returns the holder of another node's certificate, who is of the same cluster.
@@ -124,14 +159,46 @@ pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Id
     }
 }
 
-/// Reads lists of revoked certificates from a file in PEM; none if it is not there.
+/// Reads lists of revoked certificates of these authorities from a file in PEM; none if it is not
+/// there.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn read_revoked(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+/// If it cannot be read, has no list, or one of another authority: nobody would be refused.
+pub fn read_revoked(
+    file: &Path,
+    authorities: &[CertificateDer<'_>],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+    const EXPECTED: &str = "list of revoked certificates";
     if !file.exists() {
         return Ok(Vec::new());
     }
     let read = CertificateRevocationListDer::pem_file_iter(file);
-    read.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(wrong(file, "list of revoked certificates"))
+    let lists = read.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(wrong(file, EXPECTED))?;
+    if lists.is_empty() {
+        return Err(wrong(file, EXPECTED)(rustls_pki_types::pem::Error::NoItemsFound));
+    }
+    match lists.iter().all(|list| authorities.iter().any(|authority| is_list_of(list, authority))) {
+        true => Ok(lists),
+        false => Err(IdentityError::OtherList(file.display().to_string())),
+    }
+}
+
+/// Returns whether an authority has issued a list, by its name and, if the list says it, its key.
+fn is_list_of(list: &[u8], authority: &[u8]) -> bool {
+    let (Ok((_, list)), Ok((_, authority))) =
+        (CertificateRevocationList::from_der(list), X509Certificate::from_der(authority))
+    else {
+        return false;
+    };
+    let of_list = list.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(key) => Some(key.key_identifier.as_ref()?.0),
+        _ => None,
+    });
+    let of_authority =
+        authority.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(key) => Some(key.0),
+            _ => None,
+        });
+    let is_key = of_list.zip(of_authority).is_none_or(|(one, other)| one == other);
+    list.issuer().as_raw() == authority.subject().as_raw() && is_key
 }

@@ -9,10 +9,11 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::authority::{
-    AUTHORITY_DAYS, Authority, AuthorityError, CERTIFICATE_FILE, read_certificate, since_1970, write_file,
-    wrong,
+    AUTHORITY_DAYS, Authority, AuthorityError, CERTIFICATE_FILE, ISSUED_FILE, read_certificate, since_1970,
+    write_file, wrong,
 };
 use super::credential::CertificateContent;
+use super::issued;
 use super::role::{SCHEME, Subject};
 
 /// The list of revoked certificates in a folder.
@@ -89,15 +90,29 @@ pub fn is_authority_due(folder: &Path) -> Result<bool, AuthorityError> {
 }
 
 impl Authority {
-    /// Adds certificates to the folder's list of revoked ones.
+    /// Adds certificates to the folder's list of revoked ones: those of files, and all that were
+    /// issued here for names. Returns the number of those that were not in it.
     ///
     /// # Errors
-    /// If one cannot be read, or the list cannot be read or written.
-    pub fn revoke(&self, folder: &Path, certificates: &[PathBuf]) -> Result<(), AuthorityError> {
+    /// If one cannot be read, or is the authority's; or the list cannot be read or written.
+    pub fn revoke(&self, folder: &Path, files: &[PathBuf], names: &[&str]) -> Result<usize, AuthorityError> {
         let list = folder.join(REVOKED_FILE);
         let mut revoked = read_revoked(&list)?;
-        for file in certificates {
-            let serial = read_certificate(file)?.serial;
+        let before = revoked.len();
+        let mut serials = Vec::new();
+        for file in files {
+            if file.ends_with(CERTIFICATE_FILE) {
+                let reason = format!("{}: an authority cannot revoke itself", file.display());
+                return Err(AuthorityError::Subject(reason));
+            }
+            serials.push(read_certificate(file)?.serial);
+        }
+        for name in names {
+            let now_s = since_1970().as_secs() as i64;
+            let file = folder.join(ISSUED_FILE);
+            serials.extend(issued::serials(&file, name, now_s).map_err(wrong(&file))?);
+        }
+        for serial in serials {
             if !revoked.iter().any(|(known, _)| *known == serial) {
                 revoked.push((serial, since_1970().as_secs()));
             }
@@ -122,7 +137,8 @@ impl Authority {
             revoked_certs: revoked.iter().map(entry).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        write_file(&list, &params.signed_by(&self.issuer)?.pem()?, 0o644)
+        write_file(&list, &params.signed_by(&self.issuer)?.pem()?, 0o644)?;
+        Ok(revoked.len() - before)
     }
 }
 

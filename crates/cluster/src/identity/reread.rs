@@ -10,7 +10,7 @@ use telemetry::event;
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 /// The outcome of reading files, again when one has changed or could not be used. That is logged
-/// once for each change and reason, and the earlier outcome stays.
+/// once for each change and reason, and the earlier outcome stays: also if a file is gone.
 pub struct Reread<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,
@@ -20,6 +20,8 @@ pub struct Reread<T> {
 struct State<T> {
     value: Arc<T>,
     stamps: Vec<Stamp>,
+    /// The files that were there when the outcome was read.
+    were_there: Vec<bool>,
     /// Why the files of now cannot be used; empty if they can.
     fault: String,
 }
@@ -38,7 +40,8 @@ impl<T> Reread<T> {
         let stamps = stamps(&files);
         let value = Arc::new(read()?);
         let read = Box::new(move || read().map_err(|error| error.to_string()));
-        Ok(Reread { files, read, state: Mutex::new(State { value, stamps, fault: String::new() }) })
+        let (were_there, fault) = (are_there(&stamps), String::new());
+        Ok(Reread { files, read, state: Mutex::new(State { value, stamps, were_there, fault }) })
     }
 
     /// Returns the outcome for the files of now.
@@ -49,11 +52,14 @@ impl<T> Reread<T> {
         if !has_changed && state.fault.is_empty() {
             return Arc::clone(&state.value);
         }
+        let is_there = are_there(&now);
         state.stamps = now;
         let shown = self.files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        match (self.read)() {
+        let missing = self.missing(&state.were_there, &is_there);
+        match missing.map_or_else(|| (self.read)(), Err) {
             Ok(value) => {
                 (state.value, state.fault) = (Arc::new(value), String::new());
+                state.were_there = is_there;
                 event::certificates_read(&shown);
             }
             Err(fault) => {
@@ -64,6 +70,16 @@ impl<T> Reread<T> {
             }
         }
         Arc::clone(&state.value)
+    }
+
+    /// Names a file that is gone, or is none that can be read at once, if there is one.
+    fn missing(&self, were_there: &[bool], are_there: &[bool]) -> Option<String> {
+        let mut files = self.files.iter().zip(were_there.iter().zip(are_there));
+        files.find_map(|(file, (was_there, is_there))| match is_there {
+            true if !file.is_file() => Some(format!("{}: expected a regular file", file.display())),
+            false if *was_there => Some(format!("{} is gone", file.display())),
+            _ => None,
+        })
     }
 
     /// Returns the latest outcome, without a look at the files.
@@ -78,6 +94,10 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
         Some((data.ino(), data.len(), data.mtime(), data.mtime_nsec()))
     };
     files.iter().map(stamp).collect()
+}
+
+fn are_there(stamps: &[Stamp]) -> Vec<bool> {
+    stamps.iter().map(Option::is_some).collect()
 }
 
 #[cfg(test)]
@@ -104,7 +124,24 @@ mod tests {
         assert_eq!(*number.current(), 22);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(*number.current(), 22);
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(*number.current(), 22);
+        std::fs::remove_dir(&path).unwrap();
         std::fs::write(&path, "333").unwrap();
         assert_eq!(*number.current(), 333);
+    }
+
+    #[test]
+    fn a_file_may_come_and_its_content_stays_when_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        let file = path.clone();
+        let read = move || Ok::<_, String>(std::fs::read_to_string(&file).unwrap_or_default());
+        let list = Reread::new(&[&path], read).unwrap();
+        assert_eq!(*list.current(), "");
+        std::fs::write(&path, "revoked").unwrap();
+        assert_eq!(*list.current(), "revoked");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(*list.current(), "revoked");
     }
 }

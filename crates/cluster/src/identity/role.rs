@@ -128,7 +128,7 @@ impl FromStr for Subject {
 ///
 /// # Errors
 /// With the expectation, if it cannot.
-pub(super) fn check_name(name: &str) -> Result<(), String> {
+pub fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     match (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.contains("..") {
         true => Ok(()),

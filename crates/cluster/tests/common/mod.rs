@@ -103,7 +103,7 @@ impl Cluster {
     /// Revokes the certificate of a node, for all nodes.
     pub fn revoke(&self, name: &str) {
         let certificate = self.folder.path().join(format!("{name}.pem"));
-        self.authority.revoke(self.folder.path(), &[certificate]).unwrap();
+        self.authority.revoke(self.folder.path(), &[certificate], &[]).unwrap();
     }
 
     pub fn unit(&self, name: &str) -> Unit {
