@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use cluster::identity::{CertifiedRole, Identity, IdentityFiles, KEY_LOG_VARIABLE, KeyLog};
+use cluster::identity::{CertifiedRole, Identity, IdentityFiles, KEY_LOG_VARIABLE, KeyLog, check_name};
 use serde::Deserialize;
 use values::{HostPort, Nanos};
 
@@ -114,6 +114,13 @@ impl NodeConfig {
         let text = texts::read(path)?;
         let parsed = toml::from_str(&text);
         let mut config: NodeConfig = parsed.with_context(|| format!("{} is not valid", path.display()))?;
+        let of_pool = config.pool.iter().flat_map(|pool| &pool.units);
+        let names = config.units.keys().chain(config.dispatchers.keys()).chain(of_pool).chain([&config.name]);
+        for name in names {
+            check_name(name)
+                .map_err(anyhow::Error::msg)
+                .with_context(|| format!("{} is not valid", path.display()))?;
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
         config.certificates = folder.join(&config.certificates);
         config.policy = config.policy.map(|policy| folder.join(policy));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use cluster::identity::check_name;
 use cluster::remote::{NodeCommand, NodeInfo, NodeStatus};
 use values::HostPort;
 
@@ -15,8 +16,6 @@ use crate::resources::{NewNode, NodeResource};
 
 /// Limit on the nodes of a cluster.
 const NODES_MAX: usize = 1024;
-/// Limit on the length of a name, in bytes.
-const NAME_MAX: usize = 255;
 
 /// Returns all nodes.
 pub(crate) fn all(api: &Api) -> Vec<NodeResource> {
@@ -51,10 +50,11 @@ pub(super) async fn add(
     ApiJson(NewNode { name, address }): ApiJson<NewNode>,
 ) -> Result<(StatusCode, Json<NodeResource>), Problem> {
     let nodes = api.dispatcher.nodes();
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Problem::invalid(("name", format!("expected a name of up to {NAME_MAX} bytes"))));
-    }
+    check_name(&name).map_err(|fault| Problem::invalid(("name", fault)))?;
     let address: HostPort = address.parse().map_err(|fault| Problem::invalid(("address", fault)))?;
+    if address.port() == 0 {
+        return Err(Problem::invalid(("address", "expected a port other than 0".to_owned())));
+    }
     if nodes.iter().any(|node| node.name == name) {
         return Err(Problem::conflict("node_exists", format!("there is a node `{name}` already")));
     }
