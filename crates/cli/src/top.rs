@@ -89,7 +89,7 @@ pub fn measure(address: &str, interval: Nanos) -> anyhow::Result<Rates> {
 fn ask(addresses: &[SocketAddr], name: &str) -> anyhow::Result<Value> {
     // Its kind is left out: a connection that breaks is not a standard output that is closed.
     client::report(addresses, name)
-        .map_err(|error| anyhow!("no answer from {name}; start `rivulet up` with --metrics: {error:#}"))
+        .map_err(|error| anyhow!("no answer from {name}; expected --metrics of `rivulet up`, or `metrics` in a node's `[options]`: {error:#}"))
 }
 
 /// Resolves a name with an optional port; the default is the port of `rivulet up --metrics`.

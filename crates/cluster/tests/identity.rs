@@ -283,11 +283,17 @@ fn nodes_of_another_cluster_are_refused() {
 
 /// Issues a certificate of a folder's authority that says no role, as those of other programs.
 fn issue_without_role(folder: &std::path::Path, name: &str) {
+    issue_with(folder, name, |_| {});
+}
+
+/// Issues one that `change` changes.
+fn issue_with(folder: &std::path::Path, name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) {
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
     let key = rcgen::KeyPair::from_pem(&read("ca.key")).unwrap();
     let issuer = rcgen::Issuer::from_ca_cert_pem(&read("ca.pem"), key).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+    change(&mut params);
     let certificate = params.signed_by(&key, &issuer).unwrap();
     std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
     std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
@@ -322,6 +328,24 @@ fn certificates_without_a_role_are_refused_unless_a_file_has_it() {
     meet().unwrap();
     let fault = cluster.read("unit-1", "unit-1").unwrap_err().to_string();
     assert!(fault.contains("roles.toml:2: `boss` is no role"), "{fault}");
+}
+
+/// A certificate that ends gets no new links: no session of before is resumed.
+#[test]
+fn ended_certificates_get_no_new_links() {
+    let cluster = Cluster::new();
+    let listener = listen(cluster.identity("unit-1"));
+    issue_with(cluster.folder.path(), "unit-2", |params| {
+        let role = "rivulet://rivulet/unit/unit-2".try_into().unwrap();
+        params.subject_alt_names.push(rcgen::SanType::URI(role));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(3);
+    });
+    let unit = cluster.read("unit-2", "unit-2").unwrap();
+    let meet = || connect(&unit, listener.address(), "unit-1", &hello("unit-2")).is_ok();
+    assert!(meet() && meet());
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!meet());
 }
 
 /// New certificates, and lists of revoked ones, are used without a restart; bad files are not.

@@ -219,7 +219,7 @@ fn nat_keeps_its_mappings_while_its_units_are_restarted() {
             assert!(std::fs::read(&to).unwrap() == file, "{to} is damaged");
         }
     }
-    asking.end(300);
+    asking.end(30);
     let stream = stream.wait_with_output().unwrap().stdout;
     let stream: serde_json::Value = serde_json::from_slice(&stream).unwrap();
     assert_eq!(stream["end"]["sum"]["lost_packets"], 0, "{stream}");

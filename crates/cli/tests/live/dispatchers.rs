@@ -80,9 +80,9 @@ fn connections_go_on_whose_directions_take_different_ways() {
         assert_eq!(said, "next.rvl: runs on all nodes\n", "one order is for both");
     });
     assert!(!servers.iter().any(|server| get(server)), "the new rule holds on both ways");
-    asking.end(300);
-    resolving.end(100);
-    typing.into_iter().for_each(|session| session.end(50));
+    asking.end(30);
+    resolving.end(10);
+    typing.into_iter().for_each(|session| session.end(5));
     let pings = String::from_utf8(pings.wait_with_output().unwrap().stdout).unwrap();
     assert!(pings.contains(" 0% packet loss"), "{pings}");
     let stream: serde_json::Value =
@@ -95,8 +95,8 @@ fn connections_go_on_whose_directions_take_different_ways() {
         assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
         // Hosts ask for neighbours before the two have found each other.
         assert!(report["drops"]["dispatcher-lost"].as_u64().unwrap_or(0) < 20, "{report}");
-        assert!(report["units"]["packets_passed_on"].as_u64() > Some(1_000), "{report}");
+        assert!(report["units"]["packets_passed_on"].as_u64() > Some(100), "{report}");
     }
     assert!(sum("groups_moved") >= 4, "{reports:?}");
-    assert!(moved > 100, "operators moved {moved} flows");
+    assert!(moved > 10, "operators moved {moved} flows");
 }

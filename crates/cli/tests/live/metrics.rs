@@ -130,7 +130,7 @@ fn top_shows_current_traffic() {
     rivulet.end();
     let gone = network.middle.output(&format!("{} top --once", env!("CARGO_BIN_EXE_rivulet")));
     assert_eq!(gone.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("start `rivulet up` with --metrics"));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("expected --metrics of `rivulet up`"));
 }
 
 /// Counters of units on threads are reported while they run.
