@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::cluster_hosts::{POLICY, RATE, UNITS, UnitHost, serve_file, start_units};
 use crate::net::{Io, Network, Rivulet, Server, wait_until};
 
-/// Longer than the silence of a suspect. With the second in which the kernel may not yet use a link
-/// that is up again, shorter than the silence after which a node may be given up.
+/// Longer than the silence of a suspect, and far shorter than that after which a node may be given
+/// up: on a busy machine, a link that is up again takes its time until packets pass.
 const DOWN: Duration = Duration::from_millis(500);
-/// Longer than that second.
+/// Longer than that time.
 const UP: Duration = Duration::from_millis(1_500);
 /// Period in ms in which a neighbour is asked for, of which an answer may be lost.
 const ASK_AGAIN: u32 = 100;
