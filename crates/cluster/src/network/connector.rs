@@ -25,15 +25,16 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// Limit on failed attempts that have not been looked at. Further ones are not shown.
 const FAULTS_MAX: usize = 256;
 
-/// A link that is wanted again within this time after its handshake did not last.
-const LASTING: Duration = Duration::from_secs(10);
+/// A link that is wanted again within this time after its handshake did not last. Longer than the
+/// pauses of two processes of one name that take it from each other.
+const LASTING: Duration = Duration::from_secs(20);
 
 /// Delay of an attempt after two links to the node did not last; twice that after three, and so on.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Limit on that delay.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Links to a node that do not last, in a row, until operators are notified.
-const SHORT_LINKS_TOLD: u32 = 4;
+const SHORT_LINKS_REPORTED: u32 = 4;
 
 /// Connects to nodes until they are there.
 pub(crate) struct Connector {
@@ -113,7 +114,7 @@ impl Connector {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let short_links = state.short_links(now, &key_of(scope, name));
-        if short_links == SHORT_LINKS_TOLD {
+        if short_links == SHORT_LINKS_REPORTED {
             let peer = format!("{name} at {address}");
             let reason = "links to it end soon after they begin, as if two processes had one name";
             state.warnings.say(now, &peer, &reason);
@@ -128,8 +129,8 @@ impl Connector {
         self.shared.changed.notify_one();
     }
 
-    /// Starts another thread if there are fewer than nodes to connect to. Returns false if nobody
-    /// connects: there was no memory for a thread.
+    /// Starts another thread if there are more nodes to connect to than threads. Returns false if
+    /// there is none: the system refused it, as without memory.
     fn start_thread(&self, state: &mut State) -> bool {
         if state.threads < THREADS_MAX.min(state.queue.len()) {
             let shared = Arc::clone(&self.shared);
@@ -243,8 +244,8 @@ impl Shared {
     }
 
     /// Connects to a node at the first of its addresses that answers as it must. The addresses of a
-    /// name are looked up each time: they may have changed. One whose handshake led to a link that
-    /// did not last comes last: datagrams may be lost there.
+    /// name are looked up each time: they may have changed. The address of a link that did not last
+    /// comes last: datagrams may be lost there.
     fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, String> {
         let address: HostPort = attempt.address.parse()?;
         let addresses = resolve(&address).map_err(|error| error.to_string())?;
