@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use cluster::identity::{CertifiedRole, Identity, IdentityFiles, KEY_LOG_VARIABLE, KeyLog, check_name};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use values::{HostPort, Nanos};
 
 use super::members::StoreConfig;
@@ -20,6 +20,7 @@ use crate::texts;
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
     /// Name of the node, as in its certificate.
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// Its role; none: the file of `--cluster`.
     pub role: Option<NodeRole>,
@@ -48,12 +49,12 @@ pub struct NodeConfig {
     /// The control API of a dispatcher over TCP.
     pub api: Option<ApiConfig>,
     /// The units of a dispatcher: name and address.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_name")]
     pub units: BTreeMap<String, HostPort>,
     /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
     pub units_min: Option<NonZeroU16>,
     /// All dispatchers of the cluster, if there are several: name and address.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_name")]
     pub dispatchers: BTreeMap<String, HostPort>,
     /// The store in which units register themselves, and a dispatcher finds them.
     pub store: Option<StoreConfig>,
@@ -64,6 +65,7 @@ pub struct NodeConfig {
 #[serde(deny_unknown_fields)]
 pub struct UnitPool {
     /// Their names, as in their certificates: no more units run.
+    #[serde(deserialize_with = "names")]
     pub units: Vec<String>,
     /// Units that run beside those at work, ready to be employed.
     #[serde(default = "one")]
@@ -105,6 +107,34 @@ pub enum NodeRole {
     Manager,
 }
 
+/// The name of a node, which a certificate can have.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(try_from = "String")]
+struct NodeName(String);
+
+impl TryFrom<String> for NodeName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<NodeName, String> {
+        check_name(&name)?;
+        Ok(NodeName(name))
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    NodeName::deserialize(from).map(|name| name.0)
+}
+
+fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<NodeName>::deserialize(from)?;
+    Ok(names.into_iter().map(|name| name.0).collect())
+}
+
+fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, HostPort>, D::Error> {
+    let nodes = BTreeMap::<NodeName, HostPort>::deserialize(from)?;
+    Ok(nodes.into_iter().map(|(name, at)| (name.0, at)).collect())
+}
+
 impl NodeConfig {
     /// Reads a configuration. Paths in it count from its folder.
     ///
@@ -114,13 +144,6 @@ impl NodeConfig {
         let text = texts::read(path)?;
         let parsed = toml::from_str(&text);
         let mut config: NodeConfig = parsed.with_context(|| format!("{} is not valid", path.display()))?;
-        let of_pool = config.pool.iter().flat_map(|pool| &pool.units);
-        let names = config.units.keys().chain(config.dispatchers.keys()).chain(of_pool).chain([&config.name]);
-        for name in names {
-            check_name(name)
-                .map_err(anyhow::Error::msg)
-                .with_context(|| format!("{} is not valid", path.display()))?;
-        }
         let folder = path.parent().unwrap_or(Path::new(""));
         config.certificates = folder.join(&config.certificates);
         config.policy = config.policy.map(|policy| folder.join(policy));

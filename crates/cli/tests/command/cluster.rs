@@ -304,6 +304,16 @@ fn nodes_that_do_not_fit_are_refused_with_a_reason() {
     };
     place.write("bad.toml", "name = \"unit-1\"\nrole = \"unit\"\nlissten = \"127.0.0.1:0\"\n");
     fails("node --config bad.toml", "lissten");
+    for (line, place_of_it) in [
+        ("name = \"unit 1\"", "line 1, column 8"),
+        ("name = \"d\"\n[units]\n\"unit/1\" = \"10.0.0.1:1\"", "line 3, column 1"),
+        ("name = \"d\"\n[dispatchers]\n\"\" = \"10.0.0.1:1\"", "line 3, column 1"),
+        ("name = \"host\"\n[pool]\nunits = [\"u1\", \"../u2\"]", "line 3, column 9"),
+    ] {
+        place.write("name.toml", line);
+        fails("node --config name.toml", place_of_it);
+        fails("node --config name.toml", "is not a valid name of a node");
+    }
     place.write("role.toml", "name = \"dispatcher\"\ncertificates = \"ca\"\n");
     fails("node --config role.toml", "unit, dispatcher or manager");
     let manager = "name = \"host\"\nrole = \"manager\"\ncertificates = \"ca\"\nlisten = \"127.0.0.1:0\"\n";
