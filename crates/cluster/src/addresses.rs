@@ -8,8 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use values::HostPort;
 
-/// Addresses of a name that are tried in an attempt to connect, at most. The next attempt goes on
-/// with others.
+/// Addresses of a name that an attempt to connect tries, at most. The next attempt tries others.
 pub const ADDRESSES_MAX: usize = 8;
 
 /// Connections that the kernel holds until they are taken.

@@ -133,7 +133,7 @@ impl Peer {
         !self.is_held && self.link.is_confirmed() && self.link.has_message()
     }
 
-    /// Goes on where the node is now: it may have moved.
+    /// Uses the addresses from which the node was heard: it may have moved.
     fn follow(&mut self, ends: Endpoints) {
         let from = std::mem::replace(&mut self.ends, ends).remote;
         if from != ends.remote {

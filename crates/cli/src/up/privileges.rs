@@ -96,18 +96,16 @@ const OLD_CALLS: [libc::c_long; 0] = [];
 /// The parts of a run that need further system calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Uses {
-    /// Files are written.
+    /// Files are created and appended to, as after a rotation.
     pub appends: bool,
     /// The control API is served.
     pub serves: bool,
-    /// A cluster's store may be a file.
+    /// A cluster's store may be a file, which is open.
     pub stores: bool,
 }
 
-/// Has the kernel refuse every system call that is not needed with these drivers, as if the
-/// privilege for it were missing: of all threads that exist, and of those that they start. With
-/// `appends`, files may be created and appended to, as after a rotation. With `serves`, there is a
-/// control API. With `stores`, the cluster's store may be a file that is open.
+/// Has the kernel refuse every system call that is not needed with these drivers and uses, as if
+/// the privilege for it were missing: of all threads that exist, and of those that they start.
 pub fn refuse_other_calls(drivers: &[&DriverEntry], Uses { appends, serves, stores }: Uses) -> Result<()> {
     let calls = CALLS.iter().chain(&OLD_CALLS);
     // A call without rules is allowed with any arguments.

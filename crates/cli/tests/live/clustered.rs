@@ -247,7 +247,7 @@ fn units_are_found_in_a_file_of_the_machine() {
     let unit = start();
     let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow");
     wait_until("packets pass", || network.inside.output("ping -c 1 -W 1 fd07::2").status.success());
-    // One that comes after the dispatcher has given up its privileges.
+    // A unit that starts after the dispatcher has given up its privileges.
     drop(unit);
     let _unit = start();
     up.wait_for_line("node lost node=u1");

@@ -95,7 +95,7 @@ fn connections_go_on_whose_directions_take_different_ways() {
         assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
         // Hosts ask for neighbours before the two have found each other.
         assert!(report["drops"]["dispatcher-lost"].as_u64().unwrap_or(0) < 20, "{report}");
-        assert!(report["units"]["packets_passed_on"].as_u64() > Some(100), "{report}");
+        assert!(report["units"]["packets_passed_on"].as_u64() > Some(1_000), "{report}");
     }
     assert!(sum("groups_moved") >= 4, "{reports:?}");
     assert!(moved > 10, "operators moved {moved} flows");

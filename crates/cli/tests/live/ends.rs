@@ -12,7 +12,7 @@ use crate::net::{Io, Network, Rivulet, Server, wait_until};
 const DOWN: Duration = Duration::from_millis(500);
 /// Longer than that time.
 const UP: Duration = Duration::from_millis(1_500);
-/// Period in ms in which a neighbour is asked for, of which an answer may be lost.
+/// Period of requests for a neighbour's address, in ms: one may be lost.
 const ASK_AGAIN: u32 = 100;
 
 fn start_dispatcher(network: &Network) -> Rivulet {
@@ -60,7 +60,7 @@ fn members_that_are_killed_end_nobody_else() {
         wait_for_all(&network);
         units.iter().for_each(|unit| unit.wait_for_line("node connected node=dispatcher"));
     }
-    // One that ends in order.
+    // A dispatcher that ends in order.
     units.iter().for_each(|unit| drop(unit.said_so_far()));
     dispatcher.end();
     dispatcher = start_dispatcher(&network);

@@ -163,7 +163,7 @@ pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Id
 /// there.
 ///
 /// # Errors
-/// If it cannot be read, has no list, or one of another authority: nobody would be refused.
+/// If it cannot be read, has no list, or has a list of another authority, which refuses nobody.
 pub fn read_revoked(
     file: &Path,
     authorities: &[CertificateDer<'_>],

@@ -91,7 +91,7 @@ pub fn is_authority_due(folder: &Path) -> Result<bool, AuthorityError> {
 
 impl Authority {
     /// Adds certificates to the folder's list of revoked ones: those of files, and all that were
-    /// issued here for names. Returns the number of those that were not in it.
+    /// issued here for names. Returns the number of those that it did not have.
     ///
     /// # Errors
     /// If one cannot be read, or is the authority's; or the list cannot be read or written.
