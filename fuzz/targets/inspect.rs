@@ -1,12 +1,12 @@
-//! Any options of a rule on any bytes: nothing panics, and on short texts the result equals that of
-//! a slow reference.
+//! Any options of a rule on any bytes: nothing panics, no buffer takes more than its steps, and on
+//! short texts the result equals that of a slow reference.
 //!
 //! Input: a byte for the offset of the bytes in their stream; a line with the options; the bytes.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use signatures::inspect::{Inspection, InspectionScratch};
+use signatures::inspect::{Inspection, InspectionScratch, STEPS_MAX};
 use signatures::{Buffer, Classifications, RuleVariables, Ruleset};
 
 #[path = "../../crates/signatures/tests/inspect/support/oracle.rs"]
@@ -33,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
     scratch.begin();
     let mut state = Some(oracle::State::default());
     for (one, matches) in inspection.buffers().iter().zip(&loaded.rule.buffers) {
+        let steps = scratch.steps();
         let (start, text, holds) = match one.buffer() {
             Buffer::Base64Data => {
                 let text = state.as_ref().map(|state| state.decoded.clone()).unwrap_or_default();
@@ -43,6 +44,7 @@ fuzz_target!(|data: &[u8]| {
                 (start, bytes.to_vec(), one.holds_at(bytes, start, &mut scratch))
             }
         };
+        assert!(scratch.steps() - steps <= STEPS_MAX as u64, "{options}");
         let mut transformed = Vec::new();
         one.transforms().apply(&text, &mut transformed);
         // After a buffer without a result, the reference does not know the variables.

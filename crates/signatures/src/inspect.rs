@@ -17,7 +17,9 @@
 //! # Ok::<(), signatures::inspect::UnsupportedKeyword>(())
 //! ```
 
+mod backtrack;
 mod base64;
+mod budget;
 mod expression;
 mod inspection;
 mod literal;
@@ -30,10 +32,8 @@ mod transform;
 mod unsupported;
 mod view;
 
-pub use expression::EXPRESSION_BYTES_MAX;
+pub use budget::{STEP_BYTES, STEPS_MAX};
 pub use inspection::{BufferInspection, Inspection};
-pub use scratch::{
-    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, InspectionScratch, PACKET_STEPS_MAX, STEP_BYTES, STEPS_MAX,
-};
+pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, InspectionScratch, PACKET_STEPS_MAX};
 pub use transform::Transforms;
-pub use unsupported::{UnsupportedKeyword, UnsupportedReason};
+pub use unsupported::{EXPRESSION_BYTES_MAX, UnsupportedKeyword, UnsupportedReason};

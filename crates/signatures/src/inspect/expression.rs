@@ -6,39 +6,73 @@ use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::{Input, Span};
 use regex_syntax::hir::{Hir, Look, LookSet};
 
-use crate::inspect::scratch::Budget;
-use crate::inspect::unsupported::UnsupportedReason;
-
-/// Maximum bytes of an expression's automaton. Each clone of an inspection may use the same amount
-/// again for its cache of states.
-pub const EXPRESSION_BYTES_MAX: usize = 2 << 20;
+use crate::inspect::backtrack::{Backtracker, Backtracks, INSTRUCTION_BYTES};
+use crate::inspect::budget::Budget;
+use crate::inspect::unsupported::{EXPRESSION_BYTES_MAX, UnsupportedReason};
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
-    regex: Regex,
+    matcher: Matcher,
     /// True if matches after an offset do not depend on the bytes before it.
     pub looks_forward_only: bool,
 }
 
+#[derive(Clone, Debug)]
+enum Matcher {
+    Automaton(Regex),
+    Backtracking(Box<Backtracker>),
+}
+
 impl Expression {
+    /// Compiles to an automaton if there is one, else for the backtracking matcher.
     pub fn new(pcre: &Pcre) -> Result<Self, UnsupportedReason> {
         if !pcre.captures.is_empty() {
             return Err(UnsupportedReason::Captures);
         }
-        let hir = parse(pcre)?;
+        let hir = match parse(pcre) {
+            Err(UnsupportedReason::Expression(feature)) if feature.backtracks() => {
+                let backtracker = Backtracker::new(pcre)?;
+                let looks_forward_only = backtracker.looks_forward_only();
+                return Ok(Self {
+                    matcher: Matcher::Backtracking(Box::new(backtracker)),
+                    looks_forward_only,
+                });
+            }
+            parsed => parsed?,
+        };
         let forward = [Look::End, Look::EndLF].into_iter().fold(LookSet::empty(), LookSet::insert);
         let looks_forward_only = hir.properties().look_set().subtract(forward).is_empty();
-        Ok(Self { regex: build(&hir, WhichCaptures::Implicit)?, looks_forward_only })
+        let matcher = Matcher::Automaton(build(&hir, WhichCaptures::Implicit)?);
+        Ok(Self { matcher, looks_forward_only })
+    }
+
+    /// Returns how many bytes of a budget it takes to read one byte.
+    pub fn bytes_per_byte(&self) -> usize {
+        match self.matcher {
+            Matcher::Automaton(_) => 1,
+            Matcher::Backtracking(_) => INSTRUCTION_BYTES,
+        }
     }
 
     /// Returns the leftmost match at or after `first`, in the input that begins at `base`.
-    pub fn find(&self, bytes: &[u8], base: usize, first: usize, budget: &mut Budget) -> Option<Span> {
+    pub fn find(
+        &self,
+        bytes: &[u8],
+        base: usize,
+        first: usize,
+        backtracks: &mut Backtracks,
+        budget: &mut Budget,
+    ) -> Option<Span> {
         if first > bytes.len() {
             return None;
         }
+        let regex = match &self.matcher {
+            Matcher::Automaton(regex) => regex,
+            Matcher::Backtracking(matcher) => return matcher.find(bytes, base, first, backtracks, budget),
+        };
         let input = Input::new(&bytes[base..]).range(first - base..);
-        let found = self.regex.search(&input).map(|found| found.span());
+        let found = regex.search(&input).map(|found| found.span());
         let found = found.map(|span| Span { start: span.start + base, end: span.end + base });
         budget.charge(found.map_or(bytes.len(), |span| span.end) - first);
         found

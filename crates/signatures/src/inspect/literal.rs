@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 use memchr::{memchr_iter, memchr2_iter};
 
-use crate::inspect::scratch::Budget;
+use crate::inspect::budget::Budget;
 
 /// A compiled literal.
 #[derive(Clone, Debug)]

@@ -1,13 +1,11 @@
-//! Scratch memory and step budgets of an evaluation.
+//! Scratch memory of evaluations, and the steps of packets and flows.
 
 use std::ops::RangeInclusive;
 
 use crate::VARIABLES_MAX;
+use crate::inspect::backtrack::Backtracks;
+use crate::inspect::budget::{Budget, STEPS_MAX};
 
-/// Maximum steps of one evaluation beyond trying one place and reading the buffer once for each
-/// match. A step is a place that is tried, or [`STEP_BYTES`] that are searched. When they are used
-/// up, the buffer does not match, and [`InspectionScratch::exhausted`] counts it.
-pub const STEPS_MAX: usize = 10_000;
 /// Maximum steps of all evaluations of a packet, as delimited by
 /// [`InspectionScratch::begin_packet`].
 pub const PACKET_STEPS_MAX: usize = 4 * STEPS_MAX;
@@ -15,8 +13,6 @@ pub const PACKET_STEPS_MAX: usize = 4 * STEPS_MAX;
 pub const FLOW_STEPS_MAX: usize = 100 * STEPS_MAX;
 /// Steps that a flow regains with each packet.
 pub const FLOW_STEPS_PER_PACKET: usize = 100;
-/// Bytes searched in one step of [`STEPS_MAX`].
-pub const STEP_BYTES: usize = 256;
 
 /// Scratch memory of evaluations: variables, decoded data, places to return to. One serves any
 /// number of rules, one after the other. Once it has grown, evaluations do not allocate.
@@ -29,6 +25,7 @@ pub struct InspectionScratch {
     pub(crate) transformed: Vec<u8>,
     pub(crate) choices: Vec<Choice>,
     pub(crate) failed: Vec<Failed>,
+    pub(crate) backtracks: Backtracks,
     pub(crate) exhausted: u64,
     /// The remaining steps of packet and flow, if limited.
     left: Option<RemainingSteps>,
@@ -78,10 +75,10 @@ impl InspectionScratch {
         self.steps
     }
 
-    /// Returns the budget of an evaluation with this number of matches and bytes.
-    pub(crate) fn budget(&self, matches: usize, bytes: usize) -> Budget {
+    /// Returns the budget of an evaluation that reads a buffer of `bytes` up to `times` times.
+    pub(crate) fn budget(&self, times: usize, bytes: usize) -> Budget {
         let steps = self.left.map_or(STEPS_MAX, |left| STEPS_MAX.min(left.packet).min(left.flow));
-        Budget::new(matches, bytes, steps)
+        Budget::new(times, bytes, steps)
     }
 
     /// Ends the evaluation and accounts for its steps.
@@ -159,43 +156,5 @@ impl Failed {
             true => Self { from: from.min(self.from), to: to.max(self.to) },
             false => Self { from, to },
         };
-    }
-}
-
-/// The remaining work, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    left: i64,
-    /// The part beyond reading the buffer.
-    beyond: i64,
-}
-
-impl Budget {
-    /// Creates the budget of an evaluation with these steps beyond reading the buffer.
-    pub fn new(matches: usize, bytes: usize, steps: usize) -> Self {
-        let reading = matches.saturating_mul(bytes.saturating_add(STEP_BYTES));
-        let beyond = steps * STEP_BYTES; // No more than `STEPS_MAX`.
-        let left = i64::try_from(reading.saturating_add(beyond)).unwrap_or(i64::MAX);
-        Self { left, beyond: beyond as i64 }
-    }
-
-    /// Charges one place, with the bytes searched for it.
-    pub fn charge(&mut self, bytes: usize) {
-        self.spend(bytes.saturating_add(STEP_BYTES));
-    }
-
-    /// Charges bytes that were compared.
-    pub fn spend(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
-    }
-
-    pub fn is_spent(self) -> bool {
-        self.left < 0
-    }
-
-    /// Returns the steps used beyond reading the buffer.
-    fn steps_taken(self) -> usize {
-        let work = self.beyond.saturating_sub(self.left.max(0));
-        usize::try_from(work).unwrap_or(0).div_ceil(STEP_BYTES)
     }
 }

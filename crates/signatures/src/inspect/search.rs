@@ -3,7 +3,8 @@
 use crate::{Base64Decode, Base64Mode};
 
 use crate::inspect::base64;
-use crate::inspect::scratch::{Budget, Choice, Failed, InspectionScratch};
+use crate::inspect::budget::Budget;
+use crate::inspect::scratch::{Choice, Failed, InspectionScratch};
 use crate::inspect::step::{Content, Step, Test};
 use crate::inspect::view::BufferView;
 
@@ -17,7 +18,8 @@ pub(crate) fn holds(steps: &[Step], view: BufferView<'_>, scratch: &mut Inspecti
     scratch.choices.clear();
     scratch.failed.clear();
     scratch.failed.resize(steps.len(), Failed::NOTHING);
-    let budget = scratch.budget(steps.len(), view.bytes.len());
+    let times = steps.iter().map(|step| step.test.bytes_per_byte()).sum();
+    let budget = scratch.budget(times, view.bytes.len());
     let mut search = Search { steps, view, budget, scratch };
     let holds = search.all();
     let budget = search.budget;
@@ -54,6 +56,7 @@ impl Search<'_, '_> {
             self.scratch.choices.clear();
         }
         let (view, values) = (self.view, &mut self.scratch.variables);
+        let backtracks = &mut self.scratch.backtracks;
         let holds = match test {
             Test::Content(content) => {
                 let Content { literal, position, ends } = content;
@@ -69,7 +72,7 @@ impl Search<'_, '_> {
             Test::Lacks(content) => self.lacks(content, cursor)?,
             Test::LacksPcre { expression, relative } => {
                 let base = view.visible_base(*relative, cursor);
-                expression.find(view.bytes, base, base, &mut self.budget).is_none()
+                expression.find(view.bytes, base, base, backtracks, &mut self.budget).is_none()
             }
             Test::DataAt(test) => view.has_data(test, cursor, values)?,
             Test::Size(size) => size.holds(view.size()),
@@ -116,7 +119,8 @@ impl Search<'_, '_> {
                 place.map(|place| (place, place + content.literal.len()))
             }
             Test::Pcre { expression, .. } => {
-                let span = expression.find(bytes, choice.base, choice.next, &mut self.budget);
+                let (base, next) = (choice.base, choice.next);
+                let span = expression.find(bytes, base, next, &mut self.scratch.backtracks, &mut self.budget);
                 span.map(|span| (span.start, span.end))
             }
             // Other matches have no places.

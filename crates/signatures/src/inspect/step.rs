@@ -54,6 +54,14 @@ pub(crate) fn steps(matches: &[PayloadMatch]) -> Result<Vec<Step>, (&'static str
 }
 
 impl Test {
+    /// Returns how many bytes of a budget it takes to read one byte.
+    pub fn bytes_per_byte(&self) -> usize {
+        match self {
+            Self::Pcre { expression, .. } | Self::LacksPcre { expression, .. } => expression.bytes_per_byte(),
+            _ => 1,
+        }
+    }
+
     fn new(one: &PayloadMatch) -> Result<Option<Self>, UnsupportedReason> {
         Ok(Some(match one {
             PayloadMatch::Content(content) => {

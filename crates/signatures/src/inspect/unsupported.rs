@@ -2,6 +2,10 @@
 
 use crate::ExpressionFeature;
 
+/// Maximum bytes of an expression's automaton. Each clone of an inspection may use the same amount
+/// again for its cache of states.
+pub const EXPRESSION_BYTES_MAX: usize = 2 << 20;
+
 /// The reason why a rule is refused by the evaluator: a rule is never applied in part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{keyword}`: {reason}")]
@@ -18,10 +22,10 @@ pub struct UnsupportedKeyword {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnsupportedReason {
-    /// The expression has a feature that finite automata lack.
-    #[error("the expression needs more than a finite automaton: {0:?}")]
+    /// The expression has a feature that neither matcher has.
+    #[error("{0:?} of expressions is not supported")]
     Expression(ExpressionFeature),
-    /// The automaton would exceed [`crate::inspect::EXPRESSION_BYTES_MAX`].
+    /// The automaton or program would exceed [`crate::inspect::EXPRESSION_BYTES_MAX`].
     #[error("the expression is too large")]
     TooLarge,
     /// The match of a group would be stored under a name.

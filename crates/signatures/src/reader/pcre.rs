@@ -15,6 +15,8 @@ const CAPTURES_MAX: usize = 32;
 pub(crate) fn pcre(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
     let (negated, value) = given.value.negation();
     let text = unquote(value)?.trim();
+    // A second quote without a first one is taken for one, as by Suricata.
+    let text = text.text.strip_suffix('"').map_or(text, |inner| text.part(0, inner.len()));
     let Some(inner) = text.strip("/") else { return Err(text.wrong("an expression between `/` and `/`")) };
     let Some((pattern, letters, names)) = parts(inner) else {
         return Err(text.wrong(format!("a second `/`, and behind it flags of `{}`", all_letters())));
@@ -40,7 +42,7 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<
     known_bytes(pattern)?;
     let captures = captures(names)?;
     let expression = Pcre { pattern: pattern.text.to_owned(), negated, relative, flags, captures };
-    if expression.regex() == Err(ExpressionFeature::Malformed) {
+    if expression.check() == Err(ExpressionFeature::Malformed) {
         return Err(pattern.wrong("an expression in which parentheses, brackets and repetitions are whole"));
     }
     let one = PayloadMatch::Pcre(expression);

@@ -8,7 +8,8 @@
 use crate::support::{all_hold, holds, holds_at, rule};
 use signatures::ExpressionFeature;
 use signatures::inspect::{
-    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, Inspection, InspectionScratch, PACKET_STEPS_MAX, UnsupportedReason,
+    FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, Inspection, InspectionScratch, PACKET_STEPS_MAX, STEPS_MAX,
+    UnsupportedReason,
 };
 
 /// Checks rows of options, bytes, and whether they match.
@@ -347,11 +348,12 @@ fn streams() {
 fn unsupported_keywords_are_named() {
     for (options, keyword, reason) in [
         (
-            r#"content:"a"; pcre:"/a(?=b)/";"#,
+            r#"content:"a"; pcre:"/a(?=b)(?<=a+)/";"#,
             "pcre",
-            UnsupportedReason::Expression(ExpressionFeature::LookAround),
+            UnsupportedReason::Expression(ExpressionFeature::VariableLookbehind),
         ),
-        (r#"pcre:"/(a)\1/";"#, "pcre", UnsupportedReason::Expression(ExpressionFeature::BackReference)),
+        (r#"pcre:"/(?!b)(?R)?/";"#, "pcre", UnsupportedReason::Expression(ExpressionFeature::Recursion)),
+        (r#"pcre:"/(?>(?:[ab]{1000}c){200})/";"#, "pcre", UnsupportedReason::TooLarge),
         (r#"pcre:"/(a)/,flow:a";"#, "pcre", UnsupportedReason::Captures),
         (r#"pcre:"/(?:[ab]{1000}c){100}/";"#, "pcre", UnsupportedReason::TooLarge),
         ("byte_test:2,=,1,0,dce;", "byte_test", UnsupportedReason::Dce),
@@ -365,6 +367,69 @@ fn unsupported_keywords_are_named() {
         let unsupported = Inspection::new(&rule(options)).unwrap_err();
         assert_eq!((unsupported.keyword, unsupported.reason), (keyword, reason), "{options}");
         assert!(unsupported.to_string().starts_with(&format!("`{keyword}`: ")));
+    }
+}
+
+/// Expressions without an automaton, by flag, negation and place.
+#[test]
+fn pcre_with_look_around_and_references() {
+    for (options, bytes, expected) in [
+        (r#"pcre:"/a(?!b)/";"#, &b"abac"[..], true),
+        (r#"pcre:"/a(?!b)/";"#, b"abab", false),
+        (r#"pcre:!"/a(?!b)/";"#, b"abab", true),
+        (r#"pcre:!"/a(?!b)/";"#, b"abac", false),
+        (r#"pcre:"/(?=.b)A/i";"#, b"ab", true),
+        (r#"pcre:"/(?=.b)A/";"#, b"ab", false),
+        (r#"pcre:"/(?=a)a.b/";"#, b"a\nb", false),
+        (r#"pcre:"/(?=a)a.b/s";"#, b"a\nb", true),
+        (r#"pcre:"/(?=b)^b/";"#, b"a\nb", false),
+        (r#"pcre:"/(?=b)^b/m";"#, b"a\nb", true),
+        (r#"pcre:"/(?= b) b # no space/x";"#, b"ab", true),
+        (r#"pcre:"/(?<=a)b/A";"#, b"ab", false),
+        (r#"pcre:"/(?=b)b$/";"#, b"b\n", true),
+        (r#"pcre:"/(?=b)b$/E";"#, b"b\n", false),
+        // Neither sees what is before the cursor.
+        (r#"content:"a"; pcre:"/^(?=b)b/R";"#, b"_ab", true),
+        (r#"content:"a"; pcre:"/^(?=b)b/R";"#, b"_a_b", false),
+        (r#"content:"a"; pcre:"/(?<!a)b/R";"#, b"ab", true),
+        (r#"content:"a"; pcre:!"/(?=b)b/R";"#, b"ba", true),
+        // What follows begins at the end of the match, and other matches are tried.
+        (r#"pcre:"/(.)\1/"; content:"c"; within:1;"#, b"aabbc", true),
+        (r#"pcre:"/(.)\1/"; content:"c"; within:1;"#, b"aabc", false),
+        (r#"pcre:"/a(?=bc)/"; content:"b"; within:1;"#, b"abc", true),
+        (r#"pcre:"/(?P<q>[\x22'])x(?P=q)/";"#, b"\"x'x'", true),
+        (r#"pcre:"/(?P<q>[\x22'])x(?P=q)/";"#, b"\"x'", false),
+        (r#"pcre:"/(a)\1/i";"#, b"aA", true),
+        (r#"pcre:"/(a)(?-i)\1/i";"#, b"aA", false),
+        (r#"pcre:"/(\xe9)\1/i";"#, b"\xe9\xc9", false),
+        (r#"pcre:"/(.)\1\x00/s";"#, b"\xff\xff\x00", true),
+        (r#"pcre:"/a++a/";"#, b"aaa", false),
+        (r#"pcre:"/(?>a|ab)c/";"#, b"abc", false),
+        (r#"pcre:"/(?>ab|a)c/";"#, b"abc", true),
+    ] {
+        assert_eq!(holds(options, bytes), expected, "{options} on {}", bytes.escape_ascii());
+    }
+}
+
+/// An expression that tries each way to divide the text is given up, and takes no more steps than
+/// others do.
+#[test]
+fn expressions_are_given_up() {
+    let text = vec![b'a'; 3000];
+    let mut scratch = InspectionScratch::new();
+    for (options, given_up) in [
+        (r#"pcre:"/^(?:a|aa)+(?!a|$)/";"#, 1),
+        (r#"pcre:!"/^(?:a|aa)+(?!a|$)/";"#, 1),
+        (r#"pcre:"/(?:(?=a)a+)+b/";"#, 1),
+        (r#"pcre:"/(a*)*\1b/";"#, 1),
+        (r#"pcre:"/^(?:(?!b).)*$/"; content:"b";"#, 0),
+    ] {
+        let inspection = Inspection::new(&rule(options)).unwrap();
+        scratch.begin_packet(0);
+        let (before, exhausted) = (scratch.steps(), scratch.exhausted());
+        assert!(!inspection.buffer(0).holds(&text, &mut scratch), "{options}");
+        assert_eq!(scratch.exhausted() - exhausted, given_up, "{options}");
+        assert!(scratch.steps() - before <= STEPS_MAX as u64, "{options}");
     }
 }
 

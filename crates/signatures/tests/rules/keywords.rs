@@ -379,6 +379,8 @@ fn expressions() {
     check(&[
         (r#"pcre:"/a\/b[\x22\;]/Ri";"#, r#"pcre:"/a\/b[\x22\;]/iR";"#),
         (r#"pcre:!"/a/b/Ui";"#, r#"http.uri; pcre:!"/a/b/i";"#),
+        // Without the first quote, as in published rules.
+        ("pcre:/a/b\\d/Vi\";", r#"http.user_agent; pcre:"/a/b\d/i";"#),
         (
             r#"http.uri; pcre:"/a/U"; pcre:"/b/H";"#,
             "33: the buffer that was named before and the buffer of the expression's flags exclude each other",

@@ -37,7 +37,7 @@ impl<'a> Oracle<'a> {
     /// `work` limits the matches tried; an expression counts for more.
     pub fn new(matches: &'a [PayloadMatch], bytes: &'a [u8], start: u64, work: u64) -> Self {
         let expressions = matches.iter().map(|one| match one {
-            PayloadMatch::Pcre(pcre) => Some(compile(pcre)),
+            PayloadMatch::Pcre(pcre) => compile(pcre),
             _ => None,
         });
         Self { matches, expressions: expressions.collect(), bytes, start: start.into(), work }
@@ -66,6 +66,9 @@ impl<'a> Oracle<'a> {
                 ends.is_empty()
             }
             PayloadMatch::Pcre(pcre) => {
+                if self.expressions[at].is_none() {
+                    return Err(TooLong);
+                }
                 let searched = self.bytes.len() as u64 + 1;
                 self.work = self.work.checked_sub(searched * searched / 16).ok_or(TooLong)?;
                 let ends = self.pcre_ends(at, pcre, cursor);
@@ -265,7 +268,7 @@ impl<'a> Oracle<'a> {
     }
 }
 
-/// The evaluation takes too long.
+/// The evaluation takes too long, or has an expression that has no automaton.
 #[derive(Debug)]
 pub struct TooLong;
 
@@ -311,8 +314,9 @@ fn decoded(encoded: &[u8]) -> Vec<u8> {
     GeneralPurpose::new(&STANDARD, lenient).decode(&encoded[..letters]).unwrap()
 }
 
-fn compile(pcre: &Pcre) -> PikeVM {
+fn compile(pcre: &Pcre) -> Option<PikeVM> {
+    let regex = pcre.regex().ok()?;
     let config = syntax::Config::new().utf8(false);
     let thompson = regex_automata::nfa::thompson::Config::new().utf8(false);
-    PikeVM::builder().syntax(config).thompson(thompson).build(&pcre.regex().unwrap()).unwrap()
+    Some(PikeVM::builder().syntax(config).thompson(thompson).build(&regex).unwrap())
 }
