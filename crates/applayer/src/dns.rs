@@ -78,6 +78,22 @@ impl<'a> DnsMessage<'a> {
     }
 }
 
+impl<'a> DnsMessage<'a> {
+    /// Reads the name in the data of a record of this message: of CNAME, NS and PTR (RFC 1035 3.3),
+    /// and of MX, after the preference. Returns `None` for other records and for malformed names.
+    pub fn name_in_data<'n>(&self, record: &DnsEntry<'a>, name: &'n mut DnsName) -> Option<&'n [u8]> {
+        let before = match record.kind {
+            2 | 5 | 12 => 0,
+            15 => 2,
+            _ => return None,
+        };
+        let data = record.data.get(before..).filter(|data| !data.is_empty())?;
+        let at = (data.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize)?;
+        name.read(self.bytes, at).ok()?;
+        Some(name.as_bytes())
+    }
+}
+
 /// A section of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DnsSection {

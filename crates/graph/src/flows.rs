@@ -445,13 +445,7 @@ impl Flows {
     pub fn end(&mut self, record: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
         self.counters.ended[reason as usize] += 1;
         let started = self.started(record);
-        let Stages { all, effects, .. } = &mut *stages;
-        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-        for (number, stage) in all.iter_mut().enumerate() {
-            if started.has(number) {
-                stage.flow_end(record, reason, self.now_ns, &mut env);
-            }
-        }
+        self.end_at(|number| started.has(number), (record, reason), stages, pool);
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.forget(record, &mut self.table.records);
         }
@@ -459,6 +453,25 @@ impl Flows {
         if let Some(handle) = self.table.remove(record) {
             self.changes.push(FlowChange::Ended { handle, effects: stages.effects.mark() });
         }
+    }
+
+    /// The functions with these numbers hear of a flow's end.
+    fn end_at(
+        &mut self,
+        hears: impl Fn(usize) -> bool,
+        (record, reason): (u32, EndReason),
+        stages: &mut Stages,
+        pool: &mut PacketPool,
+    ) {
+        let Stages { all, effects, .. } = stages;
+        let reports = effects.begin_flow_end();
+        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
+        for (number, stage) in all.iter_mut().enumerate() {
+            if hears(number) {
+                stage.flow_end(record, reason, self.now_ns, &mut env);
+            }
+        }
+        effects.complete_flow_end(reports);
     }
 
     /// A function panicked at a packet of this flow: it ends, once the packets of its group are
@@ -535,15 +548,10 @@ impl Flows {
     /// The flow with this record ends, and with it its second pass, if it has one.
     fn end_second_pass(&mut self, main: u32, reason: EndReason, stages: &mut Stages, pool: &mut PacketPool) {
         let Some(pass) = self.table.passes.get(main) else { return };
-        let started = self.started(pass.second);
-        let Stages { all, effects, .. } = stages;
-        let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-        for (number, stage) in all.iter_mut().enumerate() {
-            let is_turning = number == usize::from(pass.stage) && self.routing.is_none();
-            if started.has(number) && !is_turning {
-                stage.flow_end(pass.second, reason, self.now_ns, &mut env);
-            }
-        }
+        let (started, is_line) = (self.started(pass.second), self.routing.is_none());
+        let is_turning = |number: usize| number == usize::from(pass.stage) && is_line;
+        let hears = |number: usize| started.has(number) && !is_turning(number);
+        self.end_at(hears, (pass.second, reason), stages, pool);
         if let Some(reassembly) = &mut self.reassembly {
             reassembly.forget(pass.second, &mut self.table.records);
         }
@@ -558,13 +566,7 @@ impl Flows {
             let second = self.table.passes.get(record).map(|pass| pass.second);
             for record in [Some(record), second].into_iter().flatten() {
                 let started = self.started(record);
-                let Stages { all, effects, .. } = &mut *stages;
-                let mut env = StageEnv { records: &mut self.table.records, effects, buffers: pool };
-                for (number, stage) in all.iter_mut().enumerate() {
-                    if started.has(number) {
-                        stage.flow_end(record, EndReason::Evicted, self.now_ns, &mut env);
-                    }
-                }
+                self.end_at(|number| started.has(number), (record, EndReason::Evicted), stages, pool);
             }
             if let Some(handle) = self.table.handles.of(record) {
                 self.changes.push(FlowChange::Ended { handle, effects: stages.effects.mark() });

@@ -371,7 +371,8 @@ impl Reassembler {
         if self.options.inline && brings && doubt > doubt::NONE {
             return self.keep_out(DropReason::StreamIgnored);
         }
-        let is_first_said = brings && doubt == doubt::NONE && Reassembler::go_on(segment, streams);
+        let is_certain = brings && doubt == doubt::NONE && !segment.has(Segment::SYN);
+        let is_first_said = is_certain && Reassembler::go_on(segment, streams);
         if self.options.inline && brings && !self.compare(segment, &mut streams.halves[from]) {
             return;
         }
@@ -383,6 +384,9 @@ impl Reassembler {
             Reassembler::offer(segment, scale, streams);
         }
         let half = &mut streams.halves[from];
+        if acknowledged.is_some() && doubt < doubt::IGNORED {
+            half.flags |= Half::OVER_SYN;
+        }
         if doubt == doubt::NONE {
             self.note_options(segment, half);
         }

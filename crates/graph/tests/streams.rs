@@ -410,6 +410,89 @@ fn what_a_syn_brings_counts_once_it_is_acknowledged() {
 }
 
 #[test]
+fn what_comes_before_the_answer_to_a_syn_is_not_taken() {
+    for inline in [false, true] {
+        let mut bench = Bench::new(StreamOptions { inline, ..StreamOptions::default() });
+        bench.segment(Direction::Original, SYN, 99, 0, b"");
+        for (flags, sequence, bytes) in
+            [(ACK, 901, &b"decoys"[..]), (FIN | ACK, 907, b""), (ACK, 5000, b"far")]
+        {
+            bench.segment(Direction::Reply, flags, sequence, 100, bytes);
+            assert_eq!(bench.fate, inline.then_some(DropReason::StreamIgnored));
+        }
+        bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+        bench.client(100, b"request");
+        bench.segment(Direction::Reply, ACK, 901, 107, b"answer");
+        assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"answer")]]);
+        assert_eq!(bench.fate, None);
+        // The answer was not seen, but that there was one.
+        let mut bench = Bench::new(StreamOptions { inline, ..StreamOptions::default() });
+        bench.segment(Direction::Original, SYN, 99, 0, b"");
+        bench.client(100, b"");
+        bench.segment(Direction::Reply, ACK, 901, 100, b"banner");
+        assert_eq!((bench.fate, &bench.seen[1][..]), (None, &[data(0, b"banner")][..]));
+    }
+}
+
+#[test]
+fn in_line_what_a_syn_brings_counts_at_once_and_stays_the_same() {
+    let opened = || {
+        let mut bench = Bench::new(StreamOptions { inline: true, ..StreamOptions::default() });
+        bench.segment(Direction::Original, SYN, 99, 0, b"request");
+        assert_eq!((bench.fate, &bench.seen[0][..]), (None, &[data(0, b"request")][..]));
+        bench
+    };
+    // A server that takes all of it, or a part.
+    for taken in [107, 103] {
+        let mut bench = opened();
+        bench.segment(Direction::Reply, SYN | ACK, 900, taken, b"answer");
+        bench.client(taken, &b"request, and more"[taken as usize - 100..]);
+        assert_eq!(bench.fate, None);
+        assert_eq!(bench.seen, [[data(0, b"request, and more")], [data(0, b"answer")]], "{taken}");
+    }
+    // One that takes nothing, or is not seen, however the segments behind it are cut.
+    for is_seen in [true, false] {
+        for cut in 0..7 {
+            let mut bench = opened();
+            if is_seen {
+                bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+            }
+            for (from, bytes) in [(cut, &b"request"[cut as usize..]), (0, &b"request"[..cut as usize])] {
+                bench.client(100 + from, bytes);
+                assert_eq!(bench.fate, None, "{cut}");
+            }
+            bench.client(107, b", and more");
+            assert_eq!((bench.fate, &bench.seen[0][..]), (None, &[data(0, b"request, and more")][..]));
+        }
+        // Other bytes would have been seen by nobody.
+        let mut bench = opened();
+        if is_seen {
+            bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+        }
+        bench.client(100, b"decoys!");
+        assert_eq!(bench.fate, Some(DropReason::StreamDiffers), "{is_seen}");
+        bench.client(103, b"ecoy");
+        assert_eq!(bench.fate, Some(DropReason::StreamDiffers), "{is_seen}");
+        bench.client(100, b"request, and more");
+        assert_eq!((bench.fate, &bench.seen[0][..]), (None, &[data(0, b"request, and more")][..]));
+    }
+    // The SYN again, as it was, without the bytes, and with others.
+    let mut bench = opened();
+    for (bytes, fate) in [(&b"request"[..], None), (b"", None), (b"decoys!", Some(DropReason::StreamDiffers))]
+    {
+        bench.segment(Direction::Original, SYN, 99, 0, bytes);
+        assert_eq!(bench.fate, fate);
+    }
+    // Another attempt, which is the one that is answered.
+    let mut bench = opened();
+    bench.segment(Direction::Original, SYN, 7000, 0, b"");
+    assert_eq!(bench.fate, None);
+    bench.segment(Direction::Reply, SYN | ACK, 900, 7001, b"");
+    bench.client(7001, b"another");
+    assert_eq!((bench.fate, bench.seen[0].last()), (None, Some(&data(0, b"another"))));
+}
+
+#[test]
 fn what_was_sent_before_the_answer_counts_only_if_it_fits_that() {
     // The opening that the server answers, and what it acknowledges.
     for (sequence, acknowledged) in [(99, 100), (99, 106), (7000, 7001)] {

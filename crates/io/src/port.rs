@@ -76,8 +76,8 @@ record! {
         pub completed: u64 = counter("interface_frames_completed"),
         /// Frames that the kernel or a device dropped because they arrived too fast.
         pub missed: u64 = part(FRAMES_LOST, "missed"),
-        /// Frames longer than 65,543 bytes, inconsistent with the kernel's description, or found
-        /// damaged by a DPDK device.
+        /// Frames longer than 65,557 bytes (with packet sockets only the first ones), inconsistent
+        /// with the kernel's description, or found damaged by a DPDK device.
         pub unreadable: u64 = part(FRAMES_LOST, "unreadable"),
         /// Frames sent by an interface.
         pub sent: u64 = counter("interface_frames_sent"),

@@ -83,6 +83,7 @@ fn reports() -> Vec<FlowReport> {
             }),
             end_reason: (i % 5) as u8 + 1,
             sampling: 1,
+            ..FlowReport::default()
         }
     };
     (1..=300).map(report).collect()
@@ -354,11 +355,30 @@ fn tshark_decodes_the_sampling() {
         "Flow_Selector_Algorithm: 4",
         "Sampling Probability: 0.1",
         "Sampling interval: 10",
-        "Sampling algorithm: Random sampling (2)",
     ];
     for known in known {
         assert!(text.to_lowercase().contains(&known.to_lowercase()), "{known}: {text}");
     }
+}
+
+#[test]
+fn nfdump_multiplies_sampled_flows() {
+    if !installed("nfcapd") || !installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let nfcapd = Collector::start(folder.path());
+    let mut udp = UdpCollector::connect(nfcapd.address(), Options::default()).unwrap();
+    let sampled: Vec<_> = reports().into_iter().map(|report| FlowReport { sampling: 10, ..report }).collect();
+    udp.send(&sampled, (EPOCH_S + 400) as u32);
+    nfcapd.stop();
+    let multiplied = |report: &FlowReport| FlowReport {
+        packets: report.packets.map(|packets| 10 * packets),
+        bytes: report.bytes.map(|bytes| 10 * bytes),
+        ..*report
+    };
+    let all: Vec<_> = sampled.iter().map(multiplied).collect();
+    assert_eq!(nfdump(folder.path()), expected_rows(&all));
 }
 
 #[test]

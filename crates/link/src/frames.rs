@@ -1,5 +1,7 @@
 //! The frames of a datagram. The crate's page has their layouts.
 
+use crate::flow_control::PART_COST;
+
 /// Ranges of an acknowledgement after the first, at most. Older ranges are left out.
 pub const ACK_RANGES_MAX: usize = 32;
 
@@ -12,6 +14,8 @@ pub(crate) const ACK_HEAD: usize = FRAME_HEAD + 22;
 pub(crate) const ACK_LEN_MAX: usize = ACK_HEAD + 4 * ACK_RANGES_MAX;
 /// Bytes of a datagram for a part of a block, beside its bytes.
 pub(crate) const PIECE_HEAD: usize = FRAME_HEAD + 12;
+/// Length of a block's first frame.
+pub(crate) const ORDER_LEN: usize = FRAME_HEAD + 4;
 /// Length of a probe, and of its answer.
 pub(crate) const PROBE_LEN: usize = FRAME_HEAD + 2;
 
@@ -25,6 +29,7 @@ const PING: u8 = 6;
 const PROBE: u8 = 7;
 const ANSWER: u8 = 8;
 const PIECE: u8 = 9;
+const ORDER: u8 = 10;
 const CLOSE: u8 = 0x58;
 
 /// A known frame is malformed.
@@ -59,8 +64,20 @@ pub(crate) enum Frame<'a> {
 /// A frame of a block.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
-    Message { stream: u16, number: u32, bytes: &'a [u8] },
-    Fragment { stream: u16, number: u32, total: u32, offset: u32, bytes: &'a [u8] },
+    /// The messages of the ordered stream that are before the block.
+    Order(u32),
+    Message {
+        stream: u16,
+        number: u32,
+        bytes: &'a [u8],
+    },
+    Fragment {
+        stream: u16,
+        number: u32,
+        total: u32,
+        offset: u32,
+        bytes: &'a [u8],
+    },
     Unknown,
 }
 
@@ -72,6 +89,19 @@ pub(crate) struct AckFrame<'a> {
     pub(crate) granted: u64,
     before: u16,
     pairs: &'a [u8],
+}
+
+impl Part<'_> {
+    /// Returns the stream, and what the part costs.
+    #[inline]
+    pub(crate) fn cost(&self) -> Option<(u16, u64)> {
+        match self {
+            Part::Message { stream, bytes, .. } | Part::Fragment { stream, bytes, .. } => {
+                Some((*stream, bytes.len() as u64 + PART_COST))
+            }
+            Part::Order(_) | Part::Unknown => None,
+        }
+    }
 }
 
 impl AckFrame<'_> {
@@ -116,7 +146,7 @@ pub(crate) fn next_frame<'a>(rest: &mut &'a [u8]) -> Result<Option<Frame<'a>>, M
         ANSWER => Frame::Answer(parse_size(body)?),
         PIECE => parse_piece(body).ok_or(Malformed)?,
         CLOSE => Frame::Close,
-        MESSAGE | FRAGMENT => return Err(Malformed),
+        MESSAGE | FRAGMENT | ORDER => return Err(Malformed),
         _ => Frame::Unknown,
     };
     Ok(Some(frame))
@@ -124,7 +154,7 @@ pub(crate) fn next_frame<'a>(rest: &mut &'a [u8]) -> Result<Option<Frame<'a>>, M
 
 /// Takes the next frame of a block; none at its end. The second value is the frame's length
 /// without type and length.
-#[inline]
+#[inline(always)]
 pub(crate) fn next_part<'a>(rest: &mut &'a [u8]) -> Result<Option<(Part<'a>, usize)>, Malformed> {
     let Some((kind, body)) = next_body(rest)? else { return Ok(None) };
     let part = match kind {
@@ -134,10 +164,19 @@ pub(crate) fn next_part<'a>(rest: &mut &'a [u8]) -> Result<Option<(Part<'a>, usi
             Part::Message { stream, number, bytes }
         }
         FRAGMENT => parse_fragment(body).ok_or(Malformed)?,
+        ORDER => Part::Order(body.first_chunk().map(|count| u32::from_be_bytes(*count)).ok_or(Malformed)?),
         PADDING | BLOCK | PACKET | ACK | PING | PROBE | ANSWER | PIECE | CLOSE => return Err(Malformed),
         _ => Part::Unknown,
     };
     Ok(Some((part, body.len())))
+}
+
+/// Takes the order with which a block begins, if it has one.
+#[inline]
+pub(crate) fn take_order(block: &mut &[u8]) -> Option<u32> {
+    let (&[ORDER, 0, 4, a, b, c, d], rest) = block.split_first_chunk()? else { return None };
+    *block = rest;
+    Some(u32::from_be_bytes([a, b, c, d]))
 }
 
 /// Takes a frame's type and body.
@@ -209,6 +248,13 @@ pub(crate) fn push_block(out: &mut Vec<u8>, number: u64, parts: &[u8]) {
     push_head(out, BLOCK, 8 + parts.len());
     out.extend_from_slice(&number.to_be_bytes());
     out.extend_from_slice(parts);
+}
+
+/// Appends the first frame of a block.
+#[inline]
+pub(crate) fn push_order(out: &mut Vec<u8>, count: u32) {
+    push_head(out, ORDER, 4);
+    out.extend_from_slice(&count.to_be_bytes());
 }
 
 /// Appends a message to a block.
@@ -315,6 +361,7 @@ mod tests {
     #[test]
     fn frames_are_read_as_written() {
         let mut parts = Vec::new();
+        push_order(&mut parts, 5);
         push_message(&mut parts, 7, 9, b"message");
         push_fragment(&mut parts, (8, 10), b"fragment", 2, 4);
         parts.extend_from_slice(&[99, 0, 2, 1, 1]);
@@ -345,6 +392,7 @@ mod tests {
         assert_eq!(next_frame(&mut rest), Ok(None));
 
         let mut rest = &parts[..];
+        assert_eq!(next_part(&mut rest), Ok(Some((Part::Order(5), 4))));
         let message = Part::Message { stream: 7, number: 9, bytes: b"message" };
         assert_eq!(next_part(&mut rest), Ok(Some((message, 13))));
         let fragment = Part::Fragment { stream: 8, number: 10, total: 8, offset: 2, bytes: b"agme" };
@@ -387,7 +435,9 @@ mod tests {
         {
             assert_eq!(next_frame(&mut &bytes[..]), Err(Malformed));
         }
-        for bytes in [&[MESSAGE, 0, 5, 1, 1, 1, 1, 1][..], &[FRAGMENT, 0, 1, 1], &[PING, 0, 0]] {
+        for bytes in
+            [&[MESSAGE, 0, 5, 1, 1, 1, 1, 1][..], &[FRAGMENT, 0, 1, 1], &[ORDER, 0, 1, 1], &[PING, 0, 0]]
+        {
             assert_eq!(next_part(&mut &bytes[..]), Err(Malformed));
         }
     }

@@ -4,13 +4,14 @@
 //! a handshake that authenticated the peer. The link gives:
 //!
 //! - **messages** of up to 16 MiB: reliable, exactly once, in order within each of 65,536 streams,
-//!   which never wait for each other. Small ones share a datagram, large ones are divided;
+//!   which never wait for each other. Only those of stream [`ORDERED`] are in order with all
+//!   others, both ways. Small ones share a datagram, large ones are divided;
 //! - **packets** of up to a datagram: never sent again, in order as far as the network keeps it.
 //!   Small ones share a datagram;
 //! - **authentication and encryption** of all of it (AES-256-GCM), replays refused, keys rotated;
-//! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B), loss
-//!   recovery (RFC 9002 6), which bears reordering (RFC 8985) and undoes what it took for a loss
-//!   (RFC 4015);
+//! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B, which goes
+//!   on with slow start on a much longer path), loss recovery (RFC 9002 6), which bears reordering
+//!   (RFC 8985) and undoes what it took for a loss (RFC 4015);
 //! - **life signs**: [`LinkEvent::Up`] at the first authentic datagram, [`LinkEvent::Dead`] after a
 //!   bounded silence, or at once if the peer has ended the link. A dead link stays dead; its
 //!   successor has other keys.
@@ -79,7 +80,7 @@
 //! | type | frame | bytes after the length |
 //! |---|---|---|
 //! | 0 | padding | no length: the rest of the datagram is ignored |
-//! | 1 | block | number (8), then messages and fragments: sent again, whole, until acknowledged |
+//! | 1 | block | number (8), then order, messages and fragments: sent again, whole, until acknowledged |
 //! | 2 | message, in a block | stream (2), number within the stream (4), the message |
 //! | 3 | fragment, in a block | stream (2), number (4), length of the message (4), offset (4), its bytes |
 //! | 4 | packet | the packet |
@@ -88,6 +89,7 @@
 //! | 7 | probe | length of the datagram (2); asks for an answer. Padding follows |
 //! | 8 | answer | length of the largest probe that has arrived (2) |
 //! | 9 | part of a block | number (8), length of the block (2), offset (2), its bytes: sent again until acknowledged |
+//! | 10 | order, first in a block | messages of stream 0 that are complete before the block (4): it waits for them. Without it, it waits for none |
 //! | 0x58 | close | none; the sender has ended the link |
 //!
 //! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again
@@ -146,6 +148,7 @@
 //! | messages without acknowledgement | [`Config::send_buffer`] | [`SendError::Full`], counted; [`LinkEvent::Room`] |
 //! | packets that wait to be sent | [`Config::packet_buffer`] | [`PacketError::Full`], counted |
 //! | messages that the receiver holds | [`Config::receive_window`] | the sender waits |
+//! | messages that arrive in fragments | the same, and one of [`Config::message_max`] more | [`DeadReason::Violation`] |
 //! | packets that the receiver holds | [`Config::packet_buffer`] | discarded, counted |
 //! | blocks after the oldest without acknowledgement | [`BLOCKS_MAX`] | wait |
 //! | parts of a block | [`BLOCK_PARTS_MAX`] | [`Config::mtu`] is refused |
@@ -205,3 +208,4 @@ pub use reordering::{LATE_MAX, REORDERING_MAX_NS};
 pub use replay::REPLAY_WINDOW;
 pub use rtt::GRANULARITY_NS;
 pub use sending::{BLOCK_PARTS_MAX, BLOCKS_MAX};
+pub use streams::ORDERED;

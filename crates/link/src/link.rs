@@ -135,7 +135,7 @@ impl PeerLink {
     }
 
     /// Sends a message: exactly once, in order within its stream. Streams do not wait for each
-    /// other. A27
+    /// other, but all for [`ORDERED`](crate::ORDERED), and that for all. A27
     ///
     /// # Errors
     ///

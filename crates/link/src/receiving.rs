@@ -1,12 +1,17 @@
 //! Messages on their way to the caller: each block once, each stream in order.
+//!
+//! Messages of the [`ORDERED`] stream are in order with all others. A block says how many of them
+//! are before it; until those are delivered, it waits. So does, where a message of that stream is
+//! in it, the rest of a block before which blocks are missing. All other messages wait for their
+//! own stream only.
 
 use std::collections::BTreeMap;
 
 use crate::flow_control::{PART_COST, ReceiveCredit};
-use crate::frames::{Malformed, Part, next_part};
+use crate::frames::{Malformed, Part, next_part, take_order};
 use crate::queue::SliceQueue;
 use crate::sending::{BLOCK_PARTS_MAX, BLOCKS_MAX};
-use crate::streams::StreamTable;
+use crate::streams::{ORDERED, StreamTable};
 
 /// A message for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) struct Inbox {
     pieces: BTreeMap<u64, Assembly>,
     /// Bytes of all blocks in `pieces`, when complete.
     pieces_bytes: u64,
+    /// Blocks that cannot be delivered yet because of the ordered stream, by number.
+    waiting: BTreeMap<u64, WaitingBlock>,
     streams: StreamTable<StreamIn>,
     /// Complete messages that wait for an earlier one of their stream.
     held: BTreeMap<(u16, u32), Vec<u8>>,
@@ -50,6 +57,17 @@ struct Partial {
     missing: usize,
 }
 
+/// A block, or its rest.
+#[derive(Debug)]
+struct WaitingBlock {
+    /// The messages of the ordered stream that are before it.
+    order: u32,
+    /// It begins with one of them, and so waits for all before it.
+    is_ordered: bool,
+    /// The frames. Their cost is received.
+    parts: Vec<u8>,
+}
+
 /// A block that arrives in parts.
 #[derive(Debug)]
 struct Assembly {
@@ -65,6 +83,7 @@ impl Inbox {
             blocks: BlockWindow::new(),
             pieces: BTreeMap::new(),
             pieces_bytes: 0,
+            waiting: BTreeMap::new(),
             streams: StreamTable::new(),
             held: BTreeMap::new(),
             partial: BTreeMap::new(),
@@ -88,16 +107,107 @@ impl Inbox {
         {
             self.pieces_bytes -= assembly.bytes.len() as u64;
         }
-        while let Some((part, _)) = next_part(&mut parts)? {
+        // A block without an order waits for none.
+        let order = take_order(&mut parts).unwrap_or_else(|| self.streams.at(ORDERED).next);
+        let rest = self.deliver(number, order, parts, false)?;
+        if !rest.is_empty() {
+            self.put_off(number, order, rest)?;
+        }
+        if !self.waiting.is_empty() {
+            self.resume()?;
+        }
+        Ok(true)
+    }
+
+    /// Delivers what is in a block, up to what has to wait, and returns that. `is_paid`: its cost
+    /// is received.
+    #[inline]
+    fn deliver<'a>(
+        &mut self,
+        number: u64,
+        order: u32,
+        mut parts: &'a [u8],
+        is_paid: bool,
+    ) -> Result<&'a [u8], Malformed> {
+        if !self.is_behind(order) {
+            return Ok(parts);
+        }
+        loop {
+            let rest = parts;
+            let Some((part, _)) = next_part(&mut parts)? else { return Ok(&[]) };
+            if let Some((stream, cost)) = part.cost() {
+                if stream == ORDERED && !self.is_next(number) {
+                    return Ok(rest);
+                }
+                if !is_paid && !self.credit.receive(cost) {
+                    return Err(Malformed);
+                }
+            }
             match part {
                 Part::Message { stream, number, bytes } => self.message(stream, number, bytes)?,
                 Part::Fragment { stream, number, total, offset, bytes } => {
                     self.fragment((stream, number), total as usize, offset as usize, bytes)?;
                 }
+                Part::Order(_) => return Err(Malformed),
                 Part::Unknown => {}
             }
         }
-        Ok(true)
+    }
+
+    /// Returns whether this many messages of the ordered stream are delivered.
+    #[inline]
+    fn is_behind(&mut self, order: u32) -> bool {
+        self.streams.at(ORDERED).next.wrapping_sub(order) < 1 << 31
+    }
+
+    /// Returns whether all blocks before this one are delivered.
+    #[inline]
+    fn is_next(&self, number: u64) -> bool {
+        number < self.blocks.next && self.waiting.first_key_value().is_none_or(|(first, _)| *first > number)
+    }
+
+    /// Keeps what is left of a block.
+    #[cold]
+    fn put_off(&mut self, number: u64, order: u32, rest: &[u8]) -> Result<(), Malformed> {
+        let (mut parts, mut first, mut kept) = (rest, None, Vec::new());
+        loop {
+            let frame = parts;
+            let Some((part, _)) = next_part(&mut parts)? else { break };
+            // Unknown frames cost nothing, so they are not kept.
+            let Some((stream, cost)) = part.cost() else { continue };
+            first.get_or_insert(stream);
+            kept.extend_from_slice(&frame[..frame.len() - parts.len()]);
+            if !self.credit.receive(cost) {
+                return Err(Malformed);
+            }
+        }
+        if let Some(stream) = first {
+            let waiting = WaitingBlock { order, is_ordered: stream == ORDERED, parts: kept };
+            self.waiting.insert(number, waiting);
+        }
+        Ok(())
+    }
+
+    /// Delivers waiting blocks, in order, up to the first that must wait longer.
+    #[inline(never)]
+    fn resume(&mut self) -> Result<(), Malformed> {
+        while let Some((&number, first)) = self.waiting.first_key_value() {
+            let (order, is_ordered) = (first.order, first.is_ordered);
+            let (is_behind, is_next) = (self.is_behind(order), number < self.blocks.next);
+            if is_next && !is_behind {
+                return Err(Malformed); // Nothing is missing before it.
+            }
+            if !is_behind || is_ordered && !is_next {
+                return Ok(());
+            }
+            let parts = self.waiting.remove(&number).map_or(Vec::new(), |first| first.parts);
+            let rest = self.deliver(number, order, &parts, true)?;
+            if !rest.is_empty() {
+                let waiting = WaitingBlock { order, is_ordered: true, parts: rest.to_vec() };
+                self.waiting.insert(number, waiting);
+            }
+        }
+        Ok(())
     }
 
     /// Takes in a part of a block; returns whether it is new.
@@ -146,7 +256,7 @@ impl Inbox {
 
     #[inline]
     fn message(&mut self, stream: u16, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
-        if bytes.len() > self.message_max || !self.credit.receive(bytes.len() as u64 + PART_COST) {
+        if bytes.len() > self.message_max {
             return Err(Malformed);
         }
         let state = self.streams.at(stream);
@@ -170,8 +280,7 @@ impl Inbox {
         bytes: &[u8],
     ) -> Result<(), Malformed> {
         let is_within = offset.checked_add(bytes.len()).is_some_and(|end| end <= total);
-        let is_valid = is_within && total <= self.message_max && !bytes.is_empty();
-        if !is_valid || !self.credit.receive(bytes.len() as u64 + PART_COST) {
+        if !is_within || total > self.message_max || bytes.is_empty() {
             return Err(Malformed);
         }
         let key = (stream, number);
@@ -304,5 +413,31 @@ impl BlockWindow {
         let before = *word & bit != 0;
         *word = if value { *word | bit } else { *word & !bit };
         before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::{push_message, push_order};
+
+    #[test]
+    fn a_block_that_waits_holds_no_more_than_was_paid_for() {
+        let mut inbox = Inbox::new(1 << 20, 1_000);
+        let mut block = Vec::new();
+        push_order(&mut block, 1);
+        push_message(&mut block, 5, 0, b"waits");
+        block.extend_from_slice(&[99, 0x40, 0]); // A frame that is not known.
+        block.extend_from_slice(&[0; 0x4000]);
+        push_message(&mut block, 5, 1, b"waits, too");
+        assert_eq!(inbox.receive(2, &block), Ok(true));
+        let held: usize = inbox.waiting.values().map(|waiting| waiting.parts.len()).sum();
+        assert!(held as u64 <= inbox.held_cost(), "{held} bytes, {} paid for", inbox.held_cost());
+        let mut first = Vec::new();
+        push_order(&mut first, 0);
+        push_message(&mut first, ORDERED, 0, b"first");
+        assert_eq!(inbox.receive(1, &first), Ok(true));
+        let delivered: Vec<Vec<u8>> = std::iter::from_fn(|| Some(inbox.poll()?.bytes.to_vec())).collect();
+        assert_eq!(delivered, [&b"first"[..], b"waits", b"waits, too"]);
     }
 }

@@ -168,6 +168,7 @@ impl Recovery {
             if number == ack.largest {
                 let delay_ns = u64::from(ack.delay_ns).min(self.ack_delay_ns);
                 self.rtt.sample(now_ns - at_ns, delay_ns);
+                self.congestion.note_rtt(self.rtt.smoothed_ns());
             }
             self.find_losses(now_ns, decide);
         }
@@ -222,7 +223,7 @@ impl Recovery {
             let decided = *sent;
             sent.size = 0;
             self.in_flight -= u64::from(decided.size);
-            let reduction = self.congestion.note_lost(now_ns, decided.at_ns);
+            let reduction = self.congestion.note_lost(now_ns, decided.at_ns, self.rtt.smoothed_ns());
             let lost = LostDatagram { sent: decided, reduction, until_ns: now_ns.saturating_add(final_ns) };
             if let Some(forgotten) = self.lost.push(lost) {
                 self.congestion.note_final(forgotten.reduction);

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use crate::datagram::DATAGRAM_OVERHEAD;
 use crate::flow_control::{PART_COST, SendCredit};
 use crate::frames::{
-    BLOCK_HEAD, FRAGMENT_HEAD, MESSAGE_HEAD, PIECE_HEAD, message_head, push_block, push_fragment,
-    push_message, push_piece,
+    BLOCK_HEAD, FRAGMENT_HEAD, MESSAGE_HEAD, ORDER_LEN, PIECE_HEAD, message_head, push_block, push_fragment,
+    push_message, push_order, push_piece,
 };
-use crate::streams::StreamTable;
+use crate::streams::{ORDERED, StreamTable};
 
 /// Distance from the oldest block that is not acknowledged to the newest one sent, at most.
 pub const BLOCKS_MAX: u64 = 16_384;
@@ -106,7 +106,7 @@ pub(crate) const fn part_capacity(mtu: usize) -> usize {
 /// Returns the number of blocks that a message may need, at most.
 pub(crate) const fn blocks_of(len: usize, capacity: usize) -> usize {
     // Only the first and the last fragment are shorter than a block.
-    len / (capacity - FRAGMENT_HEAD) + 2
+    len / (capacity - ORDER_LEN - FRAGMENT_HEAD) + 2
 }
 
 /// Takes the next number of a stream.
@@ -201,7 +201,7 @@ impl BlockQueue {
         bytes.truncate(start);
         bytes.shrink_to(4 * self.capacity); // Blocks keep their buffers, messages may be long.
         let is_appended = misfit.len() <= len_max && self.push_to_next(stream, &misfit);
-        if !is_appended && start == 0 {
+        if !is_appended && start == ORDER_LEN {
             let begun = self.blocks.pop_back();
             self.live -= begun.map_or(0, |block| block.capacity as usize);
         }
@@ -229,7 +229,7 @@ impl BlockQueue {
             return false;
         }
         // A message that fits a block is divided if an eighth of a block were left empty.
-        let fits = MESSAGE_HEAD + message.len() <= self.capacity;
+        let fits = ORDER_LEN + MESSAGE_HEAD + message.len() <= self.capacity;
         if !fits || self.room() > self.capacity / 8 + FRAGMENT_HEAD {
             self.push_fragments(stream, message);
             return true;
@@ -248,7 +248,7 @@ impl BlockQueue {
     }
 
     fn push_fragments(&mut self, stream: u16, message: &[u8]) {
-        let number = next_number(&mut self.numbers, stream);
+        let number = *self.numbers.at(stream);
         let mut offset = 0;
         while offset < message.len() {
             if self.room() <= self.capacity / 8 + FRAGMENT_HEAD {
@@ -261,10 +261,13 @@ impl BlockQueue {
             }
             offset += len;
         }
+        // Counted last: a block that begins within the message must not wait for its end.
+        next_number(&mut self.numbers, stream);
     }
 
     fn begin_block(&mut self) {
-        let bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        push_order(&mut bytes, *self.numbers.at(ORDERED));
         self.live += self.capacity;
         let capacity = self.capacity as u32;
         self.blocks.push_back(Block {

@@ -1,5 +1,9 @@
 //! State per stream, of all 65,536 streams.
 
+/// The stream that is ordered with all others: its messages are delivered after everything that was
+/// sent before them, and before everything that was sent after them.
+pub const ORDERED: u16 = 0;
+
 /// Streams of a page.
 const PAGE: usize = 256;
 

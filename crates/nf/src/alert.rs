@@ -61,6 +61,8 @@ pub struct AlertDetail {
     pub flow: Option<AlertFlow>,
     /// Set if the inspected data goes to the server.
     pub to_server: bool,
+    /// Type and code, if an ICMP message was inspected.
+    pub icmp: Option<[u8; 2]>,
     /// Number of the inspected transaction or message in its flow.
     pub transaction: Option<u64>,
     /// The application message: name of the EVE object, such as `http`, and its fields.

@@ -50,6 +50,11 @@ impl Bits {
         Ok(Bits { words, levels, len })
     }
 
+    /// Returns the number of items.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
     /// Checks if the item's bit is set. Items beyond the end count as set.
     pub fn has(&self, item: u32) -> bool {
         item >= self.len || self.words[item as usize / 64] >> (item % 64) & 1 == 1

@@ -8,7 +8,7 @@ use crate::affinity::AffinityGroup;
 use crate::alert::{Alert, AlertDetail, AlertSeverity, AlertText};
 use crate::buffers::{Buffers, FlowBuffer, MemoryShortage, number_of};
 use crate::counters::{Counter, LabelledCounter};
-use crate::effects::{Effects, FlowReport};
+use crate::effects::{Effects, FlowFindings, FlowReport};
 use crate::event::{EventField, EventHeader};
 use crate::map::StateMap;
 use crate::meters::Meters;
@@ -456,6 +456,11 @@ impl Context<'_> {
     /// Sends a flow's counters to the collectors.
     pub fn report_flow(&mut self, report: FlowReport) {
         self.effects.report(report, self.transit.sequence);
+    }
+
+    /// Adds findings to the flow's reports. For `flow_end`.
+    pub fn find(&mut self, findings: FlowFindings) {
+        self.effects.find(findings);
     }
 
     /// Sends `network`, an IP packet with valid checksums, back to where this packet came from.

@@ -1,9 +1,10 @@
-//! An NF's statement about itself (E4), from which feature lists, record layouts and placement
-//! follow.
+//! An NF's statement about itself (E4), from which feature lists and record layouts follow.
 
 use crate::counters::DeclaredCounters;
 
-/// Describes an NF to the graph, to operators (`rivulet nf show`) and to placement.
+/// Describes an NF to the graph, and to operators (`rivulet nf show`). Affinity, scaling and cost
+/// are for operators alone: nothing places instances, and clusters go by
+/// [`group_of`](crate::NetworkFunction::group_of).
 #[derive(Clone, Debug)]
 pub struct Descriptor {
     /// Name of the type in policies, lower case: `nat`.
@@ -63,8 +64,7 @@ pub struct Descriptor {
     /// packet by packet with [`crate::PacketView::mark_per_packet`]. Flow tags must be the same in
     /// both directions. Without this flag, or with `stream`, the NF sees every packet.
     pub consolidates: bool,
-    /// Estimated CPU cycles per packet of a known flow, for sizing before anything is measured
-    /// (E4).
+    /// Estimated CPU cycles per packet of a known flow, before anything is measured (E4).
     pub cycles_per_packet: u32,
 }
 

@@ -9,6 +9,7 @@ use packet::{Addr, Packet, Side};
 use crate::affinity::{AffinityGroup, AffinityGroups, AffinityKey};
 use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::counters::CounterLabel;
+use crate::pool::HoldDown;
 use crate::record::{FlowRecords, RecordHeader};
 use crate::{
     Connection, Context, Descriptor, EndReason, LinkAddresses, OwnedAddresses, PacketView, PassedSources,
@@ -19,12 +20,12 @@ use values::ConfigError;
 /// Limit on the flows evicted for one new flow, see [`NetworkFunction::make_room`].
 pub const VICTIMS_MAX: usize = 64;
 
-/// A network function: scaling, migration, fault tolerance and billing come with it.
+/// A network function: scaling, migration and billing come with it.
 ///
 /// A value of the type is one configured instance, immutable while packets flow. What changes is
 /// the flow's state, which the graph owns, and the shared state declared in the [`Descriptor`].
 pub trait NetworkFunction: Sized + Send + Sync + 'static {
-    /// Static facts about the NF, for the graph, operators and placement.
+    /// Static facts about the NF, for the graph and operators.
     const DESCRIPTOR: &'static Descriptor;
 
     /// The configuration as written in the policy. Use `#[serde(deny_unknown_fields)]` to reject
@@ -282,7 +283,8 @@ pub struct Setup {
     pub config_digest: u32,
     /// The links of the policy's ports.
     pub links: LinkAddresses,
-    pub(crate) pools: Vec<u32>,
+    /// Items of each pool, and their holds.
+    pub(crate) pools: Vec<(u32, HoldDown)>,
     /// Labels of counters and their values.
     pub(crate) labels: Vec<(CounterLabel, Vec<String>)>,
     pub(crate) meters: Vec<u32>,
@@ -297,6 +299,7 @@ pub struct Setup {
     pub(crate) sources: Option<PassedSources>,
     pub(crate) rules: Vec<RuleCounters>,
     pub(crate) prevents: bool,
+    pub(crate) forgets_connections: Option<&'static str>,
     pub(crate) affinity_key: Option<AffinityKey>,
     pub(crate) one_machine: Option<&'static str>,
 }
@@ -324,6 +327,7 @@ impl Setup {
             sources: None,
             rules: Vec::new(),
             prevents: false,
+            forgets_connections: None,
             affinity_key: None,
             one_machine: None,
         }
@@ -332,7 +336,12 @@ impl Setup {
     /// Sets the size, in items, of the next pool declared in the descriptor. Call it once per pool,
     /// in order.
     pub fn pool_size(&mut self, items: u32) {
-        self.pools.push(items);
+        self.pool_with_holds(items, HoldDown::default());
+    }
+
+    /// Same, and has freed items of the pool held ([`crate::pool::SharedPool::leave_held`]).
+    pub fn pool_with_holds(&mut self, items: u32, hold: HoldDown) {
+        self.pools.push((items, hold));
     }
 
     /// Sets the capacity of the next table of meters declared in the descriptor. Call it once per
@@ -372,6 +381,12 @@ impl Setup {
     /// segments that a receiver could reassemble differently.
     pub fn prevents(&mut self) {
         self.prevents = true;
+    }
+
+    /// Declares that segments of TCP connections whose beginning this NF has not seen do not pass:
+    /// after a restart, connections do not go on. `advice` names what the operator may change.
+    pub fn forgets_connections(&mut self, advice: &'static str) {
+        self.forgets_connections = Some(advice);
     }
 
     /// Names the key by which [`NetworkFunction::group_of`] deals flows to affinity groups. Several

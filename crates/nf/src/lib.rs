@@ -52,7 +52,9 @@ pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, NodeSharing, Scaling,
     Shared,
 };
-pub use effects::{EFFECTS_MAX, EffectCause, Effects, EffectsMark, FlowReport, GeneratedPacket};
+pub use effects::{
+    EFFECTS_MAX, EffectCause, Effects, EffectsMark, FlowFindings, FlowReport, GeneratedPacket,
+};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use function::{
     AnswerScope, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError, VICTIMS_MAX,

@@ -5,9 +5,14 @@
 //! a *key*, such as a subscriber's endpoint. The key finds the item, and the item leads back to the
 //! key.
 //!
-//! A free item costs one bit. Taken items use entries, one per possible user, reused before new
-//! ones are touched: memory follows the users, not the items. Randomly accessed parts are
-//! prefaulted.
+//! An item may be *held* after its last user has left: until the hold ends, only its last key gets
+//! it. It goes to other keys before that only if the NF finds no free item and asks for any.
+//!
+//! A free item costs one bit, or two in a pool with holds. Taken and held items use entries, one
+//! per possible user, reused before new ones are touched: memory follows the users, not the items.
+//! Randomly accessed parts are prefaulted.
+
+use std::collections::VecDeque;
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::{FlowHasher, split_mix};
@@ -36,18 +41,68 @@ pub struct SharedPool {
     /// Largest number of items in use at once since the start.
     peak: u32,
     exhausted: u64,
+    holds: Option<Holds>,
 }
 
-/// Data of a taken item. One cache line.
+/// Time and number of the items that a pool holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HoldDown {
+    /// Length of a hold in nanoseconds; 0: none are held.
+    pub ns: u64,
+    /// Limit on the held items; beyond it, the oldest hold ends. 0: none are held.
+    pub max: u32,
+}
+
+/// Held items.
+struct Holds {
+    ns: u64,
+    /// The latest time that the pool knows.
+    now_ns: u64,
+    /// Items in use or held.
+    unavailable: Bits,
+    /// The holds in the order of their begin and end, with some that have ended early.
+    queue: VecDeque<Hold>,
+    /// Limit on the holds that go on.
+    max: usize,
+    /// When the latest hold ends. No two end at the same time, so that this identifies them.
+    last_ns: u64,
+    held: u32,
+    cut: u64,
+}
+
+/// A hold that lasts until this time. It has ended early if its entry says otherwise.
+#[derive(Clone, Copy)]
+struct Hold {
+    until_ns: u64,
+    entry: u32,
+}
+
+impl Hold {
+    /// Returns false if it has ended early.
+    fn goes_on(self, entries: &Zeroed<PoolEntry>) -> bool {
+        let PoolEntry { users, item, note, .. } = entries[self.entry as usize];
+        users == 0 && item != NO_ITEM && note == self.until_ns
+    }
+}
+
+/// Data of a taken or held item. One cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct PoolEntry {
     key: PoolKey,
-    /// The NF's note on the item.
+    /// The NF's note on the item; of a held one, the time in nanoseconds when its hold ends.
     note: u64,
+    /// 0: the item is held.
     users: u32,
+    /// [`NO_ITEM`] if the entry is free.
     item: u32,
 }
+
+/// No item: pools are smaller.
+const NO_ITEM: u32 = u32::MAX;
+
+/// Holds that one call of [`SharedPool::end_holds`] ends at most. Each taken item leaves one.
+const ENDED_MAX: usize = 16;
 
 /// The free items that may be taken, and where the search starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +124,25 @@ impl SharedPool {
         name: &'static str,
         items: u32,
         users: usize,
+        hold: HoldDown,
         seed: u64,
     ) -> Result<SharedPool, OutOfMemory> {
         let size = items.max(1);
         let users = users.min(size as usize);
         let (by_item, by_key) = (HashIndex::new(users)?, HashIndex::new(users)?);
+        let holds = match hold {
+            HoldDown { ns: 0, .. } | HoldDown { max: 0, .. } => None,
+            HoldDown { ns, max } => Some(Holds {
+                ns,
+                now_ns: 0,
+                unavailable: Bits::new(size)?,
+                queue: VecDeque::with_capacity(2 * users.min(max as usize)),
+                max: users.min(max as usize),
+                last_ns: 0,
+                held: 0,
+                cut: 0,
+            }),
+        };
         Ok(SharedPool {
             name,
             size,
@@ -88,6 +157,7 @@ impl SharedPool {
             in_use: 0,
             peak: 0,
             exhausted: 0,
+            holds,
         })
     }
 
@@ -116,6 +186,16 @@ impl SharedPool {
         self.exhausted
     }
 
+    /// Returns the number of held items.
+    pub fn held(&self) -> u32 {
+        self.holds.as_ref().map_or(0, |holds| holds.held)
+    }
+
+    /// Returns the number of holds that ended early, since no other item was free.
+    pub fn holds_cut(&self) -> u64 {
+        self.holds.as_ref().map_or(0, |holds| holds.cut)
+    }
+
     /// Returns the item taken under this key.
     pub fn item_of(&self, key: &PoolKey) -> Option<u32> {
         self.entry_of(key).map(|entry| self.entries[entry].item)
@@ -136,9 +216,27 @@ impl SharedPool {
         self.taken.ones(first, first.saturating_add(count))
     }
 
-    /// Checks if the range has a free item.
+    /// Returns the item held for this key.
+    pub fn held_for(&self, key: &PoolKey) -> Option<u32> {
+        if self.held() == 0 {
+            return None;
+        }
+        let entry = &self.entries[self.any_entry_of(key)?];
+        (entry.users == 0).then_some(entry.item)
+    }
+
+    /// Checks if the item is in use, or its hold goes on. Items beyond the pool are in use.
+    pub fn is_unavailable(&self, item: u32) -> bool {
+        let is_held = |holds: &Holds| {
+            let entry = holds.unavailable.has(item).then(|| self.any_entry_at(item)).flatten();
+            entry.is_some_and(|entry| self.entries[entry].note > holds.now_ns)
+        };
+        self.taken.has(item) || self.holds.as_ref().is_some_and(is_held)
+    }
+
+    /// Checks if the range has an item that is not in use; it may be held.
     pub fn has_free(&self, choice: PoolRange) -> bool {
-        self.in_use < self.entries.len() as u32 && self.search(choice).is_some()
+        self.in_use < self.entries.len() as u32 && search(&self.taken, choice).is_some()
     }
 
     /// Adds a user to the item taken under this key, if any.
@@ -149,41 +247,70 @@ impl SharedPool {
         Some(entry.item)
     }
 
-    /// Takes a free item under this key, with one user. The key must not have an item yet.
+    /// Takes an item of the range that is neither in use nor held, under this key, with one user.
+    /// The key must not have an item yet.
     pub fn take(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
-        let taken = self.search(choice).and_then(|item| Some((item, self.enter(key, item)?)));
-        let Some((item, entry)) = taken else {
-            self.exhausted += 1;
-            return None;
-        };
-        self.entries[entry as usize] = PoolEntry { key: *key, note: 0, users: 1, item };
-        self.taken.set(item);
-        self.in_use += 1;
-        self.peak = self.peak.max(self.in_use);
-        Some(item)
+        let unavailable = self.holds.as_ref().map_or(&self.taken, |holds| &holds.unavailable);
+        let found = search(unavailable, choice);
+        self.take_found(key, found)
     }
 
-    /// Takes this very item under the key, if it is free, with one user. The key must not have an
-    /// item yet.
+    /// Same, but takes items that are held for other keys, too.
+    pub fn take_any(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
+        let found = search(&self.taken, choice);
+        self.take_found(key, found)
+    }
+
+    /// Takes this very item under the key, if it is not in use, with one user. The key must not
+    /// have an item yet.
     pub fn take_item(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
-        self.take(key, PoolRange { first: item, count: 1, from: item, step: 1 })
+        self.take_any(key, PoolRange { first: item, count: 1, from: item, step: 1 })
     }
 
     /// Removes a user of the item; the last one frees it. Returns true if it was freed.
     pub fn leave(&mut self, item: u32) -> bool {
-        let Some(at) = self.entry_at(item) else { return false };
-        let entry = &mut self.entries[at];
-        entry.users = entry.users.saturating_sub(1);
-        if entry.users > 0 {
-            return false;
+        self.remove_user(item).is_some_and(|entry| {
+            self.free_entry(entry);
+            true
+        })
+    }
+
+    /// Same, but the item that the last one leaves is held from now on, if the pool holds any.
+    /// Beyond the limit on held items, the oldest hold ends.
+    pub fn leave_held(&mut self, item: u32, now_ns: u64) -> bool {
+        let Some(entry) = self.remove_user(item) else { return false };
+        if self.holds.as_ref().is_some_and(|holds| holds.held as usize == holds.max) {
+            self.end_oldest_hold();
         }
-        let by_key = self.hasher.hash_words(&entry.key);
-        self.by_key.remove(by_key, at as u32);
-        self.by_item.remove(self.hash(item), at as u32);
-        self.free.push(at as u32);
-        self.taken.clear(item);
-        self.in_use -= 1;
+        match &mut self.holds {
+            None => self.free_entry(entry),
+            Some(holds) => {
+                holds.now_ns = holds.now_ns.max(now_ns);
+                let until_ns = (holds.now_ns + holds.ns).max(holds.last_ns + 1);
+                if holds.queue.len() == 2 * holds.max {
+                    // At least half of them have ended early.
+                    holds.queue.retain(|hold| hold.goes_on(&self.entries));
+                }
+                holds.queue.push_back(Hold { until_ns, entry });
+                (holds.last_ns, holds.held) = (until_ns, holds.held + 1);
+                self.entries[entry as usize].note = until_ns;
+            }
+        }
         true
+    }
+
+    /// Ends holds whose time has come, the oldest first. Called before an item is taken, it ends
+    /// more of them than begin.
+    pub fn end_holds(&mut self, now_ns: u64) {
+        let Some(holds) = &mut self.holds else { return };
+        holds.now_ns = holds.now_ns.max(now_ns);
+        for _ in 0..ENDED_MAX {
+            let oldest = self.holds.as_ref().and_then(|holds| holds.queue.front());
+            if oldest.is_none_or(|hold| hold.until_ns > now_ns) {
+                return;
+            }
+            self.pop_hold();
+        }
     }
 
     /// Returns the number of users of a taken item.
@@ -206,10 +333,16 @@ impl SharedPool {
     /// Returns the bytes of memory with all items in use, without the allocator's overhead.
     pub fn memory_max(&self) -> usize {
         let (bits, entries) = (self.size as usize / 8, self.entries.len());
-        bits + entries * size_of::<PoolEntry>() + self.by_item.memory() + self.by_key.memory()
+        let holds = self.holds.as_ref().map_or(0, |holds| bits + 2 * holds.max * size_of::<Hold>());
+        bits + holds + entries * size_of::<PoolEntry>() + self.by_item.memory() + self.by_key.memory()
     }
 
     fn entry_of(&self, key: &PoolKey) -> Option<usize> {
+        self.any_entry_of(key).filter(|&entry| self.entries[entry].users > 0)
+    }
+
+    /// Same, also if the key's item is held.
+    fn any_entry_of(&self, key: &PoolKey) -> Option<usize> {
         let found = self
             .by_key
             .find(self.hasher.hash_words(key), |entry| self.entries[entry as usize].key == *key)?;
@@ -220,19 +353,45 @@ impl SharedPool {
         if item >= self.size || !self.taken.has(item) {
             return None;
         }
+        self.any_entry_at(item)
+    }
+
+    /// Same, also if the item is held.
+    fn any_entry_at(&self, item: u32) -> Option<usize> {
         let found = self.by_item.find(self.hash(item), |entry| self.entries[entry as usize].item == item)?;
         Some(found as usize)
     }
 
+    /// Takes an item that is not in use.
+    fn take_found(&mut self, key: &PoolKey, found: Option<u32>) -> Option<u32> {
+        let taken = found.and_then(|item| Some((item, self.enter(key, item)?)));
+        let Some((item, entry)) = taken else {
+            self.exhausted += 1;
+            return None;
+        };
+        self.entries[entry as usize] = PoolEntry { key: *key, note: 0, users: 1, item };
+        self.taken.set(item);
+        if let Some(holds) = &mut self.holds {
+            holds.unavailable.set(item);
+        }
+        self.in_use += 1;
+        self.peak = self.peak.max(self.in_use);
+        Some(item)
+    }
+
     /// Creates an entry for an item taken under this key. `None` if all entries are in use.
     fn enter(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
+        self.leave_hold(key, item);
         let entry = match self.free.pop() {
             Some(entry) => entry,
             None if (self.fresh as usize) < self.entries.len() => {
                 self.fresh += 1;
                 self.fresh - 1
             }
-            None => return None,
+            None => {
+                self.end_oldest_hold();
+                self.free.pop()?
+            }
         };
         // Both indexes have room for all entries.
         self.by_key.insert(self.hasher.hash_words(key), entry).ok()?;
@@ -240,31 +399,96 @@ impl SharedPool {
         Some(entry)
     }
 
+    /// Ends the item's hold, and lets the one for its new key go on without that key.
+    fn leave_hold(&mut self, key: &PoolKey, item: u32) {
+        if self.held() == 0 {
+            return;
+        }
+        if let Some(entry) = self.any_entry_at(item) {
+            self.end_hold(entry as u32, self.entries[entry].key != *key);
+        }
+        if let Some(entry) = self.any_entry_of(key) {
+            self.by_key.remove(self.hasher.hash_words(key), entry as u32);
+        }
+    }
+
+    /// Removes a user of the item. Returns its entry if that was the last one: it has no item in
+    /// use any more.
+    fn remove_user(&mut self, item: u32) -> Option<u32> {
+        let at = self.entry_at(item)?;
+        let entry = &mut self.entries[at];
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users > 0 {
+            return None;
+        }
+        self.taken.clear(item);
+        self.in_use -= 1;
+        Some(at as u32)
+    }
+
+    /// Ends the oldest hold that goes on.
+    fn end_oldest_hold(&mut self) {
+        while self.pop_hold() == Some(false) {}
+    }
+
+    /// Removes the first hold of the queue, if there is one, and ends it. Returns false if it has
+    /// ended early.
+    fn pop_hold(&mut self) -> Option<bool> {
+        let hold = self.holds.as_mut()?.queue.pop_front()?;
+        let goes_on = hold.goes_on(&self.entries);
+        if goes_on {
+            self.end_hold(hold.entry, true);
+        }
+        Some(goes_on)
+    }
+
+    /// Ends a hold. `is_cut`: one that goes on now is cut short.
+    fn end_hold(&mut self, entry: u32, is_cut: bool) {
+        if let Some(holds) = &mut self.holds {
+            holds.held -= 1;
+            holds.cut += u64::from(is_cut && self.entries[entry as usize].note > holds.now_ns);
+        }
+        self.free_entry(entry);
+    }
+
+    /// Frees the entry of an item without users, and the item.
+    fn free_entry(&mut self, entry: u32) {
+        let PoolEntry { key, item, .. } = self.entries[entry as usize];
+        self.by_key.remove(self.hasher.hash_words(&key), entry);
+        self.by_item.remove(self.hash(item), entry);
+        self.entries[entry as usize].item = NO_ITEM;
+        self.free.push(entry);
+        if let Some(holds) = &mut self.holds {
+            holds.unavailable.clear(item);
+        }
+    }
+
     fn hash(&self, item: u32) -> u64 {
         split_mix(&mut (self.seed ^ u64::from(item)))
     }
+}
 
-    /// Returns the first free item in search order.
-    fn search(&self, choice: PoolRange) -> Option<u32> {
-        let step = choice.step.max(1);
-        let end = choice.first.checked_add(choice.count).filter(|&end| end <= self.size)?;
-        if choice.from < choice.first || choice.from >= end {
-            return None;
-        }
-        let residue = (choice.from - choice.first) % step;
-        self.scan(choice.from, end, step).or_else(|| self.scan(choice.first + residue, choice.from, step))
+/// Returns the first item in search order whose bit is zero.
+fn search(bits: &Bits, choice: PoolRange) -> Option<u32> {
+    let step = choice.step.max(1);
+    let end = choice.first.checked_add(choice.count).filter(|&end| end <= bits.len())?;
+    if choice.from < choice.first || choice.from >= end {
+        return None;
     }
+    let residue = (choice.from - choice.first) % step;
+    let rest = || scan(bits, choice.first + residue, choice.from, step);
+    scan(bits, choice.from, end, step).or_else(rest)
+}
 
-    /// Returns the first free item of `from, from + step, ...` below `end`.
-    fn scan(&self, from: u32, end: u32, step: u32) -> Option<u32> {
-        let parity = match step {
-            1 => Parity::Any,
-            2 if from.is_multiple_of(2) => Parity::Even,
-            2 => Parity::Odd,
-            _ => return (from..end).step_by(step as usize).find(|&item| !self.taken.has(item)),
-        };
-        self.taken.next_zero(from, end, parity)
-    }
+/// Returns the first item of `from, from + step, ...` below `end` whose bit is zero.
+fn scan(bits: &Bits, from: u32, end: u32, step: u32) -> Option<u32> {
+    let parity = match step {
+        1 => Parity::Any,
+        2 if from.is_multiple_of(2) => Parity::Even,
+        2 => Parity::Odd,
+        _ => return (from..end).step_by(step as usize).find(|&item| !bits.has(item)),
+    };
+    bits.next_zero(from, end, parity)
 }
 
 #[cfg(test)]
@@ -272,13 +496,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NONE: HoldDown = HoldDown { ns: 0, max: 0 };
+
     fn all(from: u32) -> PoolRange {
         PoolRange { first: 0, count: 200, from, step: 1 }
     }
 
     #[test]
     fn item_is_shared_by_key_and_freed_by_its_last_user() {
-        let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
+        let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
         let (a, b) = ([1; 6], [2; 6]);
         assert_eq!(pool.take(&a, all(7)), Some(7));
         assert_eq!(pool.join(&a), Some(7));
@@ -294,7 +520,7 @@ mod tests {
 
     #[test]
     fn search_keeps_parity_and_stays_in_range() {
-        let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
+        let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
         let odd = PoolRange { first: 100, count: 4, from: 101, step: 2 };
         assert_eq!(pool.take(&[1; 6], odd), Some(101));
         assert_eq!(pool.take(&[2; 6], odd), Some(103));
@@ -307,7 +533,7 @@ mod tests {
     #[test]
     fn memory_follows_users_not_items() {
         // A /24 of external addresses, with TCP, UDP and ICMP, for 65,536 flows.
-        let mut pool = SharedPool::new("ports", 3 * 256 * 65_535, 65_536, 1).unwrap();
+        let mut pool = SharedPool::new("ports", 3 * 256 * 65_535, 65_536, NONE, 1).unwrap();
         assert!(pool.memory_max() < 16 << 20, "{}", pool.memory_max());
         for i in 0..65_536u32 {
             let from = i * 700;
@@ -322,10 +548,136 @@ mod tests {
         assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
     }
 
+    /// A pool of ten items for this many users that holds up to three items for 100 ns.
+    fn holding(users: usize) -> SharedPool {
+        SharedPool::new("ports", 10, users, HoldDown { ns: 100, max: 3 }, 1).unwrap()
+    }
+
+    const TEN: PoolRange = PoolRange { first: 0, count: 10, from: 4, step: 1 };
+
+    #[test]
+    fn held_item_goes_to_its_last_key_alone() {
+        let mut pool = holding(8);
+        let (a, b) = ([1; 6], [2; 6]);
+        assert_eq!(pool.take(&a, TEN), Some(4));
+        assert!(pool.leave_held(4, 1_000));
+        assert_eq!((pool.in_use(), pool.held(), pool.held_for(&a)), (0, 1, Some(4)));
+        // Nobody has it.
+        assert_eq!((pool.item_of(&a), pool.join(&a), pool.users(4)), (None, None, 0));
+        assert!(pool.key_of(4).is_none());
+        assert!(!pool.leave(4) && !pool.leave_held(4, 1_000) && pool.is_unavailable(4));
+        assert_eq!(pool.take(&b, TEN), Some(5));
+        // Its key has it again, or another one.
+        assert_eq!(pool.take_item(&a, 4), Some(4));
+        assert_eq!((pool.held(), pool.in_use(), pool.holds_cut()), (0, 2, 0));
+        assert!(pool.leave_held(4, 1_010));
+        assert_eq!(pool.take(&a, TEN), Some(6));
+        assert_eq!((pool.held(), pool.item_of(&a), pool.held_for(&a)), (1, Some(6), None));
+        // The first hold was over at 1,100, and the second one goes on until 1,110.
+        pool.end_holds(1_109);
+        assert!(pool.is_unavailable(4) && pool.held() == 1);
+        pool.end_holds(1_110);
+        assert!(!pool.is_unavailable(4) && pool.held() == 0);
+        assert_eq!((pool.take(&[3; 6], TEN), pool.item_of(&a)), (Some(4), Some(6)));
+        assert_eq!(pool.holds_cut(), 0);
+    }
+
+    #[test]
+    fn holds_give_way() {
+        let mut pool = holding(8);
+        let key = |i: u64| [i + 1; 6];
+        for i in 0..4 {
+            assert!(pool.take(&key(i), TEN).is_some());
+        }
+        for item in 4..8 {
+            pool.leave_held(item, 1_000 + u64::from(item));
+        }
+        assert_eq!((pool.held(), pool.holds_cut()), (3, 1), "at most three");
+        assert_eq!(pool.take(&key(20), TEN), Some(4), "the oldest");
+        // Six more can be taken, of which no entry is left for the last.
+        for i in 21..25 {
+            assert!(pool.take(&key(i), TEN).is_some());
+        }
+        assert_eq!((pool.in_use(), pool.held(), pool.holds_cut()), (5, 3, 1));
+        assert_eq!(pool.take(&key(25), TEN), Some(2));
+        assert_eq!((pool.in_use(), pool.held(), pool.holds_cut()), (6, 2, 2), "an entry was needed");
+        assert!(pool.has_free(TEN), "items that are held are free");
+        let held = PoolRange { first: 6, count: 2, from: 6, step: 1 };
+        assert_eq!(pool.take(&key(26), held), None);
+        assert_eq!(pool.take_any(&key(26), held), Some(6));
+        assert_eq!((pool.held(), pool.holds_cut()), (1, 3));
+        // A hold whose time has come is not cut.
+        pool.end_holds(1_000);
+        assert_eq!(pool.held(), 1);
+        pool.end_holds(2_000);
+        assert_eq!((pool.held(), pool.holds_cut()), (0, 3));
+        assert_eq!(pool.take(&key(27), TEN), Some(5));
+    }
+
     proptest! {
+        /// Compared with lists of what is in use and what is held until when.
+        #[test]
+        fn holds_agree_with_lists(
+            entries in 7usize..11,
+            steps in prop::collection::vec((0u8..5, 0u64..12, 0u64..60), 1..120),
+        ) {
+            let mut pool = holding(entries);
+            let (mut used, mut held) = (Vec::<(u32, u64)>::new(), Vec::<(u32, u64, u64)>::new());
+            let mut last_ns = 0;
+            let mut now_ns = 1_000;
+            for (what, key, passed_ns) in steps {
+                now_ns += passed_ns;
+                let name = [key + 1; 6];
+                pool.end_holds(now_ns);
+                held.retain(|&(_, _, until_ns)| until_ns > now_ns);
+                match used.iter().position(|&(_, of)| of == key) {
+                    Some(at) => {
+                        let (item, _) = used.remove(at);
+                        if what == 0 {
+                            prop_assert!(pool.leave(item));
+                        } else {
+                            prop_assert!(pool.leave_held(item, now_ns));
+                            last_ns = (now_ns + 100).max(last_ns + 1);
+                            held.push((item, key, last_ns));
+                            if held.len() > 3 {
+                                held.remove(0);
+                            }
+                        }
+                    }
+                    None if used.len() < entries => {
+                        let own = held.iter().find(|&&(_, of, _)| of == key).map(|&(item, ..)| item);
+                        prop_assert_eq!(pool.held_for(&name), own);
+                        let taken = match own {
+                            Some(item) if what > 2 => pool.take_item(&name, item),
+                            _ => pool.take(&name, TEN).or_else(|| pool.take_any(&name, TEN)),
+                        };
+                        let item = taken.unwrap();
+                        prop_assert!(used.iter().all(|&(of, _)| of != item));
+                        let was_held = held.iter().any(|&(of, ..)| of == item);
+                        prop_assert!(!was_held || own == Some(item) && what > 2 || used.len() + held.len() == 10);
+                        held.retain(|&(of, ..)| of != item);
+                        // An entry for each.
+                        if used.len() + 1 + held.len() > entries {
+                            held.remove(0);
+                        }
+                        held.iter_mut().filter(|(_, of, _)| *of == key).for_each(|(_, of, _)| *of = 99);
+                        used.push((item, key));
+                    }
+                    None => {}
+                }
+                prop_assert_eq!((pool.in_use() as usize, pool.held() as usize), (used.len(), held.len()));
+                for item in 0..10 {
+                    let of = used.iter().find(|&&(of, _)| of == item).map(|&(_, key)| [key + 1; 6]);
+                    prop_assert_eq!(pool.key_of(item), of.as_ref());
+                    let is_held = held.iter().any(|&(of, ..)| of == item);
+                    prop_assert_eq!(pool.is_unavailable(item), of.is_some() || is_held);
+                }
+            }
+        }
+
         #[test]
         fn each_item_is_handed_out_once(starts in prop::collection::vec(0u32..200, 1..260)) {
-            let mut pool = SharedPool::new("ports", 200, 200, 1).unwrap();
+            let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             for (i, from) in starts.iter().enumerate() {
                 let item = pool.take(&[i as u64 + 1; 6], all(*from));

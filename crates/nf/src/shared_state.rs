@@ -42,6 +42,8 @@ pub struct SharedState {
     pub one_machine: Option<&'static str>,
     /// If set, the NF withholds bytes of TCP streams from receivers.
     pub prevents: bool,
+    /// If set, TCP connections do not go on after a restart: what the operator may change.
+    pub forgets_connections: Option<&'static str>,
 }
 
 /// A range of addresses that an NF owns, such as a NAT's external ones. The ports answer neighbours

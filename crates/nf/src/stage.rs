@@ -363,8 +363,9 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
                 shared.sets.push(SharedSet::new(name, capacity, setup.seed)?);
             }
             Shared::Pool(name) => {
-                let items = sizes.next().copied().unwrap_or(0);
-                shared.pools.push(SharedPool::new(name, items, setup.flows_max as usize, setup.seed)?);
+                let (items, hold) = sizes.next().copied().unwrap_or_default();
+                let users = setup.flows_max as usize;
+                shared.pools.push(SharedPool::new(name, items, users, hold, setup.seed)?);
             }
             Shared::Meters(name) => {
                 let capacity = capacities.next().copied().unwrap_or(0);
@@ -385,6 +386,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     shared.sources = setup.sources;
     shared.rules = setup.rules;
     shared.prevents = setup.prevents;
+    shared.forgets_connections = setup.forgets_connections;
     shared.affinity_key = setup.affinity_key;
     shared.one_machine = setup.one_machine;
     if shared.pools.len() != setup.pools.len() {

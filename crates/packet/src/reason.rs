@@ -236,6 +236,8 @@ reasons! {
     /// Tunnel: the packet came from outside without a tunnel, and the policy does not forward such
     /// packets.
     TunnelOther = "tunnel-other",
+    /// Tunnel: a keepalive of the other end; the tunnel answered it.
+    TunnelAnswered = "tunnel-answered",
     /// Redundancy elimination: the encoding is malformed.
     ReMalformed = "re-malformed",
     /// Redundancy elimination: a fragment of an encoded packet, which can be decoded only whole.
@@ -260,6 +262,9 @@ reasons! {
     StreamMemory = "stream-memory",
     /// Intrusion detection: no memory is left for inspection, and the policy drops the flow.
     IdsMemory = "ids-memory",
+    /// Intrusion detection: a message is longer than what is inspected of it, and the policy drops
+    /// its flow.
+    IdsBeyond = "ids-beyond",
     /// The packet was at a unit that was lost, or on its way there.
     UnitLost = "unit-lost",
     /// The packet begins a flow, and there is no unit for it: all are lost, or give their flows

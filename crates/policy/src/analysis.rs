@@ -5,13 +5,15 @@
 //! values of header fields and attributes shows whether a packet meets them.
 //!
 //! Replies take their flow's path backwards, whatever the filters say. So reverse edges matter here
-//! only where packets enter: there, one may take packets before a forward edge does.
+//! where packets enter, as one may take packets before a forward edge does; and a `<->` may be
+//! meant for packets of new flows in reverse: if no order of the edges makes its forward edge
+//! useful.
 
 pub(crate) mod formula;
 mod solver;
 mod witness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use formula::{Formula, History};
 use solver::{Search, Solver};
@@ -43,6 +45,15 @@ pub struct NfFacts {
     pub sources: Option<(FilterAddressSet, Span)>,
 }
 
+/// Facts about the addresses behind a port, as far as its configuration says.
+#[derive(Clone, Debug, Default)]
+pub struct PortFacts {
+    /// Addresses behind it.
+    pub behind: FilterAddressSet,
+    /// Addresses that are not behind it: packets from them are forged.
+    pub elsewhere: FilterAddressSet,
+}
+
 /// The result of an analysis.
 #[derive(Clone, Debug)]
 pub struct Analysis {
@@ -53,23 +64,24 @@ pub struct Analysis {
 }
 
 impl Policy {
-    /// Analyses the graph of a policy. `facts` has those of each of [`Policy::nfs`], and `behind`
-    /// the addresses behind each of [`Policy::ports`], as far as they are known.
+    /// Analyses the graph of a policy. `facts` has those of each of [`Policy::nfs`], and `ports`
+    /// those of each of [`Policy::ports`].
     ///
     /// Finds edges that no packet takes, packets that no edge takes, attributes that are read
     /// before they are set or that nobody sets, ports whose packets cannot be answered, and NFs
     /// that drop packets from behind a port.
-    pub fn analyse(&self, facts: &[NfFacts], behind: &[FilterAddressSet]) -> Analysis {
+    pub fn analyse(&self, facts: &[NfFacts], ports: &[PortFacts]) -> Analysis {
         let graph = self.graph();
         let mut analyser = Analyser {
             policy: self,
             graph: &graph,
             facts,
-            behind,
+            ports,
             solver: Solver::new(),
             steps: 0,
             is_complete: true,
             edges: BTreeMap::new(),
+            reverse: BTreeSet::new(),
             unmatched: BTreeMap::new(),
             early: BTreeMap::new(),
             one_way: BTreeMap::new(),
@@ -80,6 +92,12 @@ impl Policy {
                 analyser.visit(&Visit::at_port(port, self.owners_at(port)));
             }
         }
+        let is_untaken = |state: &EdgeState<'_>| matches!(state, EdgeState::Untaken { .. });
+        if analyser.edges.values().any(is_untaken) {
+            for port in 0..self.ports.len() {
+                analyser.visit_in_reverse(&Visit::at_port(port, self.owners_at(port)));
+            }
+        }
         analyser.diagnostics()
     }
 }
@@ -88,12 +106,14 @@ struct Analyser<'p> {
     policy: &'p Policy,
     graph: &'p PolicyGraph<'p>,
     facts: &'p [NfFacts],
-    behind: &'p [FilterAddressSet],
+    ports: &'p [PortFacts],
     solver: Solver,
     steps: usize,
     is_complete: bool,
     /// Edges of visited nodes.
     edges: BTreeMap<EdgeId, EdgeState<'p>>,
+    /// The `<->` by which packets of new flows get to a port, or to `Drop`, in reverse.
+    reverse: BTreeSet<Span>,
     /// Nodes where a packet finds no edge, with the packet.
     unmatched: BTreeMap<Node, Fields>,
     /// Reads of attributes: true if a visit came after the NF that sets it.
@@ -112,7 +132,7 @@ enum EdgeState<'p> {
     /// A packet takes it.
     Taken,
     /// No packet takes it so far. A packet that passes its filter may be taken by an edge before.
-    Untaken { edge: &'p Edge, hidden: Option<(&'p Edge, Fields)> },
+    Untaken { edge: &'p Edge, hidden: Option<(&'p Edge, Fields)>, is_pointless: bool },
 }
 
 /// A node on a path, and the conditions on packets that come there.
@@ -171,6 +191,7 @@ impl<'p> Analyser<'p> {
             conditions.pop();
             conditions.push(visit.history.formula(&edge.filter, false));
         }
+        conditions.extend(self.is_from_port(visit));
         match self.search(&conditions) {
             Search::Found(packet) => {
                 self.unmatched.entry(visit.node).or_insert(*packet);
@@ -180,6 +201,67 @@ impl<'p> Analyser<'p> {
         }
     }
 
+    /// Returns the condition that the packet is from an address that may be behind its port, if
+    /// others are not: their packets are forged. Of a source that an NF may have written, nothing
+    /// is known.
+    fn is_from_port(&self, visit: &Visit<'p>) -> Option<Formula> {
+        let elsewhere = &self.ports.get(visit.port)?.elsewhere;
+        let is_written = visit.history.writes.contains_key(&FilterField::Address(FilterSide::Src));
+        let is_known = *elsewhere != FilterAddressSet::default() && !is_written;
+        let filter = Filter::Address { side: FilterSide::Src, set: elsewhere.complement() };
+        is_known.then(|| visit.history.formula(&filter, true))
+    }
+
+    /// Follows packets of new flows on reverse edges, and returns whether one gets to a port or to
+    /// `Drop`.
+    fn visit_in_reverse(&mut self, visit: &Visit<'p>) -> bool {
+        let edges: Vec<&Edge> = self.graph.edges(visit.node, visit.direction).collect();
+        let mut conditions = visit.conditions.clone();
+        let mut gets_out = false;
+        for edge in edges {
+            self.steps += 1;
+            if self.steps > PATH_STEPS_MAX {
+                self.is_complete = false;
+                return gets_out;
+            }
+            if edge.direction == EdgeDirection::Reverse {
+                conditions.push(visit.history.formula(&edge.filter, true));
+                let is_taken = match self.search(&conditions) {
+                    Search::Found(_) => match edge.to {
+                        Node::Port(_) | Node::Drop => true,
+                        Node::Nf(nf) => {
+                            self.visit_in_reverse(&self.beyond(visit, edge, nf, conditions.clone()))
+                        }
+                    },
+                    Search::Impossible => false,
+                    // It may be.
+                    Search::GaveUp => {
+                        self.is_complete = false;
+                        true
+                    }
+                };
+                if is_taken {
+                    self.reverse.insert(edge.span);
+                    gets_out = true;
+                }
+                conditions.pop();
+            }
+            conditions.push(visit.history.formula(&edge.filter, false));
+        }
+        gets_out
+    }
+
+    /// Returns the visit to the NF at the end of an edge.
+    fn beyond(&self, visit: &Visit<'p>, edge: &'p Edge, nf: usize, conditions: Vec<Formula>) -> Visit<'p> {
+        let mut history = visit.history.clone();
+        history.nfs.push(nf);
+        for &field in self.facts.get(nf).map_or(&[][..], |facts| &facts.writes) {
+            *history.writes.entry(field).or_default() += 1;
+        }
+        let (port, node, direction) = (visit.port, edge.to, Some(edge.direction));
+        Visit { port, node, direction, history, conditions, one_way: visit.one_way }
+    }
+
     fn search(&mut self, conditions: &[Formula]) -> Search {
         self.solver.search(&conditions.iter().collect::<Vec<_>>())
     }
@@ -187,25 +269,18 @@ impl<'p> Analyser<'p> {
     /// Visits the target of an edge that this packet takes.
     fn follow(&mut self, visit: &Visit<'p>, edge: &'p Edge, conditions: Vec<Formula>, packet: Fields) {
         let one_way = visit.one_way.or_else(|| (!self.has_way_back(edge)).then_some(edge));
-        let mut history = visit.history.clone();
         match edge.to {
-            Node::Drop => return,
+            Node::Drop => {}
             Node::Port(port) => {
                 if let Some(edge) = one_way {
                     self.one_way.entry((visit.port, port)).or_insert((edge, packet));
                 }
-                return;
             }
             Node::Nf(nf) => {
                 self.note_strangers(visit, nf, &conditions);
-                history.nfs.push(nf);
-                for &field in self.facts.get(nf).map_or(&[][..], |facts| &facts.writes) {
-                    *history.writes.entry(field).or_default() += 1;
-                }
+                self.visit(&Visit { one_way, ..self.beyond(visit, edge, nf, conditions) });
             }
         }
-        let (port, node, direction) = (visit.port, edge.to, Some(edge.direction));
-        self.visit(&Visit { port, node, direction, history, conditions, one_way });
     }
 
     /// Returns whether the edge is one of a `<->`.
@@ -231,19 +306,30 @@ impl<'p> Analyser<'p> {
                 _ => None,
             }
         });
-        self.edges.insert(id, EdgeState::Untaken { edge, hidden });
+        // Moved up, it would take all packets of the edge that is taken now.
+        let is_pointless = match &hidden {
+            None => true,
+            Some((first, _)) if first.direction == EdgeDirection::Reverse => false,
+            Some((first, _)) => {
+                conditions.pop();
+                conditions.push(visit.history.formula(&first.filter, true));
+                conditions.push(visit.history.formula(&edge.filter, false));
+                matches!(self.search(&conditions), Search::Impossible)
+            }
+        };
+        self.edges.insert(id, EdgeState::Untaken { edge, hidden, is_pointless });
     }
 
     /// Notes a packet from behind the port that comes to an NF, and whose source the NF drops. Of
     /// sources that an NF before it may have written, nothing is known.
     fn note_strangers(&mut self, visit: &Visit<'p>, nf: usize, conditions: &[Formula]) {
         let expected = self.facts.get(nf).and_then(|facts| facts.sources.as_ref());
-        let (Some((expected, _)), Some(behind)) = (expected, self.behind.get(visit.port)) else { return };
+        let (Some((expected, _)), Some(port)) = (expected, self.ports.get(visit.port)) else { return };
         let is_written = visit.history.writes.contains_key(&FilterField::Address(FilterSide::Src));
         if is_written || self.strangers.contains_key(&(visit.port, nf)) {
             return;
         }
-        let set = behind.intersection(&expected.complement());
+        let set = port.behind.intersection(&expected.complement());
         let mut conditions = conditions.to_vec();
         conditions.push(visit.history.formula(&Filter::Address { side: FilterSide::Src, set }, true));
         match self.search(&conditions) {
@@ -295,10 +381,14 @@ impl<'p> Analyser<'p> {
             }
         }
         for state in std::mem::take(&mut self.edges).into_values() {
-            let EdgeState::Untaken { edge, hidden } = state else { continue };
+            let EdgeState::Untaken { edge, hidden, is_pointless } = state else { continue };
+            let is_of_use = self.reverse.contains(&edge.span);
+            if is_of_use && is_pointless {
+                continue;
+            }
             diagnostics.push(match hidden {
                 Some((first, packet)) => Diagnostic::warning("no packet takes this edge", edge.span)
-                    .remark("never taken")
+                    .remark(if is_of_use { "taken in reverse only" } else { "never taken" })
                     .label(
                         first.span,
                         format!("takes its packets: {}", witness::describe(&packet, self.policy)),

@@ -310,7 +310,7 @@ impl FilterAddressSet {
     }
 
     /// Returns the addresses of both families that are not in the set.
-    pub(crate) fn complement(&self) -> Self {
+    pub fn complement(&self) -> Self {
         let mut free = Vec::with_capacity(self.0.len() + 2);
         for [first, last] in [[[0; 4].into(), [255; 4].into()], [[0u16; 8].into(), [0xffff; 8].into()]] {
             let of_family = |range: &&(IpAddr, IpAddr)| range.0.is_ipv4() == IpAddr::is_ipv4(&first);
@@ -327,7 +327,7 @@ impl FilterAddressSet {
     }
 
     /// Returns the addresses that are in both sets.
-    pub(crate) fn intersection(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         Self(intersection(&self.0, &other.0))
     }
 

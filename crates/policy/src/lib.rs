@@ -54,7 +54,7 @@ mod token;
 mod travel;
 mod value;
 
-pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX};
+pub use analysis::{Analysis, FilterField, NfFacts, PATH_STEPS_MAX, PortFacts};
 pub use ast::FilterSide;
 pub use check::{NODE_ATTRIBUTES_MAX, NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;

@@ -3,7 +3,7 @@
 
 use policy::{
     Analysis, DiagnosticSeverity, Fields, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts,
-    Node, PathEnd, Policy, Scalar,
+    Node, PathEnd, Policy, PortFacts, Scalar,
 };
 
 const PORTS: &str = "Port<0> lan; Port<1> wan; Port<2> dmz; NAT n; FW f; IDS i;\n";
@@ -82,12 +82,41 @@ fn hidden_edges_name_the_edge_before_and_a_packet() {
     assert_found(
         "pipelet { lan <-> f <-> dmz; dmz <-> n <-> wan; }",
         &[
-            "no packet takes this edge; the first edge in the text whose filter holds is taken; move this edge up | never taken | takes its packets: tcp 10.0.0.1:40000 -> 192.0.2.1:443",
+            "no packet takes this edge; the first edge in the text whose filter holds is taken; move this edge up | taken in reverse only | takes its packets: tcp 10.0.0.1:40000 -> 192.0.2.1:443",
         ],
     );
     // Hidden by two edges together.
     assert_found(
         "pipelet { lan [src port < 1024] -> n; lan [!(src port < 1024)] -> f; lan [udp] -> i; n -> Drop; f -> Drop; i -> Drop; }",
+        &["no packet takes this edge"],
+    );
+}
+
+/// Servers open flows through the NAT, and are reached through the firewall.
+#[test]
+fn edges_for_flows_in_reverse_are_of_use() {
+    assert_found("pipelet { dmz <-> n; dmz <-> f [src ip 192.0.2.0/24] <-> wan; n <-> wan; }", &[]);
+    // A filter of the other direction.
+    assert_found(
+        "pipelet { lan [udp] -> Drop; lan [udp] <-> f [src port 53] <-> wan; lan [tcp] <-> n <-> wan; lan -> Drop; }",
+        &[],
+    );
+    // Moved up, the edge would take some packets.
+    assert_found(
+        "pipelet { dmz <-> n; dmz [tcp] <-> f <-> wan; n <-> wan; }",
+        &[
+            "no packet takes this edge; the first edge in the text whose filter holds is taken; move this edge up | taken in reverse only",
+        ],
+    );
+    // What enters from outside goes through the NAT.
+    assert_found("pipelet { dmz <-> n <-> wan; dmz <-> f <-> wan; }", &["no packet takes this edge"]);
+    // Nothing gets through in reverse either.
+    assert_found(
+        "pipelet { lan [tcp] <-> f [udp] <-> wan; lan -> Drop; }",
+        &["no packet that reaches `f` passes this filter", "packets at `f` that no edge takes"],
+    );
+    assert_found(
+        "pipelet { wan -> Drop; lan <-> n <-> dmz; lan [tcp] <-> f <-> wan; }",
         &["no packet takes this edge"],
     );
 }
@@ -165,6 +194,30 @@ fn one_way_paths_are_found() {
     assert_found("pipelet { lan <-> f; f -> wan; wan -> Drop; }", &["cannot be answered"]);
 }
 
+/// The servers behind `dmz` are in 192.0.2.0/24, and nobody else is.
+#[test]
+fn packets_from_elsewhere_are_not_missed() {
+    let servers = "192.0.2.0/24".parse::<policy::Prefix>().unwrap().bounds();
+    let behind = FilterAddressSet::new(vec![servers]);
+    let dmz = PortFacts { elsewhere: behind.complement(), behind };
+    let ports = [PortFacts::default(), PortFacts::default(), dmz];
+    for (pipelets, is_missed) in [
+        ("pipelet { dmz <-> f [src ip 192.0.2.0/24] <-> wan; }", false),
+        ("pipelet { dmz <-> f [src ip 192.0.2.0/25] <-> wan; }", true),
+        ("pipelet { dmz <-> n [src ip 192.0.2.0/24] <-> wan; }", true),
+        ("pipelet { lan <-> f [src ip 192.0.2.0/24] <-> wan; }", true),
+    ] {
+        let policy = read(pipelets);
+        let facts: Vec<_> = policy.nfs.iter().map(facts).collect();
+        let found = policy.analyse(&facts, &ports).diagnostics;
+        assert_eq!(
+            found.iter().any(|found| found.message.contains("no edge takes")),
+            is_missed,
+            "{pipelets}"
+        );
+    }
+}
+
 /// The clients behind `lan` are in 10.0.0.0/8; the NAT translates those of 10.1.0.0/16.
 #[test]
 fn nfs_that_drop_addresses_behind_a_port_are_found() {
@@ -184,8 +237,8 @@ fn nfs_that_drop_addresses_behind_a_port_are_found() {
         let sources = |nf: &Nf| (nf.name == "n").then(|| (set("10.1.0.0/16"), nf.span));
         let facts: Vec<_> =
             policy.nfs.iter().map(|nf| NfFacts { sources: sources(nf), ..facts(nf) }).collect();
-        let behind = [set("10.0.0.0/8"), FilterAddressSet::default(), FilterAddressSet::default()];
-        let analysis = policy.analyse(&facts, &behind);
+        let lan = PortFacts { behind: set("10.0.0.0/8"), ..PortFacts::default() };
+        let analysis = policy.analyse(&facts, &[lan, PortFacts::default(), PortFacts::default()]);
         let found: Vec<_> =
             analysis.diagnostics.iter().filter(|found| found.message.starts_with("`n` drops")).collect();
         assert_eq!(found.len(), usize::from(stranger.is_some()), "{pipelets}: {found:?}");

@@ -397,6 +397,9 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
+        if let (false, Dispatched::To { stamp, .. }) = (T::IS_LOCAL, &dispatched) {
+            self.transport.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+        }
         self.execute_outputs();
         match dispatched {
             Dispatched::To { unit, stamp } => {
@@ -564,7 +567,9 @@ impl<T: Transport> Elastic<T> {
                     DispatcherOutput::Stop(unit) => {
                         self.intervals.set_ready(since_ns, unit, false);
                         self.intervals.set_on(since_ns, unit, false);
-                        self.transport.stopped(unit);
+                        if !self.transport.stopped(unit) {
+                            self.dispatcher.retire_unit(unit);
+                        }
                     }
                 }
             }

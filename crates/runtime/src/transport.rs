@@ -5,8 +5,9 @@
 //! | [`Memory`] | on the calling thread; they share one flow table, and every step is a call |
 //! | [`Rings`] | on threads of their own, each with a flow table; rings in between |
 //!
-//! Messages of the dispatcher to a unit and packets to the same unit keep their order. What units
-//! send to each other keeps its order per pair.
+//! Messages of the dispatcher to a unit and packets to the same unit keep their order, if they are
+//! about the same flow or affinity group, or if the message is about no flow. What units send to
+//! each other keeps its order per pair.
 
 mod homes;
 mod lane;
@@ -92,6 +93,9 @@ pub trait Transport {
         self.packet(now_ns, unit, stamp, packet);
     }
 
+    /// Notes that a flow begins, in this affinity group.
+    fn begin(&mut self, _flow: FlowId, _group: Option<AffinityGroup>) {}
+
     /// Sends a message of the dispatcher.
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
 
@@ -103,8 +107,11 @@ pub trait Transport {
     /// Starts a unit.
     fn start(&mut self, unit: UnitId) -> Started;
 
-    /// Notes that the dispatcher has stopped a unit, which has no flows.
-    fn stopped(&mut self, _unit: UnitId) {}
+    /// Notes that the dispatcher has stopped a unit, which has no flows. Returns whether it may be
+    /// started again; if not, a replacement has another number.
+    fn stopped(&mut self, _unit: UnitId) -> bool {
+        true
+    }
 
     /// Notes that an operator drains a unit, or has resumed it.
     fn set_draining(&mut self, _unit: UnitId, _is_draining: bool) {}
@@ -413,6 +420,16 @@ impl Return {
             }
             FlowChange::Ended { handle, .. } => Some(handle),
         }
+    }
+
+    /// Returns whether the report is of packets alone: how many the unit has finished, and those
+    /// that leave. What a dispatcher does with them rests on nothing else in it.
+    pub fn is_progress(&self) -> bool {
+        !(self.is_ready || self.has_left || self.has_failed || self.has_answered)
+            && self.lost == 0
+            && self.aliases.is_empty()
+            && self.fragments.is_empty()
+            && self.messages.is_empty()
     }
 
     /// Returns whether there is nothing to report beyond a count and a deadline that were reported

@@ -86,7 +86,8 @@ pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / DISPATCHER_FLOWS;
 pub const ALARM_BUCKETS: usize = 10;
 
 impl UnitsConfig {
-    /// Returns the default, but with flowlets and units as published (S35, S42, S43).
+    /// Returns the default, but with flowlets and units as published (S35, S42, S43); replicas are
+    /// left to [`UnitsConfig::copies`].
     pub fn as_published() -> UnitsConfig {
         UnitsConfig { follow_at: None, stay_below: None, ..UnitsConfig::default() }
     }

@@ -71,6 +71,12 @@ macro_rules! emit {
 events! {
     /// A policy runs: `functions` and `ports` are their numbers.
     INFO "rivulet::policy" policy_applied(policy: text, functions: u64, ports: u64) = "policy applied";
+    /// Packets of TCP connections from before the start do not pass these functions; each has what
+    /// may be changed.
+    INFO "rivulet::policy" connections_forgotten(functions: text) = "TCP connections from before the start end";
+    /// None of these ports, of which there are more than two, has an address: hosts of one network
+    /// find none of another.
+    WARN "rivulet::policy" networks_unrouted(ports: text) = "ports have no address";
     /// The policy ended: packets received, and packets that left.
     INFO "rivulet::policy" policy_ended(policy: text, packets_in: u64, packets_out: u64) = "policy ended";
     /// Functions see only the outer packets of these tunnels; `advice` names the setting.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sha1::{Digest, Sha1};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate};
 
 /// Maximum alternative names reported per certificate.
 pub const ALTERNATIVE_NAMES_MAX: usize = 256;
@@ -60,10 +60,16 @@ impl<'a> Certificate<'a> {
         names.filter_map(shown).take(ALTERNATIVE_NAMES_MAX).collect()
     }
 
-    /// Returns the start and end of validity, in seconds since 1970.
-    pub fn validity_s(&self) -> (i64, i64) {
+    /// Returns the start and end of validity, in UTC, as `2020-09-23T00:00:00`.
+    pub fn validity(&self) -> (String, String) {
+        let text = |time: &ASN1Time| {
+            let time = time.to_datetime();
+            let (date, (hour, minute, second)) = (time.date(), time.to_hms());
+            let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+            format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+        };
         let validity = self.parsed.validity();
-        (validity.not_before.timestamp(), validity.not_after.timestamp())
+        (text(&validity.not_before), text(&validity.not_after))
     }
 }
 

@@ -67,8 +67,11 @@ impl Reassembler {
             return;
         }
         self.forget_sent(sequence, half);
-        let Some(distance @ 0..) = half.distance(sequence) else { return };
-        half.flags |= Half::ANSWERED;
+        let Some(distance) = half.distance(sequence) else { return };
+        // It may lack bytes that came with the SYN.
+        if distance >= 0 || half.has(Half::OPENED) {
+            half.flags |= Half::ANSWERED;
+        }
         // If it is no more than the end, it is that.
         if distance <= i64::from(half.has(Half::ENDED)) {
             return;

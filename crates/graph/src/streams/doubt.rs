@@ -23,6 +23,15 @@ impl Reassembler {
         if segment.ignored {
             return doubt::IGNORED;
         }
+        // Until its SYN is answered, a host takes nothing but a SYN or a reset (RFC 9293 3.10.7.3).
+        let has_only_asked = other.has(Half::OPENED) && !other.has(Half::OVER_SYN | Half::ANSWERED);
+        if has_only_asked
+            && !half.has(Half::BEGUN | Half::CLAIMED)
+            && !segment.has(Segment::SYN | Segment::RST)
+        {
+            self.counters.refused += 1;
+            return doubt::IGNORED;
+        }
         // Signatures are agreed on if both SYNs had one.
         let agreed = half.has(Half::SIGNED) && other.has(Half::SIGNED);
         if !is_syn
@@ -41,9 +50,12 @@ impl Reassembler {
             self.counters.old += 1;
             return doubt::IGNORED;
         }
-        // Most hosts drop the bytes of a SYN (RFC 7413), and some what is authenticated without
-        // their asking.
-        if is_syn || options.authenticated && !segment.has(Segment::RST) && !other.has(Half::SIGNED) {
+        // Most hosts drop the bytes of a SYN (RFC 7413). In line they count at once anyway,
+        // because a host may take them from this very packet: should it ask for them again, they
+        // must be the same.
+        let is_early = is_syn && !self.options.inline;
+        // Some drop what is authenticated without their asking.
+        if is_early || options.authenticated && !segment.has(Segment::RST) && !other.has(Half::SIGNED) {
             return doubt::UNLIKELY;
         }
         if segment.has(Segment::RST) {

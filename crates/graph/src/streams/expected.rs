@@ -73,7 +73,7 @@ impl Reassembler {
         if segment.acknowledgment.wrapping_sub(other.has).cast_signed() > 0 {
             other.has = segment.acknowledgment;
         }
-        if behind == 0 {
+        if behind == 0 || other.has(Half::OPENED) {
             other.flags |= Half::ANSWERED;
         }
         if is_opened {

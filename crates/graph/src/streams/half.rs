@@ -41,6 +41,8 @@ impl Half {
     pub(super) const SCALED: u32 = 1 << 16;
     /// The receiver's window is known.
     pub(super) const OFFERED: u32 = 1 << 17;
+    /// Its sender acknowledges something: it has answered a SYN, or had an answer to its own.
+    pub(super) const OVER_SYN: u32 = 1 << 18;
     /// The options that a SYN agreed on.
     pub(super) const AGREED: u32 = Half::STAMPED | Half::SIGNED | Half::SCALED;
 

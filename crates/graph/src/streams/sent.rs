@@ -20,8 +20,10 @@ impl Reassembler {
     /// Compares a segment with what its sender has sent before, and remembers it; false if it does
     /// not pass.
     pub(super) fn compare(&mut self, segment: &Segment<'_>, half: &mut Half) -> bool {
-        // Where nobody is seen to acknowledge, nothing would ever be forgotten.
-        if !half.has(Half::ANSWERED) || segment.payload.is_empty() {
+        // Where nobody is seen to acknowledge, nothing would ever be forgotten. But of a SYN, most
+        // hosts take no bytes, and ask for them once more.
+        let is_remembered = half.has(Half::ANSWERED) || segment.has(Segment::SYN);
+        if !is_remembered && half.sent == 0 || segment.payload.is_empty() {
             return true;
         }
         let (Some(first), Some(has)) = (half.distance(segment.first()), half.distance(half.has)) else {
@@ -35,6 +37,10 @@ impl Reassembler {
         let new = New { offset, bytes, span: Span::default(), doubt: 0, fin: false };
         let mut differs = false;
         let lost_until = if half.sent == 0 { 0 } else { self.look_for_sent(half) };
+        let head = self.sent.head(half.sent);
+        if !is_remembered && offset >= lost_until && !self.sent.covers(head, offset, offset + 1) {
+            return true;
+        }
         // A retransmission of recorded bytes needs no room.
         let is_recorded = || self.sent.covers(self.sent.head(half.sent), offset, offset + bytes.len() as u64);
         let is_full = half.sent_bytes + bytes.len() as u32 > SENT_MAX

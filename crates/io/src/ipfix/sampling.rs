@@ -1,5 +1,5 @@
 //! The share of flows that is reported, as an options record: flow selection (RFC 7014), and the
-//! older sampling elements that most collectors read.
+//! older samplingInterval, which is all that most collectors read.
 
 /// Identifier of the options template.
 const ID: u16 = 271;
@@ -7,17 +7,13 @@ const ID: u16 = 271;
 /// flowSelectorAlgorithm (RFC 7014): uniform probabilistic.
 const UNIFORM_PROBABILISTIC: u16 = 4;
 
-/// samplingAlgorithm: 1 deterministic, 2 random.
-const DETERMINISTIC: u8 = 1;
-const RANDOM: u8 = 2;
-
-/// Elements with their lengths; the first is the scope.
-const ELEMENTS: [(u16, u16); 5] = [
+/// Elements with their lengths; the first is the scope. Without samplingAlgorithm (35): nfdump 1.7
+/// ignores an interval that has one.
+const ELEMENTS: [(u16, u16); 4] = [
     (149, 4), // observationDomainId
     (390, 2), // flowSelectorAlgorithm
     (311, 8), // samplingProbability
-    (34, 4),  // samplingInterval: deprecated, and what nfdump and others read
-    (35, 1),  // samplingAlgorithm: the same
+    (34, 4),  // samplingInterval: deprecated, and what collectors read
 ];
 
 /// Bytes of the options template set and of the set with its record.
@@ -43,12 +39,10 @@ pub fn put_template_set(out: &mut Vec<u8>) {
 /// Appends the set with the record that one of `interval` flows is reported.
 pub fn put_record(observation_domain: u32, interval: u32, out: &mut Vec<u8>) {
     let len: u16 = 4 + ELEMENTS.iter().map(|(_, len)| len).sum::<u16>();
-    let algorithm = if interval == 1 { DETERMINISTIC } else { RANDOM };
     out.extend(ID.to_be_bytes());
     out.extend(len.to_be_bytes());
     out.extend(observation_domain.to_be_bytes());
     out.extend(UNIFORM_PROBABILISTIC.to_be_bytes());
     out.extend((1.0 / f64::from(interval)).to_be_bytes());
     out.extend(interval.to_be_bytes());
-    out.push(algorithm);
 }

@@ -227,11 +227,14 @@ impl Element {
         use Element as E;
         match self {
             E::ProtocolIdentifier | E::IpClassOfService | E::FlowEndReason | E::BiflowDirection => 1,
+            // Reduced (RFC 7125 3): the upper bits are never known, and pmacct 1.7 takes two octets
+            // for none.
+            E::TcpControlBits => 1,
             E::SourceTransportPort | E::DestinationTransportPort | E::VlanId => 2,
             E::PostNaptSourceTransportPort | E::PostNaptDestinationTransportPort => 2,
             E::PostNatSourceIpv4Address | E::PostNatDestinationIpv4Address => 4,
             E::PostNatSourceIpv6Address | E::PostNatDestinationIpv6Address => 16,
-            E::TcpControlBits | E::IcmpTypeCodeIpv4 | E::IcmpTypeCodeIpv6 => 2,
+            E::IcmpTypeCodeIpv4 | E::IcmpTypeCodeIpv6 => 2,
             E::SourceIpv4Address | E::DestinationIpv4Address => 4,
             E::OctetDeltaCount | E::PacketDeltaCount => 8,
             E::FlowStartMilliseconds | E::FlowEndMilliseconds => 8,
@@ -273,7 +276,7 @@ impl Element {
             E::PostNaptDestinationTransportPort => out.extend(exit()[1 - d].port.to_be_bytes()),
             E::BiflowDirection => out.push([INITIATOR, REVERSE_INITIATOR][d]),
             E::IcmpTypeCodeIpv4 | E::IcmpTypeCodeIpv6 => out.extend(report.icmp[d].to_be_bytes()),
-            E::TcpControlBits => out.extend(u16::from(report.tcp_flags[d]).to_be_bytes()),
+            E::TcpControlBits => out.push(report.tcp_flags[d]),
             E::OctetDeltaCount => out.extend(report.bytes[d].to_be_bytes()),
             E::PacketDeltaCount => out.extend(report.packets[d].to_be_bytes()),
             E::FlowStartMilliseconds => out.extend(milliseconds(report, report.first_ns, d)),

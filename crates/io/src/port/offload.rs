@@ -3,7 +3,9 @@
 //!
 //! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as
 //! frames of up to 64 KB, for the card to cut. On the way in, cards and the kernel join segments to
-//! such frames again. Functions must see, and ports must send, what a wire carries.
+//! such frames again. With BIG TCP (`gso_max_size`, `gro_max_size` of an interface) frames of TCP
+//! are longer, and no length field holds theirs. Functions must see, and ports must send, what a
+//! wire carries.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ipv4, ipv6, tcp, udp, vlan};
@@ -66,8 +68,8 @@ pub struct RawFrame<'a> {
 /// Bytes before a frame, to put a tag back.
 pub const FRONT_ROOM: usize = 4;
 
-/// Bytes of the longest frame that the kernel delivers: IPv4's longest packet with link-layer
-/// headers.
+/// Bytes of the longest frame that the kernel delivers without BIG TCP: IPv4's longest packet with
+/// link-layer headers.
 pub const FRAME_LEN_MAX: usize = 65_535 + 14 + 2 * 4;
 
 /// Reason why a frame cannot be restored to its form on a wire.
@@ -114,6 +116,7 @@ fn restore(
         None => &mut raw.room[FRONT_ROOM..],
     };
     if offload.segmentation != OffloadHeader::WHOLE {
+        let frame = shorten(frame, &mut offload);
         return Layout::of(frame, &offload)?.cut(frame, segment, each);
     }
     if offload.needs_checksum() {
@@ -134,6 +137,40 @@ fn restore_tag(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
     room[ADDRESSES..][..2].copy_from_slice(&tag.protocol.to_be_bytes());
     room[ADDRESSES + 2..][..2].copy_from_slice(&tag.control.to_be_bytes());
     Some(room)
+}
+
+/// Gives a frame of BIG TCP, whose length no field of its IP header holds, the headers of a shorter
+/// one; each segment gets its own length.
+fn shorten<'f>(frame: &'f mut [u8], offload: &mut OffloadHeader) -> &'f mut [u8] {
+    let Some((network, ethertype)) = network(frame) else { return frame };
+    let packet = &mut frame[network..];
+    if ethertype == EtherType::IPV4 && packet.len() >= ipv4::HEADER_LEN {
+        let mut header = ipv4::Packet::new_unchecked(packet);
+        if header.total_len() == 0 {
+            header.set_total_len(u16::MAX);
+        }
+    } else if ethertype == EtherType::IPV6 && has_jumbo_option(packet) {
+        let protocol = IpProtocol(packet[ipv6::HEADER_LEN]);
+        ipv6::Packet::new_unchecked(packet).set_next_header(protocol);
+        frame.copy_within(..network + ipv6::HEADER_LEN, JUMBO_OPTION_LEN);
+        offload.checksum_start = offload.checksum_start.saturating_sub(JUMBO_OPTION_LEN as u16);
+        return &mut frame[JUMBO_OPTION_LEN..];
+    }
+    frame
+}
+
+/// Length of hop-by-hop options with a jumbo payload option alone (RFC 2675).
+const JUMBO_OPTION_LEN: usize = 8;
+
+/// Returns whether an IPv6 packet has a jumbo payload option alone. The kernel adds one to frames
+/// of BIG TCP, for those who read their length; segments have none.
+fn has_jumbo_option(packet: &[u8]) -> bool {
+    const REST: [u8; 3] = [0, 0xc2, 4]; // No further 8 bytes, the option's type, its length.
+    let Ok(header) = ipv6::Packet::new_checked_header(packet) else { return false };
+    header.payload_len() == 0
+        && header.next_header() == IpProtocol::HOP_BY_HOP
+        && packet.len() >= ipv6::HEADER_LEN + JUMBO_OPTION_LEN
+        && packet[ipv6::HEADER_LEN + 1..].starts_with(&REST)
 }
 
 /// Completes a checksum whose field has the pseudo-header's part.
@@ -507,6 +544,47 @@ mod tests {
                 put_together.extend_from_slice(parsed.payload.slice());
             }
             prop_assert_eq!(put_together, payload);
+        }
+
+        /// As BIG TCP: no field holds the length, and IPv6 may have an option with it.
+        #[test]
+        fn segments_of_frames_beyond_64_kb_are_those_of_a_wire(
+            is_v4: bool, vlan: bool, is_open: bool, has_option: bool, len in 65_000usize..500_000,
+        ) {
+            let step = 1_428;
+            let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let mut whole = frame(is_v4, true, vlan, &payload[..1_000]);
+            whole.extend_from_slice(&payload[1_000..]);
+            let mut transport = transport_at(is_v4, vlan);
+            let network = transport_at(true, vlan) - ipv4::HEADER_LEN;
+            if is_v4 {
+                whole[network + 2..][..2].fill(0);
+            } else {
+                whole[network + 4..][..2].fill(0);
+            }
+            if has_option && !is_v4 {
+                let jumbo = ((whole.len() - transport + JUMBO_OPTION_LEN) as u32).to_be_bytes();
+                whole[network + 6] = IpProtocol::HOP_BY_HOP.0;
+                whole.splice(transport..transport, [&[IpProtocol::TCP.0, 0, 0xc2, 4], &jumbo[..]].concat());
+                transport += JUMBO_OPTION_LEN;
+            }
+            let header = OffloadHeader {
+                flags: if is_open { OffloadHeader::NEEDS_CHECKSUM } else { 0 },
+                segmentation: if is_v4 { OffloadHeader::TCP_V4 } else { OffloadHeader::TCP_V6 },
+                segment_len: step,
+                checksum_start: if is_open { transport as u16 } else { 0 },
+                checksum_offset: 16,
+                ..OffloadHeader::default()
+            };
+            let restored = restored(&whole, header, None).unwrap();
+            prop_assert_eq!(restored.len(), len.div_ceil(step.into()));
+            let mut put_together = Vec::new();
+            for segment in &restored {
+                prop_assert!(is_sound(segment));
+                let parsed = PacketHeaders::from_ethernet_slice(segment).unwrap();
+                put_together.extend_from_slice(parsed.payload.slice());
+            }
+            prop_assert!(put_together == payload);
         }
 
         /// As a kernel's own VXLAN leaves it to the card: the inner packet must be cut, and each

@@ -51,6 +51,9 @@ const KERNEL_ROOM: usize = 256;
 /// Bytes of the room of a frame: the smallest that suffices for the interface's MTU.
 const ROOMS: [usize; 2] = [2_048, 4_096];
 
+/// Largest MTU of the other end of a veth that runs an XDP program, with pages of 4 KiB.
+const VETH_MTU_MAX: u32 = 3_506;
+
 /// One part of an interface, by AF_XDP.
 pub struct XdpPort {
     name: String,
@@ -324,7 +327,7 @@ fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(Pro
     let in_driver = match program.attach(interface, Mode::Driver) {
         Ok(attached) => return Ok((attached, Mode::Driver)),
         Err(error) if busy(&error) => return Err(unfit("it runs another XDP program".to_owned())),
-        Err(error) => explain("its driver does not run XDP programs", &error),
+        Err(error) => refused_by_driver(&error),
     };
     if kind == InterfaceKind::Virtual {
         return Err(in_driver);
@@ -333,6 +336,21 @@ fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(Pro
     attached
         .map(|attached| (attached, Mode::Generic))
         .map_err(|error| explain("it does not run XDP programs", &error))
+}
+
+/// Says what to do if an interface's driver does not take the program. What a veth takes depends on
+/// its other end.
+fn refused_by_driver(error: &Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ERANGE) => unfit(format!(
+            "the MTU of its other end is too large for XDP (`ip link set PEER mtu {VETH_MTU_MAX}` there)"
+        )),
+        Some(libc::ENOSPC) => unfit(
+            "its other end sends by more queues than it receives by (`ethtool -L PEER tx N` there)"
+                .to_owned(),
+        ),
+        _ => explain("its driver does not run XDP programs", error),
+    }
 }
 
 fn unfit(why: String) -> Error {

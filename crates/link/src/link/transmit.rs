@@ -11,8 +11,10 @@ use crate::sending::Piece;
 /// Datagrams of one [`PeerLink::poll_transmit`], at most (Linux: `UDP_MAX_SEGMENTS`).
 pub const TRANSMIT_DATAGRAMS_MAX: usize = 64;
 
-/// Bytes of one [`PeerLink::poll_transmit`], at most: the payload of UDP over IPv4.
-pub const TRANSMIT_BYTES_MAX: usize = 65_507;
+/// Bytes of several datagrams of one [`PeerLink::poll_transmit`], at most. With the headers of
+/// Ethernet, IPv6 and UDP they must be shorter than a device's `gso_max_size` of 65,536 bytes:
+/// Linux cuts up longer ones before the device, which then gets each datagram by itself.
+pub const TRANSMIT_BYTES_MAX: usize = 65_535 - (14 + 40 + 8);
 
 /// Datagrams to send together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,12 @@ use link::{Config, LinkEvent, LinkKeys, PeerLink};
 
 pub const KEYS: LinkKeys = LinkKeys { send: [0x11; 32], receive: [0x22; 32] };
 
+/// Bytes of Ethernet's, IPv6's and UDP's headers.
+const HEADERS_LEN: usize = 14 + 40 + 8;
+
+/// Linux's `gso_max_size` of a device: a frame of that length is cut up before it.
+const GSO_LEN_MAX: usize = 65_536;
+
 /// A small generator: the same seed, the same faults.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -64,6 +70,8 @@ pub struct Pair {
     pub is_recording: bool,
     /// Datagrams and bytes sent by each end.
     pub traffic: [u64; 2],
+    /// Bytes of the longest batch of datagrams.
+    pub batch_most: usize,
     random: Random,
     flying: [BTreeMap<(u64, u64), Vec<u8>>; 2],
     count: u64,
@@ -74,6 +82,8 @@ pub struct Pair {
 pub struct Received {
     pub messages: BTreeMap<u16, VecDeque<Vec<u8>>>,
     pub messages_count: usize,
+    /// The stream of each, in the order of their arrival.
+    pub streams: Vec<u16>,
     pub packets: Vec<Vec<u8>>,
     pub events: Vec<(u64, LinkEvent)>,
     pub held_most: u64,
@@ -94,6 +104,7 @@ impl Pair {
             sent: Vec::new(),
             is_recording: false,
             traffic: [0; 2],
+            batch_most: 0,
             random: Random::new(seed),
             flying: Default::default(),
             count: 0,
@@ -153,6 +164,7 @@ impl Pair {
         while self.takes[end]
             && let Some(message) = link.poll_message()
         {
+            received.streams.push(message.stream);
             received.messages.entry(message.stream).or_default().push_back(message.bytes.to_vec());
             received.messages_count += 1;
         }
@@ -170,9 +182,11 @@ impl Pair {
         let mut out = Vec::new();
         while let Some(transmit) = self.links[end].poll_transmit(self.now_ns, &mut out) {
             assert_eq!(transmit.len, out.len());
-            assert!(
-                transmit.segment <= self.links[end].config().mtu && out.len() <= link::TRANSMIT_BYTES_MAX
-            );
+            assert!(transmit.segment <= self.links[end].config().mtu);
+            if out.len() > transmit.segment {
+                assert!(out.len() + HEADERS_LEN < GSO_LEN_MAX, "{}", out.len());
+                self.batch_most = self.batch_most.max(out.len());
+            }
             assert!(out.len().div_ceil(transmit.segment) <= link::TRANSMIT_DATAGRAMS_MAX);
             for (sent, datagram) in out.chunks(transmit.segment).enumerate() {
                 if datagram.len() > self.system[end] {

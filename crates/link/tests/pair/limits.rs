@@ -4,6 +4,7 @@ use link::{Config, LinkEvent, SendError};
 use proptest::prelude::*;
 
 use crate::bench::{Faults, Pair, Random, patient, small};
+use crate::reliable::carry;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
@@ -119,4 +120,11 @@ fn the_congestion_window_falls_with_losses_and_rises_again() {
     assert!(lossy < first / 4, "{lossy} after {first}");
     let healed = load(&mut pair, 20_000_000);
     assert!(healed > 2 * lossy, "{healed} after {lossy}");
+}
+
+#[test]
+fn batches_are_short_enough_to_stay_whole() {
+    // With 46 datagrams a batch would have 65,504 bytes.
+    let pair = carry(&patient().with_fixed_mtu(1_424), 1, Default::default(), &vec![(0, 1, 8 << 20)]);
+    assert_eq!(pair.batch_most, 45 * 1_424);
 }

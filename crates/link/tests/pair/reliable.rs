@@ -1,7 +1,9 @@
 //! Every message arrives exactly once and in order within its stream, whatever the network does;
 //! nothing stalls when it has healed. A27
 
-use link::{Config, SendError};
+use std::collections::{HashMap, VecDeque};
+
+use link::{Config, ORDERED, SendError};
 use proptest::prelude::*;
 
 use crate::bench::{Faults, Pair, Random, patient, small};
@@ -44,7 +46,7 @@ fn bytes(index: usize, len: usize) -> Vec<u8> {
 }
 
 /// Sends all messages over the time of the faults, and checks all that arrives.
-fn carry(config: &Config, seed: u64, faults: [Faults; 2], plan: &Plan) -> Pair {
+pub fn carry(config: &Config, seed: u64, faults: [Faults; 2], plan: &Plan) -> Pair {
     carry_while(config, seed, faults, plan, |_| {})
 }
 
@@ -82,6 +84,9 @@ pub fn carry_while(
     });
     assert!(carried, "it stalls: {:?}", pair.links.each_ref().map(|link| link.counters()));
     assert!(pair.now_ns < 60_000_000_000, "healed at 0.2 s, done at {} ns", pair.now_ns);
+    for end in 0..2 {
+        check_order(end, plan, &pair.received[1 - end].streams);
+    }
     for (index, &(end, stream, len)) in plan.iter().enumerate() {
         let arrived = pair.received[1 - end].messages.get_mut(&stream).and_then(|queue| queue.pop_front());
         assert!(arrived == Some(bytes(index, len)), "message {index} of stream {stream}");
@@ -94,6 +99,26 @@ pub fn carry_while(
         assert_eq!(link.dead(), None);
     }
     pair
+}
+
+/// Checks that no message overtakes one of the ordered stream, or is overtaken by one.
+fn check_order(end: usize, plan: &Plan, arrived: &[u16]) {
+    let mut sent: HashMap<u16, VecDeque<usize>> = HashMap::new();
+    for (index, &(from, stream, _)) in plan.iter().enumerate() {
+        if from == end {
+            sent.entry(stream).or_default().push_back(index);
+        }
+    }
+    let (mut latest, mut latest_ordered) = (None, None);
+    for stream in arrived {
+        let index = sent.get_mut(stream).and_then(VecDeque::pop_front);
+        assert!(index > latest_ordered, "message {index:?} behind ordered message {latest_ordered:?}");
+        if *stream == ORDERED {
+            assert!(index > latest, "ordered message {index:?} behind message {latest:?}");
+            latest_ordered = index;
+        }
+        latest = latest.max(index);
+    }
 }
 
 proptest! {
@@ -148,6 +173,26 @@ fn streams_do_not_wait_for_each_other() {
     assert_eq!(pair.received[1].messages.keys().collect::<Vec<_>>(), [&2]);
     pair.run_until(50_000_000);
     assert_eq!(pair.received[1].messages[&1], [&b"lost"[..], b"later"]);
+}
+
+#[test]
+fn the_ordered_stream_waits_for_all_and_all_wait_for_it() {
+    let mut pair = Pair::new(&patient(), 1);
+    pair.run_until(1_000_000);
+    for (stream, is_lost) in [(1, true), (2, false), (ORDERED, false), (3, false)] {
+        pair.links[0].send_message(stream, b"message").unwrap();
+        pair.transmit(0);
+        if is_lost {
+            pair.flying_from(0).clear();
+        }
+    }
+    let arrives_ns = pair.now_ns + pair.delay_ns;
+    pair.run_until(arrives_ns);
+    assert_eq!(pair.received[1].streams, [2]);
+    assert!(pair.links[1].held_cost() > 0, "what waits is within the window");
+    pair.run_until(50_000_000);
+    assert_eq!(pair.received[1].streams, [2, 1, ORDERED, 3]);
+    assert_eq!(pair.links[1].held_cost(), 0);
 }
 
 #[test]

@@ -28,6 +28,8 @@ const MPLS_IN_IP: u8 = 137;
 const ERSPAN: u16 = 0x88be;
 const ERSPAN_3: u16 = 0x22eb;
 const PPP: u16 = 0x880b;
+/// Nothing: an answer to a keepalive, as Cisco IOS defined it.
+const KEEPALIVE: u16 = 0;
 
 /// Limit on the UDP ports of VXLAN.
 pub const VXLAN_PORTS_MAX: usize = 4;
@@ -106,6 +108,7 @@ pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> 
         L2TP_V3 => Some(L2tp),
         MPLS_IN_IP => Some(Mpls),
         protocol::GRE => match be16(data, l4 + 2)? {
+            KEEPALIVE => None,
             ERSPAN | ERSPAN_3 => Some(Erspan),
             PPP => Some(Pptp),
             _ => Some(Gre),

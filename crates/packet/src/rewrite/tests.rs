@@ -67,7 +67,9 @@ fn verdicts(packet: &[u8]) -> Vec<bool> {
         4 | 41 => body,
         _ => &[],
     };
-    if !within.is_empty() {
+    // A random body may be too short for a header.
+    let header_len = if within.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
+    if within.len() >= header_len {
         right.extend(verdicts(within));
     }
     right

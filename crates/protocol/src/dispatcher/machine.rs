@@ -120,7 +120,8 @@ pub struct NumberedPacket {
 /// An action that the caller must execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DispatcherOutput {
-    /// Send a message to a unit, after all packets that were dispatched to it before.
+    /// Send a message to a unit, after the packets that were dispatched to it before: those of the
+    /// flow that it is about, and of the flow's affinity group; all if it is about no flow.
     Send {
         /// The unit.
         to: UnitId,

@@ -1,5 +1,6 @@
 //! An operator's commands: flows migrate by hand, units are drained and resumed (A16).
 
+use nf::AffinityGroup;
 use packet::FlowKey;
 use std::ops::Range;
 
@@ -86,6 +87,11 @@ pub enum UnitRefused {
 }
 
 impl Dispatcher {
+    /// Returns the affinity group of a live flow, if it is in one.
+    pub fn group(&self, flow: FlowId) -> Option<AffinityGroup> {
+        self.groups.as_ref()?.of_flow(flow.index)
+    }
+
     /// Returns a live flow.
     pub fn flow_status(&self, flow: FlowId) -> Option<FlowStatus> {
         self.flows.live(flow).map(|_| self.status_at(flow.index))

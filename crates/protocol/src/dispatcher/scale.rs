@@ -36,6 +36,10 @@ impl Dispatcher {
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
         }
+        // Units that leave, before the rules look for one too many.
+        while let Some(unit) = self.units.first_to_drain() {
+            self.drain(now_ns, unit, outputs);
+        }
         match self.config.scaling {
             ScalingRule::Demand { .. } => self.follow_demand(now_ns, outputs),
             ScalingRule::Drops(_) => self.relieve(now_ns, outputs),
@@ -45,9 +49,6 @@ impl Dispatcher {
             }
         }
         self.hold_minimum(outputs);
-        while let Some(unit) = self.units.first_to_drain() {
-            self.drain(now_ns, unit, outputs);
-        }
         self.evacuate(now_ns, outputs);
         self.level_groups(outputs);
         self.ask_again(now_ns, outputs);

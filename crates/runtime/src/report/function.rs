@@ -79,6 +79,8 @@ impl FunctionReport {
             pool.in_use += other.in_use;
             pool.peak += other.peak;
             pool.exhausted += other.exhausted;
+            pool.held += other.held;
+            pool.holds_cut += other.holds_cut;
         }
         for (name, meters) in &mut self.meters {
             let Some(other) = other.meters.get(name) else { continue };
@@ -100,6 +102,8 @@ impl FunctionReport {
             pool.in_use.visit_counts(current, visit);
             pool.peak.visit_counts(total, visit);
             pool.exhausted.visit_counts(total, visit);
+            pool.held.visit_counts(current, visit);
+            pool.holds_cut.visit_counts(total, visit);
         }
         for meters in self.meters.values_mut() {
             meters.in_use.visit_counts(current, visit);
@@ -204,6 +208,10 @@ record! {
         pub peak: u32,
         /// Requests that found a pool exhausted.
         pub exhausted: u64 = counter("pool_exhausted"),
+        /// Items of a pool that only their last user gets, for some time.
+        pub held: u32 = gauge("pool_held"),
+        /// Items handed out to others while they were held, since no other was free.
+        pub holds_cut: u64 = counter("pool_holds_cut"),
     }
 }
 
@@ -263,6 +271,8 @@ pub(super) fn of_all(graph: &Graph, names: &[String]) -> Vec<FunctionReport> {
                     in_use: pool.in_use(),
                     peak: pool.peak(),
                     exhausted: pool.exhausted(),
+                    held: pool.held(),
+                    holds_cut: pool.holds_cut(),
                 };
                 (pool.name(), report)
             });

@@ -150,9 +150,15 @@ pub struct Inbox {
     /// Of each frame, its length, and whether it was cut off.
     arrived: Vec<(usize, bool)>,
     room: Box<[u8]>,
+    /// Frames among which the room is divided.
+    frames: usize,
 }
 
 const ROOM: usize = FRONT_ROOM + FRAME_LEN_MAX;
+
+/// Frames of one call once a frame was too long for a room: those of BIG TCP have up to 8 times
+/// 65,535 bytes (`GSO_MAX_SIZE`, `GRO_MAX_SIZE`).
+const LONG_FRAMES: usize = 8;
 
 impl Inbox {
     pub fn new() -> Inbox {
@@ -161,17 +167,23 @@ impl Inbox {
             controls: Box::new([Control([0; 64]); FRAMES]),
             arrived: Vec::with_capacity(FRAMES),
             room: vec![0; FRAMES * ROOM].into_boxed_slice(),
+            frames: FRAMES,
         }
     }
 
-    /// Receives up to [`FRAMES`] frames, and returns their number. Does not block.
+    /// Receives up to [`FRAMES`] frames, and returns their number. Does not block. If a frame of
+    /// the call before was cut off, frames have longer rooms from now on.
     ///
     /// # Errors
     /// Those of `recvmmsg`; [`std::io::ErrorKind::WouldBlock`] if nothing has arrived.
     pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
-        self.arrived.clear();
+        if self.arrived.drain(..).any(|(_, is_cut_off)| is_cut_off) {
+            self.frames = LONG_FRAMES;
+        }
+        let room_len = self.room.len() / self.frames;
+        let mut rooms = self.room.chunks_exact_mut(room_len);
         let mut pieces: [[libc::iovec; 2]; FRAMES] = std::array::from_fn(|i| {
-            let room = &mut self.room[i * ROOM..][FRONT_ROOM..ROOM];
+            let room = rooms.next().map_or_else(Default::default, |room| &mut room[FRONT_ROOM..]);
             [
                 libc::iovec {
                     iov_base: (&raw mut self.offloads[i]).cast(),
@@ -195,7 +207,7 @@ impl Inbox {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 messages.as_mut_ptr(),
-                FRAMES as u32,
+                self.frames as u32,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -212,8 +224,9 @@ impl Inbox {
     /// Returns the frame with this number of the last call.
     pub fn frame(&mut self, at: usize) -> RawFrame<'_> {
         let (len, is_cut_off) = self.arrived[at];
+        let room_len = self.room.len() / self.frames;
         RawFrame {
-            room: &mut self.room[at * ROOM..][..FRONT_ROOM + len.min(FRAME_LEN_MAX)],
+            room: &mut self.room[at * room_len..][..FRONT_ROOM + len],
             offload: self.offloads[at],
             tag: taken_tag(&self.controls[at]),
             is_cut_off,

@@ -6,6 +6,15 @@ use super::bench::{Bench, MS, fixed, key, release, send};
 use crate::dispatcher::*;
 
 #[test]
+fn defaults_are_those_of_the_paper() {
+    let config = Config::default();
+    assert_eq!((config.gap_ns, config.size_max), (500_000, 15_000)); // S30, S31
+    assert_eq!((config.lambda, config.targets_count), (0.25, 3)); // S37, S55
+    assert_eq!((config.bucket_ns, config.buckets), (500_000, 200)); // S40
+    assert_eq!((config.capacity_bps, config.start_at), (1_000_000_000, 0.9)); // S41, S42
+}
+
+#[test]
 fn a_gap_longer_than_t_cuts() {
     // S29, S30
     let mut bench = Bench::new(fixed(1));

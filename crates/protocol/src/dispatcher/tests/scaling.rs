@@ -275,6 +275,23 @@ fn a_flowlet_without_room_starts_no_unit_that_demand_does_not_ask_for() {
 }
 
 #[test]
+fn a_unit_that_leaves_is_drained_and_not_the_one_in_its_place() {
+    for scaling in [ScalingRule::Room, following().scaling] {
+        let mut bench = Bench::new(Config { scaling, units_min: 1, idle_ns: MS, ..following() });
+        bench.feed(MS, 1, 100);
+        bench.dispatcher.remove_unit(MS, UnitId(0), &mut bench.outputs);
+        assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
+        bench.dispatcher.started(10 * MS, UnitId(1));
+        for bucket in 20..60 {
+            bench.handle_timeout(bucket * MS);
+        }
+        assert_eq!((bench.state(0), bench.state(1)), (UnitState::Draining, UnitState::Active), "{scaling:?}");
+        let orders = bench.take();
+        assert!(!orders.iter().any(|order| matches!(order, DispatcherOutput::Start(_))), "{orders:?}");
+    }
+}
+
+#[test]
 fn units_come_and_go_with_all_that_comes() {
     let mut bench = Bench::new(following());
     let mut now = 0;
