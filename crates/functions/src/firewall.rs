@@ -21,7 +21,7 @@ use std::mem::offset_of;
 use nf::{
     Access, Affinity, AnswerScope, Attribute, Cause, Connection, Context, ControlError, Descriptor,
     EndReason, EventCondition, Field, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling,
-    Setup, Shared, StateFunction, UpgradeError, Verdict,
+    Setup, StateFunction, UpgradeError, Verdict,
 };
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
@@ -33,9 +33,12 @@ use classify::RuleClassifier;
 use command::Command;
 pub use config::{Config, Pickup, RuleCounting, TcpTracking};
 use facts::{Opening, answer_type, detail, flags_fit, headers, is_answer, is_related, is_syn, way};
-pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
 use rule::{ConnectionState, FilterAction, FilterHeaders, FilterRule, has_ports, is_icmp};
 
+use crate::answers::{self, AnswerLimits};
+pub use crate::answers::{
+    ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX,
+};
 use crate::quoted::QuotedPacket;
 
 /// A stateful packet filter.
@@ -45,7 +48,7 @@ pub struct Firewall {
     default: FilterAction,
     stateful: bool,
     strict: bool,
-    picks_up: bool,
+    pickup: Pickup,
     /// Passes link control traffic regardless of the rules.
     link_control: bool,
     /// Counts every packet for its rule.
@@ -110,10 +113,8 @@ nf::counters! {
     link_control: packets,
 }
 
-/// Set: sources that got answers.
-const ANSWERED_SOURCES: usize = 0;
-/// Set with one member, for all answers.
-const ANSWERED_ALL: usize = 1;
+/// Sets: sources that got answers, and all answers.
+const ANSWERS: AnswerLimits = AnswerLimits { sources: 0, all: 1 };
 
 /// Event: the version of the rules differs from the argument.
 const RULES_CHANGED: u16 = 1;
@@ -155,10 +156,7 @@ impl NetworkFunction for Firewall {
         affinity: Affinity::Flow,
         scaling: Scaling::Servers,
         counters: Counters::DECLARED,
-        shared: &[
-            Shared::Set { name: "answered_sources", capacity: SOURCES_MAX },
-            Shared::Set { name: "answered", capacity: 1 },
-        ],
+        shared: &[answers::SOURCES, answers::ALL],
         across_nodes: NodeSharing::PerNode,
         consolidates: true,
         cycles_per_packet: 20,
@@ -186,13 +184,18 @@ impl NetworkFunction for Firewall {
             default: config.default,
             stateful: config.stateful,
             strict: config.tcp == TcpTracking::Strict,
-            picks_up: config.pickup == Pickup::Allow,
+            pickup: config.pickup,
             link_control: setup.link_control,
             counts: config.count == RuleCounting::Packets || !config.stateful,
             version: 0,
             quick: NO_QUICK_WAY,
         };
         firewall.raise_version();
+        match firewall.pickup {
+            Pickup::Allow => {}
+            Pickup::Drop => setup.forgets_connections("`pickup: reject` resets them"),
+            Pickup::Reject => setup.forgets_connections("it resets them"),
+        }
         setup.rules(counting::labels(&firewall.rules), firewall.counts);
         Ok(firewall)
     }
@@ -240,6 +243,7 @@ impl NetworkFunction for Firewall {
     /// packet, and after a change of the rules every packet.
     fn answers(&self) -> AnswerScope {
         let rejects = self.default == FilterAction::Reject
+            || self.pickup == Pickup::Reject
             || self.rules.iter().any(|rule| rule.action == FilterAction::Reject);
         let all = rejects && (!self.stateful || self.version > FIRST_VERSION);
         AnswerScope { all, openings: rejects, ..AnswerScope::NONE }
@@ -428,7 +432,7 @@ impl Firewall {
             return self.follow(packet, state, context);
         }
         if state.rule == 0 && Opening(state.opening).state() == ConnectionState::Invalid {
-            return invalid(context);
+            return self.refuse_invalid(packet, context);
         }
         refuse(packet, context, state.action == 1 + FilterAction::Reject as u8, state.rule == 0)
     }
@@ -511,8 +515,27 @@ impl Firewall {
         self.report(action, number, context);
         match action {
             FilterAction::Allow => Verdict::Forward,
-            _ if rule.is_none() && flow_state == ConnectionState::Invalid => invalid(context),
+            _ if rule.is_none() && flow_state == ConnectionState::Invalid => {
+                self.refuse_invalid(packet, context)
+            }
             _ => refuse(packet, context, action == FilterAction::Reject, rule.is_none()),
+        }
+    }
+
+    /// Drops an invalid packet. Ends the connection of a segment whose beginning was not seen, if
+    /// the policy says so, as a host without it does (RFC 9293 3.10.7.1).
+    fn refuse_invalid(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        let meta = packet.meta();
+        let is_midstream = meta.protocol == protocol::TCP
+            && meta.class == PacketClass::Whole
+            && flags_fit(meta.tcp_flags)
+            && !is_syn(meta.tcp_flags);
+        let answered = self.pickup == Pickup::Reject
+            && is_midstream
+            && reject::reject(packet, context) == DropReason::FirewallRejected;
+        match invalid(context) {
+            Verdict::Drop(_) if answered => Verdict::Drop(DropReason::FirewallRejected),
+            verdict => verdict,
         }
     }
 
@@ -551,7 +574,7 @@ impl Firewall {
         let first = context.flow().seq == 1;
         let syn = is_syn(meta.tcp_flags);
         if meta.protocol == protocol::TCP && meta.class != PacketClass::LaterFragment {
-            if !flags_fit(meta.tcp_flags) || first && !syn && !self.picks_up {
+            if !flags_fit(meta.tcp_flags) || first && !syn && self.pickup != Pickup::Allow {
                 return ConnectionState::Invalid;
             }
         } else if is_icmp(meta.protocol) && first && is_answer(meta.protocol, detail(packet)) {

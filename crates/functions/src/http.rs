@@ -31,8 +31,9 @@ pub use inspector::LINE_MAX;
 pub use recognise::PROBE_MAX;
 pub use state::State;
 
+use crate::lines::FlowLine;
 use crate::ports::PortFilter;
-use inspector::{HttpInspector, PartialLine};
+use inspector::HttpInspector;
 use state::{BlockReason, DirectionStart, Phase};
 
 /// Bytes of each direction that are searched for a start line if the beginning of a connection was
@@ -143,6 +144,8 @@ mod label {
 mod buffer {
     pub const QUEUE: usize = 2;
     pub const ANSWER: usize = 3;
+    /// Until there may be an answer: what the client said before, if that is in doubt.
+    pub const DOUBTED: usize = ANSWER;
     pub const COUNT: usize = 4;
 }
 
@@ -326,20 +329,20 @@ impl Http {
         more: usize,
         state: &mut State,
         context: &mut Context<'_>,
-        work: impl FnOnce(&mut Exchange, &mut PartialLine, &mut HttpInspector<'_, '_>) -> T,
+        work: impl FnOnce(&mut Exchange, &mut FlowLine, &mut HttpInspector<'_, '_>) -> T,
     ) -> T {
         let State { notes, exchange } = state;
-        let mut line = PartialLine::new(context.take_buffer(direction.index()));
+        let mut line = FlowLine::new(context.take_buffer(direction.index()), LINE_MAX);
         let side = notes.side(direction);
         let mut inspector = HttpInspector { http: self, notes, context, side };
         if shortage::is_not_whole(&line, more) {
             inspector.lose_line(exchange, &mut line);
         }
         let result = work(exchange, &mut line, &mut inspector);
-        if line.0.has_refused() {
+        if line.kept.has_refused() {
             inspector.lose_line(exchange, &mut line);
         }
-        context.give_buffer(direction.index(), line.0);
+        context.give_buffer(direction.index(), line.kept);
         result
     }
 

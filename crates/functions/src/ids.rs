@@ -7,12 +7,14 @@ mod connection_status;
 mod decoder;
 mod facts;
 mod flowbits;
+mod ftp;
 mod inspection_buffers;
 mod inspection_point;
 mod inspector;
 mod limit;
 mod load;
 mod message;
+mod multipart;
 mod prefilter;
 mod prefilters;
 mod shortage;
@@ -31,13 +33,17 @@ use values::ConfigError;
 
 pub use alert_subject::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
-pub use config::{BODY_MAX, Config, IdsMode, MemoryFullPolicy, ReportedEvent, UnsupportedPolicy};
+use config::InspectedLengths;
+pub use config::{
+    BeyondPolicy, Config, IdsMode, LENGTH_MAX, MemoryFullPolicy, ReportedEvent, UnsupportedPolicy,
+};
 pub use decoder::CODINGS_MAX;
 pub use flowbits::FLOWBITS_MAX;
 use flowbits::Flowbits;
 use inspector::{Inspector, PacketScratch};
 pub use load::{LoadedRules, RuleProblem, RuleSources};
-pub use message::{HEAD_BYTES, REPEATED_MAX};
+pub use message::REPEATED_MAX;
+pub use multipart::PARTS_MAX;
 use prefilters::Prefilters;
 use signature::Signature;
 pub use state::State;
@@ -52,11 +58,12 @@ pub const EXCERPT_BYTES: usize = 256;
 pub struct Ids {
     signatures: Vec<Signature>,
     searches: Prefilters,
-    body_max: usize,
+    lengths: InspectedLengths,
     prevents: bool,
     async_oneside: bool,
     reports: ReportedEvents,
     drops_when_full: bool,
+    drops_beyond: bool,
 }
 
 /// The messages reported as events, besides alerts.
@@ -96,6 +103,12 @@ nf::counters! {
     dns_messages: messages,
     /// TLS handshake messages inspected.
     tls_messages: messages,
+    /// HTTP messages with a longer head than `head`.
+    heads_cut: messages,
+    /// HTTP messages with a longer body than `body`.
+    bodies_cut: messages,
+    /// Directions with a longer TLS handshake message than `handshake`.
+    handshakes_cut: directions,
     /// Memory of the pattern searches built so far.
     search_memory_bytes: bytes,
     /// Connections that changed their protocol.
@@ -122,7 +135,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["Snort", "Suricata", "IPS"],
     summary: "Inspects packets, streams and messages with Suricata rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
-    state_version: 2,
+    state_version: 3,
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -145,7 +158,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     counters: Counters::DECLARED,
     shared: &[Shared::Meters("trackers")],
     across_nodes: NodeSharing::OneMachine("thresholds of signatures count the matches of all flows"),
-    buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
+    buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * LENGTH_MAX as usize, memory: MEMORY }),
     stream: true,
     cycles_per_packet: 3000,
     ..Descriptor::DEFAULT
@@ -168,12 +181,7 @@ impl NetworkFunction for Ids {
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Ids, ConfigError> {
-        if !(1..=BODY_MAX).contains(&config.body.0) {
-            return Err(ConfigError::new(format!(
-                "`body` is {} bytes, expected 1 to {BODY_MAX}",
-                config.body.0
-            )));
-        }
+        let lengths = config.lengths()?;
         if config.rules.0.is_empty() {
             return Err(ConfigError::new(
                 "`rules` is missing: the text of a rule file, such as file(\"a.rules\")",
@@ -186,8 +194,17 @@ impl NetworkFunction for Ids {
             thresholds: Some(&config.thresholds),
             home: &config.home,
         });
-        if let (UnsupportedPolicy::Refuse, Some(problem)) = (config.unsupported, rules.problems.first()) {
-            return Err(problem.into());
+        let prevents = config.mode == IdsMode::Prevent;
+        let is_refused = |problem: &&RuleProblem| match config.unsupported {
+            Some(policy) => policy == UnsupportedPolicy::Refuse,
+            None => prevents && problem.blocks && !problem.is_loaded,
+        };
+        if let Some(problem) = rules.problems.iter().find(is_refused) {
+            let mut error = ConfigError::from(problem);
+            if config.unsupported.is_none() {
+                error.message += "; the rule would block: `unsupported: skip` goes without it";
+            }
+            return Err(error);
         }
         rules.problems.iter().for_each(|problem| setup.warn(problem.to_string()));
         let searches = Prefilters::new(&rules).map_err(ConfigError::new)?;
@@ -203,19 +220,20 @@ impl NetworkFunction for Ids {
         }
         setup.buffer_memory(config.memory.0 as usize);
         setup.buffer_share(config.per_source);
-        if config.mode == IdsMode::Prevent {
+        if prevents {
             setup.prevents();
         }
         Ok(Ids {
             signatures,
             searches,
-            body_max: config.body.0 as usize,
-            prevents: config.mode == IdsMode::Prevent,
+            lengths,
+            prevents,
             reports: ReportedEvents {
                 dns: config.events.contains(&ReportedEvent::Dns),
                 tls: config.events.contains(&ReportedEvent::Tls),
             },
             drops_when_full: config.when_full == MemoryFullPolicy::Drop,
+            drops_beyond: prevents && config.beyond == BeyondPolicy::Drop,
             async_oneside: config.async_oneside,
         })
     }
@@ -253,9 +271,16 @@ impl NetworkFunction for Ids {
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
-        if state.flags.has(FlowFlags::DROPPED | FlowFlags::PASSED) {
-            return;
+        if !state.flags.has(FlowFlags::DROPPED | FlowFlags::PASSED) {
+            self.inspect_rest(state, context);
         }
+        context.find(state.findings());
+    }
+}
+
+impl Ids {
+    /// Inspects the incomplete messages of a flow that ends.
+    fn inspect_rest(&self, state: &mut State, context: &mut Context<'_>) {
         let mut work = context.take_scratch::<PacketScratch>();
         let shortages = context.shortages();
         work.begin_packet(state);

@@ -1,5 +1,6 @@
 //! The built-in network functions.
 
+mod answers;
 pub mod dos;
 pub mod firewall;
 mod headers;

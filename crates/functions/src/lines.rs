@@ -3,32 +3,35 @@
 use applayer::http::LineBuffer;
 use nf::FlowBuffer;
 
-/// Adapter from a flow's buffer to the line reader of a protocol, for a line or message of at most
-/// `MAX` bytes.
-pub struct FlowLine<const MAX: usize>(pub FlowBuffer);
+/// Adapter from a flow's buffer to the line reader of a protocol, for a line or message of limited
+/// length.
+pub struct FlowLine {
+    pub kept: FlowBuffer,
+    len_max: usize,
+}
 
-impl<const MAX: usize> FlowLine<MAX> {
+impl FlowLine {
     /// Wraps a flow's buffer.
-    pub fn new(kept: FlowBuffer) -> Self {
-        FlowLine(kept)
+    pub fn new(kept: FlowBuffer, len_max: usize) -> Self {
+        FlowLine { kept, len_max }
     }
 }
 
-impl<const MAX: usize> LineBuffer for FlowLine<MAX> {
+impl LineBuffer for FlowLine {
     fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
+        self.kept.as_slice()
     }
 
     fn capacity(&self) -> usize {
-        MAX
+        self.len_max
     }
 
     fn push(&mut self, bytes: &[u8]) -> usize {
-        let room = MAX.saturating_sub(self.0.as_slice().len());
-        self.0.push(&bytes[..bytes.len().min(room)])
+        let room = self.len_max.saturating_sub(self.kept.as_slice().len());
+        self.kept.push(&bytes[..bytes.len().min(room)])
     }
 
     fn clear(&mut self) {
-        self.0.clear();
+        self.kept.clear();
     }
 }

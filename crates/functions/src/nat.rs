@@ -30,6 +30,7 @@ use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
+use nf::pool::HoldDown;
 use nf::{
     Access, Affinity, AffinityGroup, AffinityGroups, AffinityKey, Context, ControlError, Descriptor,
     EndReason, Field, LiveFlows, Maturity, NetworkFunction, NodeSharing, PacketView, Plan, Scaling, Setup,
@@ -41,15 +42,18 @@ use values::ConfigError;
 pub use config::Config;
 pub use state::State;
 
-use config::NatTimeouts;
+use config::{NatTimeouts, NotOpeningAction};
 use events::NatEvent;
 use forwards::Forwards;
+use mapping::ItemUse;
 use net::{from_v4, v4};
 use shares::PortShares;
 use space::{PortClass, PortSpace};
 use timeouts::FlowTimeouts;
 
-/// Maximum number of external IPv4 addresses. With all ports in use they take 7 MB; the other
+use crate::answers::{self, AnswerLimits};
+
+/// Maximum number of external IPv4 addresses. With all ports in use they take 14 MB; the other
 /// tables grow with the number of flows.
 pub const EXTERNAL_MAX: usize = 256;
 
@@ -100,6 +104,8 @@ nf::counters! {
     spoofed: packets,
     /// Mappings evicted for others.
     mappings_evicted: mappings,
+    /// Resets sent for TCP packets that belong to no flow and may open none.
+    resets_sent: packets,
 }
 
 /// Indices of the pools in the descriptor.
@@ -109,6 +115,9 @@ mod pool {
     pub const SUBSCRIBERS: usize = 2;
     pub const PERMISSIONS: usize = 3;
 }
+
+/// Sets: sources that got answers, and all answers.
+const ANSWERS: AnswerLimits = AnswerLimits { sources: 2, all: 3 };
 
 const DESCRIPTOR: &Descriptor = &Descriptor {
     name: "nat",
@@ -136,6 +145,8 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("permissions"),
         Shared::Set { name: "limit_events", capacity: 1 },
         Shared::Set { name: "nptv6_hosts", capacity: 1 },
+        answers::SOURCES,
+        answers::ALL,
     ],
     across_nodes: NodeSharing::PerGroup,
     keeps_flows: true,
@@ -182,6 +193,14 @@ impl NetworkFunction for Nat {
             let all_v6 = (Addr::NONE, Addr::from_bytes([0xff; 16]));
             setup.passes_sources("inside", config.inside.iter().map(net::Prefix4::bounds).chain([all_v6]));
         }
+        if config.translates_v4() && config.tcp_opens_with == config::TcpOpening::Syn {
+            setup.forgets_connections(match config.not_opening {
+                NotOpeningAction::Drop => {
+                    "`tcp_opens_with: any` takes them over, `not_opening: reject` resets them"
+                }
+                NotOpeningAction::Reject => "it resets them",
+            });
+        }
         let flows_if = |wanted: bool| if wanted { setup.flows_max } else { 1 };
         let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
         let filtered = config.filtering == config::FilteringBehaviour::AddressDependent;
@@ -191,8 +210,11 @@ impl NetworkFunction for Nat {
         if wanted.limits {
             setup.set_capacity(0, events::LIMITS_REMEMBERED_MAX);
         }
-        setup.pool_size(space.size().max(1));
-        setup.pool_size((shares.blocks_per_address() * addresses).max(1));
+        let hold = HoldDown { ns: config.hold_down.time.0, max: config.hold_down.max };
+        let hold_if = |wanted: bool| if wanted { hold } else { HoldDown::default() };
+        setup.pool_with_holds(space.size().max(1), hold_if(config.blocks.is_none()));
+        let blocks = shares.blocks_per_address() * addresses;
+        setup.pool_with_holds(blocks.max(1), hold_if(config.blocks.is_some()));
         setup.pool_size(subscribers.max(1));
         setup.pool_size(permissions.max(1));
         Ok(Nat {
@@ -279,11 +301,12 @@ impl NetworkFunction for Nat {
         }
     }
 
-    fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+    fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
         if self.wanted.sessions {
             self.session_event(NatEvent::SessionDelete, state, context);
         }
-        self.release(state, context);
+        let item_use = if reason == EndReason::Rejected { ItemUse::Refused } else { ItemUse::Ends };
+        self.release(state, item_use, context);
     }
 
     /// `drain ADDRESS` stops allocation from an external address; `resume ADDRESS` restarts it.
@@ -400,6 +423,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         if !(NatTimeouts::NS_MIN..=NatTimeouts::NS_MAX).contains(&ns) {
             return Err(ConfigError::new(format!("timeouts: {name} is not between 1s and 7d")));
         }
+    }
+    if config.hold_down.time.0 > NatTimeouts::NS_MAX {
+        return Err(ConfigError::new("hold_down: time is longer than 7d"));
     }
     let high = config.ports.last.max(PRIVILEGED) - config.ports.first.max(PRIVILEGED);
     match config.blocks {

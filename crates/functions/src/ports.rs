@@ -26,11 +26,15 @@ impl PortFilter {
     /// Returns whether either end of the flow has one of the ports.
     #[inline]
     pub fn has_flow(&self, context: &Context<'_>) -> bool {
-        let has = |port: u16| self.0.binary_search(&port).is_ok();
         self.0.is_empty() || {
             let (source, destination) = of_flow(context);
-            has(source) || has(destination)
+            self.names(source) || self.names(destination)
         }
+    }
+
+    /// Returns whether the key lists the port.
+    pub fn names(&self, port: u16) -> bool {
+        self.0.binary_search(&port).is_ok()
     }
 }
 

@@ -8,11 +8,14 @@
 mod config;
 mod ends;
 
+use std::ops::Range;
+
 use nf::answer::{self, IcmpError};
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Plan, Scaling,
     Setup, StateFunction, Verdict,
 };
+use packet::parse::protocol;
 use packet::{Addr, DropReason, OUTER_MATCH_LEN_MAX, OuterMatch, Packet, Side, split_mix};
 use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -63,6 +66,8 @@ nf::counters! {
     packets_others: packets,
     /// ICMP errors sent to senders inside.
     errors_sent: packets,
+    /// GRE keepalives of the other end that were answered.
+    keepalives_answered: packets,
 }
 
 /// State functions that count an outgoing packet and a packet received through the tunnel.
@@ -133,6 +138,9 @@ impl NetworkFunction for Tunnel {
 
     fn predict(&self, state: &State, plan: &mut Plan<'_>) -> bool {
         if plan.side == Side::Outside {
+            if plan.source().addr == self.ends.local() {
+                return false; // There may be keepalives among them.
+            }
             plan.record_state_function(COUNT_IN);
             return plan.outer.is_some_and(|cover| self.matches(cover)) && plan.decap();
         }
@@ -225,6 +233,9 @@ impl Tunnel {
     fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
         match self.inner_packet(packet.outermost()) {
             Ok(Some(InnerPacket { header_len, len })) => {
+                if packet.meta().protocol == protocol::GRE {
+                    self.answer_keepalive(header_len..header_len + len, packet, context)?;
+                }
                 packet.decap(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
                 packet.record_state_function(COUNT_IN);
                 count_in(context, len);
@@ -240,6 +251,27 @@ impl Tunnel {
                 }
             }
         }
+    }
+
+    /// Answers the packet if its inner packet, which is here in it, is a keepalive: the answer that
+    /// the other end wants, ready to be sent.
+    #[cold]
+    fn answer_keepalive(
+        &self,
+        inner: Range<usize>,
+        packet: &mut PacketView<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        if packet.ends().0.addr == self.ends.local() {
+            packet.mark_per_packet(); // The flow's other packets may be none.
+        }
+        let Some(keepalive) = packet.outermost().get(inner).filter(|inner| self.ends.is_keepalive(inner))
+        else {
+            return Ok(());
+        };
+        context.answer(packet, keepalive)?;
+        context.count(COUNTERS.keepalives_answered, 1);
+        Err(DropReason::TunnelAnswered)
     }
 
     /// Finds the inner packet of a packet that begins with its outermost IP header; none if the

@@ -67,4 +67,6 @@ pub enum Pickup {
     Allow,
     /// As invalid.
     Drop,
+    /// As invalid, and answered by a reset.
+    Reject,
 }

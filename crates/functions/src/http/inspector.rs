@@ -9,13 +9,9 @@ use super::state::{BlockReason, FlowNotes, Phase};
 use super::transactions::{self, ResponseFields, StoredField, TransactionFields};
 use super::{AnomalyPolicy, MethodPolicy, SmugglingPolicy};
 use super::{COUNTERS, Http, attribute, buffer, label, smuggling};
-use crate::lines::FlowLine;
 
 /// Maximum bytes of a line (a header with its folds); a longer one is truncated.
 pub const LINE_MAX: usize = 16 << 10;
-
-/// A direction's partial line.
-pub type PartialLine = FlowLine<LINE_MAX>;
 
 /// The receiver of parser events of one direction.
 pub struct HttpInspector<'a, 'c> {

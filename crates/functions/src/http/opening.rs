@@ -5,10 +5,11 @@ use applayer::http::{Exchange, ExchangeSide, HttpAnomaly, HttpEvent};
 use nf::Context;
 use packet::Direction;
 
-use super::inspector::{HttpInspector, PartialLine};
-use super::recognise::{PROBE_MAX, Recognition, may_be_status_line, recognise_start};
+use super::inspector::{HttpInspector, LINE_MAX};
+use super::recognise::{PROBE_MAX, Recognition, may_be_status_line, may_be_tls, recognise_start};
 use super::state::{BlockReason, DirectionStart, Phase, State};
-use super::{Http, SEARCH_MAX, clear};
+use super::{BUFFER_MAX, Http, SEARCH_MAX, buffer, clear};
+use crate::lines::FlowLine;
 use crate::ports;
 
 impl Http {
@@ -27,10 +28,10 @@ impl Http {
         if begins {
             return;
         }
-        let mut line = PartialLine::new(context.take_buffer(direction.index()));
+        let mut line = FlowLine::new(context.take_buffer(direction.index()), LINE_MAX);
         let side = state.notes.side(direction);
         state.exchange.gap(side, 1, &mut line, &mut |_: HttpEvent<'_>| {});
-        context.give_buffer(direction.index(), line.0);
+        context.give_buffer(direction.index(), line.kept);
     }
 
     /// Searches for a start line.
@@ -76,8 +77,10 @@ impl Http {
         if !self.ports.has_flow(context) {
             return self.give_up(state, context);
         }
-        if state.notes.start(direction) != DirectionStart::Open {
-            return;
+        match state.notes.start(direction) {
+            DirectionStart::Open => {}
+            DirectionStart::Doubted => return self.doubt(direction, [bytes, &[]], state, context),
+            _ => return,
         }
         let mut kept = DirectionPrefix::take(direction, context);
         if kept.is_lost {
@@ -85,14 +88,21 @@ impl Http {
             return self.search_if_suspected(direction, bytes, state, context);
         }
         let kept_len = kept.len;
-        let recognition = match kept_len {
-            0 => recognise_start(bytes),
-            _ => recognise_start(kept.with(bytes)),
+        let first = if kept_len == 0 { bytes } else { kept.with(bytes) };
+        let recognition = match recognise_start(first) {
+            // It is spoken to a port that is said to be HTTP's.
+            Recognition::Other if self.is_for_server(direction, state, context) && !may_be_tls(first) => {
+                Recognition::Http(ExchangeSide::Request)
+            }
+            recognition => recognition,
         };
         let before = &kept.bytes[..kept_len];
         match recognition {
             Recognition::Unclear if keep(direction, [before, bytes], context) => {}
             Recognition::Unclear => self.lose_beginning(direction, state, context),
+            Recognition::Other if self.may_be_answered(direction, state) => {
+                self.doubt(direction, [before, bytes], state, context);
+            }
             Recognition::Other => {
                 self.miss(direction, state, context);
                 self.search_if_suspected(direction, before, state, context);
@@ -110,6 +120,41 @@ impl Http {
                 self.parse(direction, bytes, state, context);
             }
         }
+    }
+
+    /// Returns whether the direction is that of the client of a connection to one of the listed
+    /// ports.
+    fn is_for_server(&self, direction: Direction, state: &State, context: &Context<'_>) -> bool {
+        let (source, destination) = ports::of_flow(context);
+        let port = if direction == Direction::Original { destination } else { source };
+        self.is_client(direction, state) && self.ports.names(port)
+    }
+
+    /// Returns whether the direction is known to be that of the end that opened the connection.
+    fn is_client(&self, direction: Direction, state: &State) -> bool {
+        state.notes.opened != 0 && direction == state.notes.client()
+    }
+
+    /// Returns whether the answer of a server may yet tell that a client's bytes are HTTP.
+    fn may_be_answered(&self, direction: Direction, state: &State) -> bool {
+        self.is_client(direction, state) && state.notes.start(direction.other()) == DirectionStart::Open
+    }
+
+    /// Keeps bytes of a client that do not look like HTTP until its server answers. If there are
+    /// too many, they are not HTTP.
+    #[cold]
+    fn doubt(&self, direction: Direction, parts: [&[u8]; 2], state: &mut State, context: &mut Context<'_>) {
+        let mut kept = context.take_buffer(buffer::DOUBTED);
+        let len = kept.as_slice().len() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let is_whole = !kept.was_evicted()
+            && len <= BUFFER_MAX
+            && parts.into_iter().all(|part| kept.push(part) == part.len());
+        if !is_whole {
+            kept.clear();
+        }
+        context.give_buffer(buffer::DOUBTED, kept);
+        let start = if is_whole { DirectionStart::Doubted } else { DirectionStart::Missed };
+        state.notes.set_start(direction, start);
     }
 
     /// Handles a partial beginning that was lost for lack of memory, as if it had not been seen.
@@ -200,14 +245,38 @@ impl Http {
                 if side == ExchangeSide::Request { DirectionStart::Unseen } else { DirectionStart::Missed },
             );
         }
+        let doubted = self.settle(other, side, state, context);
         if state.notes.start(other) == DirectionStart::Missed {
             self.begin_mid_stream(other, &[], state, context);
         }
         HttpInspector { http: self, notes: &mut state.notes, context, side }.recognised();
-        // The other direction's bytes so far were too few to decide.
-        if kept.len > 0 {
-            self.parse(other, &kept.bytes[..kept.len], state, context);
+        // The other direction's bytes so far were too few to decide, or in doubt.
+        for bytes in [&kept.bytes[..kept.len], &doubted] {
+            if !bytes.is_empty() {
+                self.parse(other, bytes, state, context);
+            }
         }
+    }
+
+    /// Ends the doubt about a client, because its server begins with this side of HTTP, and returns
+    /// the client's bytes.
+    fn settle(
+        &self,
+        client: Direction,
+        server: ExchangeSide,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Vec<u8> {
+        if state.notes.start(client) != DirectionStart::Doubted {
+            return Vec::new();
+        }
+        let kept = context.take_buffer(buffer::DOUBTED);
+        let is_whole = server == ExchangeSide::Response && !kept.was_evicted();
+        let bytes = if is_whole { kept.as_slice().to_vec() } else { Vec::new() };
+        context.give_buffer(buffer::DOUBTED, kept);
+        clear(buffer::DOUBTED, context);
+        state.notes.set_start(client, if is_whole { DirectionStart::Open } else { DirectionStart::Missed });
+        bytes
     }
 
     /// Handles a direction that does not begin like HTTP. If its beginning may not have been seen,
@@ -217,7 +286,7 @@ impl Http {
         state.notes.set_start(direction, DirectionStart::Missed);
         if state.notes.opened == 0 {
             self.suspect(direction, state, context);
-        } else if state.notes.start(direction.other()) == DirectionStart::Missed {
+        } else if state.notes.start(direction.other()) != DirectionStart::Open {
             self.give_up(state, context);
         }
     }
@@ -238,7 +307,9 @@ impl Http {
         if kept.is_lost {
             self.run_short(&mut state.notes, context);
         }
-        clear(direction.index(), context);
+        for number in [direction.index(), buffer::DOUBTED] {
+            clear(number, context);
+        }
         state.notes.set_start(direction, DirectionStart::Missed);
         state.notes.set_start(other, DirectionStart::Missed);
         state.notes.enter(Phase::Suspected);

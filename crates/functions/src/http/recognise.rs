@@ -5,9 +5,6 @@ use applayer::http::{ExchangeSide, Method};
 /// Bytes that always suffice to decide.
 pub const PROBE_MAX: usize = 512;
 
-/// Maximum characters of an unknown method.
-const NAME_MAX: usize = 32;
-
 /// The result of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognition {
@@ -24,11 +21,12 @@ pub enum Recognition {
 /// Examines all bytes of a direction so far, up to [`PROBE_MAX`].
 ///
 /// A server begins with `HTTP/` (RFC 9112 4). A client begins with a token in a line with an HTTP
-/// version (RFC 9112 3), or with a known method and just a target, as in HTTP/0.9. Leading empty
-/// lines are ignored (RFC 9112 2.2).
+/// version (RFC 9112 3), with any word in a line that ends with one, because servers need not look
+/// at the method, or with a known method and just a target, as in HTTP/0.9. Leading empty lines and
+/// blanks are ignored (RFC 9112 2.2, 3).
 pub fn recognise_start(bytes: &[u8]) -> Recognition {
     let bytes = &bytes[..bytes.len().min(PROBE_MAX)];
-    let start = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
+    let start = bytes.iter().position(|b| !is_blank(b) && *b != b'\n').unwrap_or(bytes.len());
     let text = &bytes[start..];
     let is_last = bytes.len() >= PROBE_MAX;
     if text.is_empty() {
@@ -51,6 +49,11 @@ pub fn may_be_status_line(bytes: &[u8]) -> bool {
     bytes[..len].eq_ignore_ascii_case(&HTTP[..len])
 }
 
+/// Returns whether a client begins with TLS: the record of a handshake (RFC 8446 5.1).
+pub fn may_be_tls(bytes: &[u8]) -> bool {
+    bytes.iter().zip(&[0x16, 3]).all(|(byte, expected)| byte == expected)
+}
+
 /// Returns whether the byte is valid in a token (RFC 9110 5.6.2).
 pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -61,9 +64,9 @@ const HTTP: &[u8] = b"HTTP/";
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 fn request(text: &[u8], is_last: bool) -> Recognition {
-    let name_len = text.iter().position(|&b| !is_token_byte(b)).unwrap_or(text.len());
+    let name_len = text.iter().position(|&b| is_blank(&b) || b == b'\n').unwrap_or(text.len());
     let (name, rest) = text.split_at(name_len);
-    if name.is_empty() || name.len() > NAME_MAX || rest.first().is_some_and(|b| !is_blank(b)) {
+    if name.iter().any(u8::is_ascii_control) {
         return Recognition::Other;
     }
     let line = rest.iter().position(|&b| b == b'\n').map(|end| &rest[..end]);
@@ -71,6 +74,7 @@ fn request(text: &[u8], is_last: bool) -> Recognition {
         return Recognition::Http2;
     }
     let is_request = match line {
+        Some(line) if !name.iter().all(|&b| is_token_byte(b)) => ends_with_version(line),
         Some(line) => names_version(line) || Method::read(name) != Method::Unknown && names_target(line),
         None if is_last => !rest.is_empty() && Method::read(name) != Method::Unknown,
         None => return Recognition::Unclear,
@@ -80,12 +84,21 @@ fn request(text: &[u8], is_last: bool) -> Recognition {
 
 /// Returns whether a word after a method begins like a version.
 fn names_version(line: &[u8]) -> bool {
-    line.split(is_blank).any(|word| word.get(..HTTP.len()).is_some_and(|w| w.eq_ignore_ascii_case(HTTP)))
+    line.split(is_blank).any(is_http_version)
+}
+
+/// Returns whether the last word after a method is a version.
+fn ends_with_version(line: &[u8]) -> bool {
+    line.split(is_blank).rfind(|word| !word.is_empty()).is_some_and(is_http_version)
+}
+
+fn is_http_version(word: &[u8]) -> bool {
+    word.get(..HTTP.len()).is_some_and(|start| start.eq_ignore_ascii_case(HTTP))
 }
 
 /// Returns whether a known method is followed by a target, and not by another protocol's version.
 fn names_target(line: &[u8]) -> bool {
-    let mut words = line.split(|b| is_blank(b) || *b == b'\r').filter(|word| !word.is_empty());
+    let mut words = line.split(is_blank).filter(|word| !word.is_empty());
     let Some(target) = words.next() else { return false };
     let is_target = target[0] == b'/' || target.windows(3).any(|part| part == b"://");
     is_target && !words.next_back().is_some_and(is_version)
@@ -97,8 +110,9 @@ fn is_version(word: &[u8]) -> bool {
     name_len > 0 && matches!(word[name_len..], [b'/', major, ..] if major.is_ascii_digit())
 }
 
+/// Returns whether lenient servers read the byte as a space (RFC 9112 3).
 fn is_blank(byte: &u8) -> bool {
-    matches!(byte, b' ' | b'\t')
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
 #[cfg(test)]
@@ -113,6 +127,12 @@ mod tests {
             "M-SEARCH * HTTP/1.1\r\n",
             "GET /\r\n",
             "X / http/1.1\n",
+            " GET / HTTP/1.1\r\n",
+            "\t\r\n \x0bGET / HTTP/1.1\r\n",
+            "G(T / HTTP/1.1\r\n",
+            "G\u{e4}T  /a b HTTP/1.1 \r\n",
+            "\"\"\tHTTP/1.0\n",
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZ / HTTP/1.1\r\n",
         ];
         for text in request {
             assert_eq!(
@@ -140,6 +160,9 @@ mod tests {
             "USER a\r\n",
             "CONNECT {\"a\":1}\r\n",
             "SUBSCRIBE\n",
+            "<13>1 host: \"GET / HTTP/1.1\" 200\n",
+            " \x16\x03 HTTP/1.1\n",
+            "(HTTP/1.1\n",
         ];
         assert_eq!(recognise_start(b"PRI * HTTP/2.0\r\n"), Recognition::Http2);
         for text in other {

@@ -3,16 +3,17 @@
 
 use applayer::http::{Exchange, HttpEvent, HttpSink};
 
-use super::inspector::{HttpInspector, LINE_MAX, PartialLine};
+use super::inspector::{HttpInspector, LINE_MAX};
 use super::state::{BlockReason, FlowNotes, Phase};
 use super::{COUNTERS, Http, SmugglingPolicy};
+use crate::lines::FlowLine;
 use nf::Context;
 
 /// Returns whether the beginning of a line was evicted, or its rest of up to `more` bytes may not
 /// fit.
 #[inline(always)]
-pub(super) fn is_not_whole(line: &PartialLine, more: usize) -> bool {
-    let kept = &line.0;
+pub(super) fn is_not_whole(line: &FlowLine, more: usize) -> bool {
+    let kept = &line.kept;
     let len = kept.as_slice().len();
     kept.was_evicted() || len > 0 && kept.capacity() < LINE_MAX.min(len + more)
 }
@@ -22,7 +23,7 @@ impl HttpInspector<'_, '_> {
     /// start line.
     #[cold]
     #[inline(never)]
-    pub(super) fn lose_line(&mut self, exchange: &mut Exchange, line: &mut PartialLine) {
+    pub(super) fn lose_line(&mut self, exchange: &mut Exchange, line: &mut FlowLine) {
         self.http.run_short(self.notes, self.context);
         if exchange.is_switched() {
             // The beginning of the bytes after HTTP is lost.

@@ -70,6 +70,9 @@ pub(super) enum DirectionStart {
     GivenUp,
     /// No byte of it and no opening were seen.
     Unseen,
+    /// The client's first bytes do not look like HTTP, but are kept until the server answers, by
+    /// HTTP or not.
+    Doubted,
 }
 
 /// The reason why a connection's packets are dropped.
@@ -105,7 +108,8 @@ impl FlowNotes {
             0 => DirectionStart::Open,
             1 => DirectionStart::Missed,
             2 => DirectionStart::GivenUp,
-            _ => DirectionStart::Unseen,
+            3 => DirectionStart::Unseen,
+            _ => DirectionStart::Doubted,
         }
     }
 

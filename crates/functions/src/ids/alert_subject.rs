@@ -15,8 +15,8 @@ pub enum AlertSubject<'a> {
     Nothing,
     /// An HTTP message, with the number of its transaction in the connection.
     Http(&'a HttpMessage, u64),
-    /// A DNS message.
-    Dns(&'a dns::DnsMessage<'a>),
+    /// A DNS message, with its number in the flow.
+    Dns(&'a dns::DnsMessage<'a>, u64),
     /// A TLS handshake message.
     Tls(&'a InspectionBuffers),
 }
@@ -33,9 +33,10 @@ impl AlertSubject<'_> {
     /// Returns the transaction number, if the message has one.
     pub fn transaction(&self) -> Option<u64> {
         match self {
-            AlertSubject::Http(_, number) => Some(*number),
-            AlertSubject::Dns(_) => Some(0),
-            AlertSubject::Tls(_) | AlertSubject::Nothing => None,
+            AlertSubject::Http(_, number) | AlertSubject::Dns(_, number) => Some(*number),
+            // A connection has one handshake.
+            AlertSubject::Tls(_) => Some(0),
+            AlertSubject::Nothing => None,
         }
     }
 
@@ -44,7 +45,7 @@ impl AlertSubject<'_> {
         let (kind, fields) = match self {
             AlertSubject::Nothing => return None,
             AlertSubject::Http(message, _) => ("http", of_http(message)),
-            AlertSubject::Dns(message) => ("dns", of_dns(message)),
+            AlertSubject::Dns(message, number) => ("dns", of_dns(message, *number)),
             AlertSubject::Tls(buffers) => ("tls", of_tls(buffers)),
         };
         (!fields.is_empty()).then_some(AlertMessage { kind, fields })
@@ -89,16 +90,26 @@ fn of_http(message: &HttpMessage) -> AlertFields {
     fields
 }
 
-/// Returns the fields as in Suricata 7's alerts: the queries, or the answer.
-fn of_dns(message: &dns::DnsMessage<'_>) -> AlertFields {
-    let mut out = Vec::new();
-    write_object(&dns_fields(message), &mut out);
+/// Version of the form of DNS messages in EVE.
+const DNS_VERSION: (&str, AlertValue) = ("version", AlertValue::Number(2));
+
+/// Returns the fields as in Suricata 7's alerts: the queries, or the answer. The records of the
+/// answer are beside it, where Suricata has none.
+fn of_dns(message: &dns::DnsMessage<'_>, number: u64) -> AlertFields {
+    let (mut head, answers) = dns_parts(message, number);
+    let (mut fields, mut out) = (vec![DNS_VERSION], Vec::new());
     if message.is_response {
-        return vec![("answer", AlertValue::Json(out))];
+        head.insert(0, DNS_VERSION);
+        write_object(&head, &mut out);
+        fields.push(("answer", AlertValue::Json(out)));
+    } else {
+        out.push(b'[');
+        write_object(&head, &mut out);
+        out.push(b']');
+        fields.push(("query", AlertValue::Json(out)));
     }
-    out.insert(0, b'[');
-    out.push(b']');
-    vec![("query", AlertValue::Json(out))]
+    fields.extend(answers);
+    fields
 }
 
 fn of_tls(buffers: &InspectionBuffers) -> AlertFields {
@@ -112,32 +123,41 @@ fn of_tls(buffers: &InspectionBuffers) -> AlertFields {
     reported.into_iter().filter_map(|(name, buffer)| Some((name, text(buffers.first(buffer)?)))).collect()
 }
 
-/// Returns the fields of a DNS event: the header, the first question, and the answers.
-pub fn dns_fields(message: &dns::DnsMessage<'_>) -> AlertFields {
+/// Returns the fields of the event of a DNS message, the flow's `number`th from 0.
+pub fn dns_fields(message: &dns::DnsMessage<'_>, number: u64) -> AlertFields {
+    let (head, answers) = dns_parts(message, number);
+    [DNS_VERSION].into_iter().chain(head).chain(answers).collect()
+}
+
+/// Returns a DNS message's header with its first question, and its answers.
+fn dns_parts(
+    message: &dns::DnsMessage<'_>,
+    number: u64,
+) -> (AlertFields, Option<(&'static str, AlertValue)>) {
     let text = |text: &str| AlertValue::Text(text.as_bytes().to_vec());
     let kind = if message.is_response { "answer" } else { "query" };
     let mut fields = vec![("type", text(kind)), ("id", AlertValue::Number(message.id.into()))];
     if message.is_response {
-        fields.push(("version", AlertValue::Number(2)));
         fields.push(("flags", text(&format!("{:04x}", message.flags))));
         fields.push(("qr", AlertValue::Flag(true)));
-        let bits = [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80)].into_iter();
+        let bits = [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80), ("z", 0x40)].into_iter();
         fields.extend(
             bits.filter(|(_, bit)| message.flags & bit != 0).map(|(name, _)| (name, AlertValue::Flag(true))),
         );
     }
     fields.push(("opcode", AlertValue::Number(message.opcode.into())));
+    fields.push(match message.is_response {
+        true => ("rcode", text(&rcode(message.rcode))),
+        false => ("tx_id", AlertValue::Number(number)),
+    });
     let (mut name, mut entries) = (dns::DnsName::default(), message.entries());
+    let mut target = dns::DnsName::default();
     let (mut has_question, mut count, mut answers) = (false, 0, Vec::new());
     while let Some(Ok(entry)) = entries.next(&mut name) {
         match entry.section {
             dns::DnsSection::Question if !has_question => {
                 has_question = true;
                 fields.extend(name_fields(name.as_bytes(), entry.kind));
-                fields.push(match message.is_response {
-                    true => ("rcode", text(rcode(message.rcode))),
-                    false => ("tx_id", AlertValue::Number(0)),
-                });
             }
             dns::DnsSection::Question => {}
             dns::DnsSection::Answer if count < ENTRIES_MAX => {
@@ -145,17 +165,15 @@ pub fn dns_fields(message: &dns::DnsMessage<'_>) -> AlertFields {
                 count += 1;
                 let mut answer = name_fields(name.as_bytes(), entry.kind).to_vec();
                 answer.push(("ttl", AlertValue::Number(entry.ttl_s.into())));
-                answer.extend(data(&entry).map(|data| ("rdata", AlertValue::Text(data))));
+                let data = message.name_in_data(&entry, &mut target).map(<[u8]>::to_vec);
+                answer.extend(data.or(plain_data(&entry)).map(|data| ("rdata", AlertValue::Text(data))));
                 write_object(&answer, &mut answers);
             }
             _ => break,
         }
     }
-    if count > 0 {
-        answers.push(b']');
-        fields.push(("answers", AlertValue::Json(answers)));
-    }
-    fields
+    answers.push(b']');
+    (fields, (count > 0).then_some(("answers", AlertValue::Json(answers))))
 }
 
 /// Writes fields as a JSON object.
@@ -177,14 +195,14 @@ fn write_object(fields: &[(&'static str, AlertValue)], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the name and type of an entry.
+/// Returns the name and type of an entry. Types without a name are numbers, as in Suricata.
 fn name_fields(name: &[u8], kind: u16) -> [(&'static str, AlertValue); 2] {
-    let known = type_name(kind).map_or_else(|| format!("TYPE{kind}"), str::to_owned);
+    let known = type_name(kind).map_or_else(|| kind.to_string(), str::to_owned);
     [("rrname", text(name)), ("rrtype", AlertValue::Text(known.into_bytes()))]
 }
 
-/// Formats record data of a known type.
-fn data(entry: &dns::DnsEntry<'_>) -> Option<Vec<u8>> {
+/// Formats record data of a known type that has no name.
+fn plain_data(entry: &dns::DnsEntry<'_>) -> Option<Vec<u8>> {
     match (entry.kind, entry.data.len()) {
         (1, 4) => {
             entry.data.first_chunk::<4>().map(|octets| std::net::Ipv4Addr::from(*octets).to_string().into())
@@ -220,33 +238,57 @@ fn type_name(kind: u16) -> Option<&'static str> {
         2 => "NS",
         5 => "CNAME",
         6 => "SOA",
+        10 => "NULL",
         12 => "PTR",
+        13 => "HINFO",
         15 => "MX",
         16 => "TXT",
+        17 => "RP",
+        18 => "AFSDB",
+        24 => "SIG",
+        25 => "KEY",
         28 => "AAAA",
+        29 => "LOC",
         33 => "SRV",
         35 => "NAPTR",
+        36 => "KX",
+        37 => "CERT",
+        39 => "DNAME",
         41 => "OPT",
+        42 => "APL",
         43 => "DS",
+        44 => "SSHFP",
+        45 => "IPSECKEY",
         46 => "RRSIG",
         47 => "NSEC",
         48 => "DNSKEY",
+        49 => "DHCID",
+        50 => "NSEC3",
+        51 => "NSEC3PARAM",
+        52 => "TLSA",
+        55 => "HIP",
+        59 => "CDS",
+        60 => "CDNSKEY",
         64 => "SVCB",
         65 => "HTTPS",
+        99 => "SPF",
+        249 => "TKEY",
+        250 => "TSIG",
         251 => "IXFR",
         252 => "AXFR",
         255 => "ANY",
+        256 => "URI",
         257 => "CAA",
         _ => return None,
     })
 }
 
-fn rcode(code: u8) -> &'static str {
+fn rcode(code: u8) -> String {
     const NAMES: [&str; 11] = [
         "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET",
         "NOTAUTH", "NOTZONE",
     ];
-    NAMES.get(usize::from(code)).copied().unwrap_or("UNKNOWN")
+    NAMES.get(usize::from(code)).map_or_else(|| code.to_string(), |name| (*name).to_owned())
 }
 
 #[cfg(test)]
@@ -259,12 +301,12 @@ mod tests {
             \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x07";
         let message = dns::DnsMessage::read(bytes).unwrap();
         let mut out = Vec::new();
-        write_object(&dns_fields(&message), &mut out);
+        write_object(&dns_fields(&message, 1), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            r#"{"type":"answer","id":4660,"version":2,"flags":"8180","qr":true,"rd":true,"ra":true,"opcode":0,"#.to_owned()
-                + r#""rrname":"a\".org","rrtype":"A","rcode":"NOERROR","#
-                + r#""answers":[{"rrname":"a\".org","rrtype":"CNAME","ttl":60},"#
+            r#"{"version":2,"type":"answer","id":4660,"flags":"8180","qr":true,"rd":true,"ra":true,"opcode":0,"#.to_owned()
+                + r#""rcode":"NOERROR","rrname":"a\".org","rrtype":"A","#
+                + r#""answers":[{"rrname":"a\".org","rrtype":"CNAME","ttl":60,"rdata":"a\".org"},"#
                 + r#"{"rrname":"a\".org","rrtype":"A","ttl":60,"rdata":"192.0.2.7"}]}"#
         );
     }

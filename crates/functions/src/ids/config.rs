@@ -1,7 +1,7 @@
 //! The configuration.
 
 use nf::BUFFER_SHARE_PERCENT;
-use values::{ByteCount, Located};
+use values::{ByteCount, ConfigError, Located};
 
 use crate::texts::TextList;
 
@@ -17,10 +17,17 @@ pub struct Config {
     pub home: Vec<String>,
     /// Classifications.
     pub classification: Located,
-    /// Treatment of invalid and unsupported rules.
-    pub unsupported: UnsupportedPolicy,
-    /// Inspected bytes of a message's body.
+    /// Treatment of invalid and unsupported rules. Without it, in mode `prevent`, those that block
+    /// are refused, and others skipped.
+    pub unsupported: Option<UnsupportedPolicy>,
+    /// Inspected bytes of an HTTP message's first line and headers.
+    pub head: ByteCount,
+    /// Inspected bytes of an HTTP message's body.
     pub body: ByteCount,
+    /// Inspected bytes of a TLS handshake message.
+    pub handshake: ByteCount,
+    /// Treatment of what is beyond the inspected part of a message, in mode `prevent`.
+    pub beyond: BeyondPolicy,
     /// Memory for the buffers of all flows.
     pub memory: ByteCount,
     /// Share of `memory` that one source's flows may hold once memory runs short, in percent.
@@ -39,8 +46,30 @@ pub struct Config {
     pub thresholds: Located,
 }
 
-/// Maximum of `body`, in bytes.
-pub const BODY_MAX: u64 = 1 << 20;
+/// Maximum of `head`, `body` and `handshake`, in bytes.
+pub const LENGTH_MAX: u64 = 1 << 20;
+
+/// Bytes that are inspected of each part of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InspectedLengths {
+    pub head: usize,
+    pub body: usize,
+    pub handshake: usize,
+}
+
+impl Config {
+    pub(super) fn lengths(&self) -> Result<InspectedLengths, ConfigError> {
+        let checked = |key: &str, bytes: ByteCount| match bytes.0 {
+            1..=LENGTH_MAX => Ok(bytes.0 as usize),
+            wrong => Err(ConfigError::new(format!("`{key}` is {wrong} bytes, expected 1 to {LENGTH_MAX}"))),
+        };
+        Ok(InspectedLengths {
+            head: checked("head", self.head)?,
+            body: checked("body", self.body)?,
+            handshake: checked("handshake", self.handshake)?,
+        })
+    }
+}
 
 impl Default for Config {
     fn default() -> Config {
@@ -49,8 +78,11 @@ impl Default for Config {
             variables: Located::default(),
             home: Vec::new(),
             classification: Located::default(),
-            unsupported: UnsupportedPolicy::Skip,
-            body: ByteCount(16 << 10),
+            unsupported: None,
+            head: ByteCount(64 << 10),
+            body: ByteCount(100 << 10), // As Suricata is shipped.
+            handshake: ByteCount(64 << 10),
+            beyond: BeyondPolicy::Pass,
             memory: ByteCount(256 << 20),
             per_source: BUFFER_SHARE_PERCENT,
             trackers: 65_536,
@@ -97,6 +129,16 @@ pub enum IdsMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryFullPolicy {
+    /// It passes.
+    Pass,
+    /// Its flow is dropped.
+    Drop,
+}
+
+/// Treatment of what is beyond the inspected part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BeyondPolicy {
     /// It passes.
     Pass,
     /// Its flow is dropped.

@@ -2,11 +2,12 @@
 
 use applayer::detect::{AppProtocol, Detection};
 use applayer::dns;
+use applayer::tls::ProtocolVersion;
 use nf::PacketView;
 use nf::stream::WholeDatagram;
 use packet::parse::protocol;
 use packet::{Endpoint, PacketClass};
-use signatures::{FlagTest, IpOption, PacketTest};
+use signatures::{FlagTest, IpOption, PacketTest, StreamSide, TlsState, TlsVersion};
 
 /// The facts at an inspection point.
 #[derive(Clone, Copy)]
@@ -29,10 +30,56 @@ pub struct InspectionFacts<'a> {
     pub established: bool,
     /// The application protocol.
     pub application: Detection,
+    /// Sizes of the client's and the server's stream, with this packet, in sequence numbers.
+    pub stream_sizes: [u32; 2],
     /// The packet, if this is a packet's inspection point.
     pub packet: Option<&'a PacketFacts<'a>>,
     /// The DNS message, if this is a DNS message's inspection point.
     pub dns: Option<&'a DnsFacts>,
+    /// The hello, if this is its inspection point.
+    pub hello: Option<HelloFacts>,
+}
+
+impl InspectionFacts<'_> {
+    /// Returns whether a packet test matches.
+    pub fn holds(&self, test: &PacketTest) -> bool {
+        let PacketTest::StreamSize(wanted) = test else {
+            return self.packet.is_some_and(|packet| packet.holds(test, self.source, self.destination));
+        };
+        let [client, server] = self.stream_sizes.map(|size| wanted.bytes.holds(size));
+        self.protocol == protocol::TCP
+            && match wanted.side {
+                StreamSide::Client => client,
+                StreamSide::Server => server,
+                StreamSide::Both => client && server,
+                StreamSide::Either => client || server,
+            }
+    }
+}
+
+/// A hello of TLS.
+#[derive(Clone, Copy)]
+pub struct HelloFacts {
+    /// The client's or the server's.
+    pub state: TlsState,
+    /// The version that it asks for or chooses.
+    pub version: ProtocolVersion,
+}
+
+impl HelloFacts {
+    /// Returns whether it has this version.
+    pub fn is_of(&self, version: TlsVersion) -> bool {
+        let number = match version {
+            TlsVersion::Ssl2 => 0x0002,
+            TlsVersion::Ssl3 => 0x0300,
+            TlsVersion::Tls10 => 0x0301,
+            TlsVersion::Tls11 => 0x0302,
+            TlsVersion::Tls12 => 0x0303,
+            TlsVersion::Tls13 => 0x0304,
+            _ => return false,
+        };
+        self.version.0 == number
+    }
 }
 
 /// The bytes of a packet.
@@ -189,6 +236,11 @@ impl<'a> PacketFacts<'a> {
         (is && !self.transport.is_empty()).then_some(self.transport)
     }
 
+    /// Returns type and code of an ICMP message.
+    pub fn icmp_type(&self) -> Option<[u8; 2]> {
+        self.icmp()?.first_chunk().copied()
+    }
+
     /// Returns identifier and sequence number of an ICMP message that has them: echo, timestamp,
     /// information, address mask (RFC 792, RFC 950), and ICMPv6 echo (RFC 4443).
     fn query(&self) -> Option<(u16, u16)> {
@@ -282,6 +334,7 @@ impl<'a> PacketFacts<'a> {
             PacketTest::IcmpCode(wanted) => wanted.holds(self.u8(self.icmp()?, 1)?),
             PacketTest::IcmpId(wanted) => self.query()?.0 == wanted,
             PacketTest::IcmpSequence(wanted) => self.query()?.1 == wanted,
+            // A test of the flow.
             PacketTest::StreamSize(_) => return None,
         })
     }

@@ -104,7 +104,7 @@ impl InspectionInput<'_> {
             Buffer::Base64Data => one.holds_decoded(scratch),
             wanted => {
                 let (mut exists, mut holds) = (false, false);
-                for bytes in self.header(wanted).into_iter().chain(self.of_kind(aliased(wanted))) {
+                for bytes in self.header(wanted).into_iter().chain(self.of_kind(wanted)) {
                     exists = true;
                     holds = holds || one.holds(bytes, scratch);
                 }
@@ -130,13 +130,5 @@ impl InspectionInput<'_> {
             Buffer::Icmpv6Header => transport(protocol::ICMPV6),
             _ => None,
         }
-    }
-}
-
-/// Returns the buffer that represents those with the same content.
-pub fn aliased(buffer: Buffer) -> Buffer {
-    match buffer {
-        Buffer::DnsQueriesName => Buffer::DnsQuery,
-        other => other,
     }
 }

@@ -2,7 +2,7 @@
 
 use signatures::{
     Application, Buffer, ContentPosition, FlowDirection, LoadedRule, PacketTest, PayloadMatch, ProtocolTest,
-    ReassemblyFilter, Rule, RuleProtocol, RuleTransport,
+    ReassemblyFilter, Rule, RuleProtocol, RuleTransport, TlsState,
 };
 
 /// The inspection points of a rule.
@@ -51,6 +51,9 @@ pub enum NoInspectionPoint {
     /// It tests a field that packets of its protocol do not have.
     #[error("packets of `{0}` have no `{1}`")]
     OtherPacket(RuleProtocol, &'static str),
+    /// It tests TLS apart from hellos.
+    #[error("`ssl_state` is supported with `client_hello` and `server_hello`, `ssl_version` beside it")]
+    NoHello,
 }
 
 impl MessageKind {
@@ -100,7 +103,7 @@ fn has(protocol: RuleProtocol, test: &PacketTest) -> bool {
     };
     match test {
         T::TcpFlags(_) | T::Sequence(_) | T::Acknowledgement(_) => is_tcp,
-        T::Window(_) | T::WindowScale(_) | T::Mss(_) => is_tcp,
+        T::Window(_) | T::WindowScale(_) | T::Mss(_) | T::StreamSize(_) => is_tcp,
         T::IcmpType(_) | T::IcmpCode(_) | T::IcmpId(_) | T::IcmpSequence(_) => is_icmp,
         _ => true,
     }
@@ -143,10 +146,16 @@ impl InspectionPoints {
         let is_payload = |buffer: &signatures::BufferMatches| {
             matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data)
         };
-        let only_payload = !rule.buffers.is_empty() && rule.buffers.iter().all(is_payload);
+        let asks_commands = rule.application.contains(&ProtocolTest::FtpBounce);
+        if asks_commands && !may_be_ftp(rule.protocol) {
+            return Err(NoInspectionPoint::OtherProtocol(rule.protocol, "FTP commands"));
+        }
+        let only_payload = (asks_commands || !rule.buffers.is_empty()) && rule.buffers.iter().all(is_payload);
+        // The size of a stream is known wherever its bytes are inspected.
+        let of_packet = |test: &PacketTest| !matches!(test, PacketTest::StreamSize(_));
         let packets_only = rule.protocol == RuleProtocol::Transport(RuleTransport::TcpPacket)
             || rule.flow.stream == Some(ReassemblyFilter::Plain)
-            || !rule.packet.is_empty()
+            || rule.packet.iter().any(of_packet)
             || !only_payload;
         let streams_only = rule.protocol == RuleProtocol::Transport(RuleTransport::TcpStream)
             || rule.flow.stream == Some(ReassemblyFilter::Assembled);
@@ -168,6 +177,32 @@ impl InspectionPoints {
             message,
         })
     }
+}
+
+/// Returns whether a rule of this protocol applies to control connections of FTP.
+fn may_be_ftp(protocol: RuleProtocol) -> bool {
+    use RuleTransport as T;
+    match protocol {
+        RuleProtocol::Transport(transport) => {
+            matches!(transport, T::Ip | T::Ipv4 | T::Ipv6 | T::Tcp | T::TcpPacket | T::TcpStream)
+        }
+        RuleProtocol::Application(application) => application == Application::Ftp,
+    }
+}
+
+/// Returns whether a rule tests hellos of TLS.
+fn asks_hello(rule: &Rule) -> Result<bool, NoInspectionPoint> {
+    let is_hello = |state: &TlsState| matches!(state, TlsState::ClientHello | TlsState::ServerHello);
+    let (mut state, mut version) = (false, false);
+    for test in &rule.application {
+        match test {
+            ProtocolTest::SslState { negated: false, states } if states.iter().all(is_hello) => state = true,
+            ProtocolTest::SslState { .. } => return Err(NoInspectionPoint::NoHello),
+            ProtocolTest::SslVersion { .. } => version = true,
+            _ => {}
+        }
+    }
+    if version && !state { Err(NoInspectionPoint::NoHello) } else { Ok(state) }
 }
 
 /// Returns whether a content must be at an offset from the beginning of the payload.
@@ -198,7 +233,7 @@ pub fn may_go(rule: &Rule, to_server: bool) -> bool {
 /// Returns whether messages of this direction can have all buffers that the rule inspects.
 pub fn may_have(rule: &Rule, family: MessageKind, to_server: bool) -> bool {
     use Buffer as B;
-    if !matches!(family, MessageKind::HttpHead | MessageKind::HttpBody) {
+    if !matches!(family, MessageKind::HttpHead | MessageKind::HttpBody | MessageKind::Dns) {
         return true;
     }
     rule.buffers.iter().all(|one| match one.buffer {
@@ -211,7 +246,7 @@ pub fn may_have(rule: &Rule, family: MessageKind, to_server: bool) -> bool {
         B::HttpHostRaw | B::HttpUserAgent | B::HttpReferer | B::HttpAccept | B::HttpRequestHeader => {
             to_server
         }
-        B::HttpAcceptEncoding | B::HttpAcceptLanguage => to_server,
+        B::HttpAcceptEncoding | B::HttpAcceptLanguage | B::DnsQuery => to_server,
         B::HttpStatusCode | B::HttpStatusMessage | B::HttpResponseLine | B::HttpResponseBody => !to_server,
         B::HttpLocation | B::HttpServer | B::HttpResponseHeader => !to_server,
         _ => true,
@@ -224,6 +259,12 @@ fn message(rule: &Rule) -> Result<Option<MessageKind>, NoInspectionPoint> {
         matches!(test, ProtocolTest::DnsOpcode(_) | ProtocolTest::DnsRcode(_) | ProtocolTest::DnsType(_))
     };
     let mut found = rule.application.iter().any(asks_dns).then_some(MessageKind::Dns);
+    if asks_hello(rule)? {
+        if found.is_some() {
+            return Err(NoInspectionPoint::Apart);
+        }
+        found = Some(MessageKind::Tls);
+    }
     let headers = rule.buffers.iter().any(|one| is_header(one.buffer));
     for one in rule.buffers.iter().filter_map(|one| family(one.buffer)) {
         found = Some(match (found, one) {
@@ -312,6 +353,18 @@ mod tests {
             ),
             ("icmp", "flags:S;", "packets of `icmp` have no `tcp.flags`"),
             ("udp", "itype:8;", "packets of `udp` have no `itype`"),
+            ("udp", "stream_size:client,>,5;", "packets of `udp` have no `stream_size`"),
+            ("smtp", "ftpbounce;", "`smtp` has no FTP commands"),
+            (
+                "tls",
+                "ssl_version:tls1.0;",
+                "`ssl_state` is supported with `client_hello` and `server_hello`, `ssl_version` beside it",
+            ),
+            (
+                "tls",
+                "ssl_state:client_keyx;",
+                "`ssl_state` is supported with `client_hello` and `server_hello`, `ssl_version` beside it",
+            ),
             (
                 "tcp",
                 "http.uri; content:\"x\"; dns.query; content:\"y\";",
@@ -329,6 +382,9 @@ mod tests {
             ("smtp", "content:\"x\"; dsize:>3;"),
             ("ip", "itype:8;"),
             ("http", "flags:PA;"),
+            ("ftp", "ftpbounce;"),
+            ("tcp", "stream_size:both,>,5;"),
+            ("tls", "ssl_state:server_hello; ssl_version:sslv3;"),
         ] {
             assert_eq!(refusal(head, options), None, "{head} {options}");
         }

@@ -22,7 +22,7 @@ mod streams;
 use super::alert_subject::AlertSubject;
 use super::candidates::Candidates;
 use super::decoder::ContentDecoder;
-use super::facts::{InspectionFacts, PacketFacts};
+use super::facts::{HelloFacts, InspectionFacts, PacketFacts};
 use super::flowbits::Flowbits;
 use super::inspection_buffers::{InspectionBuffers, InspectionInput};
 use super::message::HttpMessages;
@@ -54,6 +54,8 @@ pub struct PacketScratch {
     scratch: InspectionScratch,
     abandoned: AbandonedRules,
     all_buffers: Vec<InspectionBuffers>,
+    /// The hellos among TLS messages, beside the buffers of each.
+    hellos: Vec<Option<HelloFacts>>,
     empty: InspectionBuffers,
     messages: HttpMessages,
     decoder: ContentDecoder,
@@ -75,6 +77,8 @@ pub struct Inspector<'a, 'c> {
     scanned: Option<ScannedPiece<'a>>,
     /// Size of the flow so far.
     size: FlowSize,
+    /// True if the packet brings more of a message than is inspected.
+    is_beyond: bool,
 }
 
 /// The search of a piece.
@@ -114,7 +118,15 @@ impl<'a, 'c> Inspector<'a, 'c> {
     pub fn at_end(ids: &'a Ids, context: &'a mut Context<'c>, work: &'a mut PacketScratch) -> Self {
         work.acted.clear();
         work.matches.clear();
-        Inspector { ids, packet: None, context, work, scanned: None, size: FlowSize::default() }
+        Inspector {
+            ids,
+            packet: None,
+            context,
+            work,
+            scanned: None,
+            size: FlowSize::default(),
+            is_beyond: false,
+        }
     }
 
     /// Inspects the incomplete messages at the end of the flow.
@@ -135,8 +147,10 @@ impl<'a, 'c> Inspector<'a, 'c> {
             is_first_known: false,
             established: state.connection.is_established(),
             application: state.detector.verdict(),
+            stream_sizes: state.stream_sizes(),
             packet: None,
             dns: None,
+            hello: None,
         };
         for direction in [Direction::Original, Direction::Reply] {
             let facts = if direction == Direction::Original { facts } else { swapped(facts) };
@@ -163,6 +177,7 @@ impl<'a, 'c> Inspector<'a, 'c> {
         self.size = state.size;
         let datagram = packet.stream().datagram();
         let whole = datagram.map(|datagram| PacketFacts::assembled(packet, datagram));
+        state.add_sent(packet.stream());
         let (mut source, mut destination) = packet.ends();
         if let Some((from, to)) = whole.as_ref().and_then(PacketFacts::ports) {
             (source.port, destination.port) = (from, to);
@@ -184,8 +199,10 @@ impl<'a, 'c> Inspector<'a, 'c> {
             is_first_known: false,
             established: state.connection.is_established(),
             application: state.application(),
+            stream_sizes: state.stream_sizes(),
             packet: None,
             dns: None,
+            hello: None,
         };
         let is_tcp = number == protocol::TCP;
         if is_tcp && facts.application == Detection::Unknown && !state.protocol_change.is_again() {
@@ -245,7 +262,7 @@ impl<'a, 'c> Inspector<'a, 'c> {
             let facts = self.preview_datagram(own, facts, direction, state);
             let facts = InspectionFacts { packet: Some(own), ..facts };
             if facts.application == Detection::Known(AppProtocol::Dns) {
-                self.dns(own.payload, 0, facts, &mut state.flowbits, true);
+                self.dns(own.payload, 0, facts, state, true);
             } else {
                 self.on_packet(facts, own, &mut state.flowbits);
             }
@@ -294,7 +311,8 @@ impl<'a, 'c> Inspector<'a, 'c> {
                 self.work.acted_here.push(number);
                 continue;
             }
-            if !signature.applies(&point.facts, flowbits) {
+            let payload = (point.view.payload, point.excerpt.len());
+            if !signature.applies(&point.facts, flowbits, payload) {
                 continue;
             }
             looked_at += 1;

@@ -17,11 +17,13 @@ use super::signature::Signature;
 pub struct LoadedRules {
     /// Rules in the order of inspection.
     pub(super) signatures: Vec<(Signature, InspectionPoints, LoadedRule)>,
-    /// Rejected rules and faults of the other files, in the order of the files.
+    /// Rejected rules, rules that are loaded in part, and faults of the other files, in the order
+    /// of the files.
     pub problems: Vec<RuleProblem>,
 }
 
-/// The reason why a rule is rejected, or the fault in a line of another file.
+/// The reason why a rule is rejected or does less than it says, or the fault in a line of another
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct RuleProblem {
     /// The file.
@@ -36,6 +38,10 @@ pub struct RuleProblem {
     pub what: String,
     /// True if the rule is valid but unsupported.
     pub is_unsupported: bool,
+    /// True if the rule is loaded anyway, without the unsupported part.
+    pub is_loaded: bool,
+    /// True if it is a rule that drops or rejects.
+    pub blocks: bool,
 }
 
 impl fmt::Display for RuleProblem {
@@ -122,25 +128,35 @@ impl LoadedRules {
                     sid: Some(limit.sid),
                     what: format!("no rule has gen_id {} and sig_id {}", limit.gid, limit.sid),
                     is_unsupported: false,
+                    is_loaded: false,
+                    blocks: false,
                 });
             }
         }
         let mut names = FlowbitNames::default();
         let mut signatures = Vec::new();
         for one in loaded {
-            match ready(&one, &classes, &mut names) {
-                Ok((mut signature, points)) => {
-                    signature.limit(&thresholds);
-                    signatures.push((signature, points, one));
+            let ready = ready(&one, &classes, &mut names);
+            let what = match (&ready, one.rule.action) {
+                (Err(what), _) => Some(what.clone()),
+                (Ok(_), RuleAction::Reject(RejectTarget::Destination | RejectTarget::Both)) => {
+                    Some("as `reject`: answers go to senders alone".to_owned())
                 }
-                Err(what) => problems.push(RuleProblem {
-                    file: one.place.file.to_string(),
-                    line: one.place.line,
-                    column: 1,
-                    sid: Some(one.rule.sid),
-                    what,
-                    is_unsupported: true,
-                }),
+                (Ok(_), _) => None,
+            };
+            problems.extend(what.map(|what| RuleProblem {
+                file: one.place.file.to_string(),
+                line: one.place.line,
+                column: 1,
+                sid: Some(one.rule.sid),
+                what,
+                is_unsupported: true,
+                is_loaded: ready.is_ok(),
+                blocks: matches!(one.rule.action, RuleAction::Drop | RuleAction::Reject(_)),
+            }));
+            if let Ok((mut signature, points)) = ready {
+                signature.limit(&thresholds);
+                signatures.push((signature, points, one));
             }
         }
         problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
@@ -176,7 +192,17 @@ fn problem(fault: &RuleFault, text: &Located) -> RuleProblem {
             fault.error,
             RuleError::UnsupportedKeyword { .. } | RuleError::Unsupported { .. }
         ),
+        is_loaded: false,
+        blocks: is_blocking(text, fault.place.line),
     }
+}
+
+/// Returns whether the rule that begins in this line, from 1, is one that drops or rejects, as far
+/// as it can be read.
+fn is_blocking(text: &Located, line: u32) -> bool {
+    let rule = text.lines().nth(line.saturating_sub(1) as usize);
+    let action = rule.and_then(|rule| rule.split_whitespace().next()).unwrap_or_default();
+    action == "drop" || action.starts_with("reject")
 }
 
 fn ready(
@@ -194,9 +220,6 @@ fn ready(
             Capability::Expression(feature) => format!("`pcre`: {feature:?} is not supported"),
             other => format!("{other:?} is not supported"),
         });
-    }
-    if let RuleAction::Reject(RejectTarget::Destination | RejectTarget::Both) = rule.action {
-        return Err("`rejectdst` and `rejectboth` are not supported: responses go to senders".to_owned());
     }
     let points = InspectionPoints::of(rule).map_err(|none| none.to_string())?;
     let inspection = Inspection::new(rule).map_err(|unsupported| unsupported.to_string())?;
@@ -234,7 +257,7 @@ fn is_supported(need: &Capability) -> bool {
             B::SshProtocol | B::SshSoftware => true,
             other => ["http.", "dns.", "tls."].iter().any(|family| other.name().starts_with(family)),
         },
-        Capability::Expression(_) => false,
+        Capability::Expression(feature) => feature.backtracks(),
         Capability::Keyword(keyword) => !UNSUPPORTED.contains(&keyword),
         _ => false,
     }
@@ -242,16 +265,5 @@ fn is_supported(need: &Capability) -> bool {
 
 /// Unsupported keywords of tests and actions. For buffers and their contents, see
 /// [`Inspection::new`].
-const UNSUPPORTED: &[&str] = &[
-    "app-layer-event",
-    "filesize",
-    "flowint",
-    "ftpbounce",
-    "ftpdata_command",
-    "ssl_state",
-    "ssl_version",
-    "stream_size",
-    "tag",
-    "tls.version",
-    "xbits",
-];
+const UNSUPPORTED: &[&str] =
+    &["app-layer-event", "filesize", "flowint", "ftpdata_command", "tag", "tls.version", "xbits"];

@@ -7,11 +7,11 @@ use nf::FlowBuffer;
 use signatures::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::config::InspectedLengths;
 use super::decoder::{ContentDecoder, DecodedBody};
 use super::inspection_buffers::InspectionBuffers;
+use super::multipart;
 
-/// Maximum inspected bytes of a message's first line and headers.
-pub const HEAD_BYTES: usize = 16 << 10;
 /// Number of header lines that are searched for another line of the same header.
 pub const REPEATED_MAX: usize = 64;
 
@@ -51,7 +51,9 @@ struct MessageProgress {
     has_repeated: u8,
     /// 1 for a response that must not have a body, but may be followed by one.
     may_go_on: u8,
-    reserved: [u8; 2],
+    /// 1 if a part of the head is not inspected.
+    is_head_cut: u8,
+    reserved: u8,
     /// Length of the text when the message was inspected before its end; 0 if it was not.
     inspected_len: u32,
 }
@@ -90,20 +92,32 @@ pub struct HttpMessages {
     pub ready: Vec<ReadyPart>,
     /// Bytes of another protocol.
     pub opaque: Vec<u8>,
+    /// Messages of which the piece has brought more than is inspected.
+    pub cut: CutMessages,
     /// The number of the first message in its direction.
     first: u64,
-    body_max: usize,
+    lengths: InspectedLengths,
+}
+
+/// Messages of which a part is not inspected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CutMessages {
+    /// Those with a longer head than `head`.
+    pub heads: u64,
+    /// Those with a longer body than `body`.
+    pub bodies: u64,
 }
 
 impl HttpMessages {
     /// Begins a piece. If `progress` is not empty, the first message is restored from it. `begun`
     /// messages began before.
-    pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize, begun: u32) {
+    pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, lengths: InspectedLengths, begun: u32) {
         self.used = 0;
         self.is_cut = false;
         self.opaque.clear();
         self.ready.clear();
-        self.body_max = body_max;
+        self.cut = CutMessages::default();
+        self.lengths = lengths;
         self.first = u64::from(begun).saturating_sub(u64::from(!progress.is_empty()));
         if !progress.is_empty() {
             let message = self.next();
@@ -176,20 +190,25 @@ impl HttpSink for HttpMessages {
     fn event(&mut self, event: HttpEvent<'_>) {
         match event {
             HttpEvent::Request(line) => {
-                self.next().begin(true, line.raw, [line.name, line.target, line.protocol]);
+                let head_max = self.lengths.head;
+                let message = self.next();
+                message.begin(true, head_max, line.raw, [line.name, line.target, line.protocol]);
+                self.cut.heads += u64::from(message.state.is_head_cut);
                 return;
             }
             HttpEvent::Response(line) => {
+                let head_max = self.lengths.head;
                 let message = self.next();
-                message.begin(false, line.raw, [line.protocol, line.code, line.reason]);
+                message.begin(false, head_max, line.raw, [line.protocol, line.code, line.reason]);
                 message.state.may_go_on = u8::from(matches!(line.status, 100..=199 | 204 | 304));
+                self.cut.heads += u64::from(message.state.is_head_cut);
                 return;
             }
             HttpEvent::Opaque(bytes) => return self.opaque.extend_from_slice(bytes),
             _ => {}
         }
         let Some(number) = self.used.checked_sub(1) else { return };
-        let (message, body_max) = (&mut self.messages[number], self.body_max);
+        let (message, lengths) = (&mut self.messages[number], self.lengths);
         if message.has_ended() {
             if event == HttpEvent::Anomaly(HttpAnomaly::UnexpectedBody) && message.state.may_go_on != 0 {
                 message.go_on();
@@ -197,20 +216,27 @@ impl HttpSink for HttpMessages {
             return;
         }
         match event {
-            HttpEvent::Header(header) => message.header(&header),
+            HttpEvent::Header(header) => {
+                let was_cut = message.state.is_head_cut;
+                message.header(&header, lengths.head);
+                self.cut.heads += u64::from(message.state.is_head_cut - was_cut);
+            }
             HttpEvent::HeadersEnd(framing) => {
                 message.end_head();
                 message.state.is_body_apart = u8::from(framing == Framing::Chunked);
                 if let Framing::Length(len) = framing {
-                    message.text.reserve(usize::try_from(len).map_or(body_max, |len| len.min(body_max)));
+                    message
+                        .text
+                        .reserve(usize::try_from(len).map_or(lengths.body, |len| len.min(lengths.body)));
                 }
                 self.ready.push(ReadyPart::Head(number));
             }
             HttpEvent::Body(bytes) if message.state.is_body_complete == 0 => {
-                let taken = bytes.len().min(body_max.saturating_sub(message.body().len()));
+                let taken = bytes.len().min(lengths.body.saturating_sub(message.body().len()));
                 message.text.extend_from_slice(&bytes[..taken]);
                 if taken < bytes.len() {
                     message.state.is_body_complete = 1;
+                    self.cut.bodies += 1;
                     self.ready.push(ReadyPart::Whole(number));
                 }
             }
@@ -275,19 +301,21 @@ impl HttpMessage {
         self.state.is_request != 0
     }
 
-    fn begin(&mut self, is_request: bool, raw: &[u8], parts: [&[u8]; 3]) {
-        let kept = &raw[..raw.len().min(HEAD_BYTES)];
+    fn begin(&mut self, is_request: bool, head_max: usize, raw: &[u8], parts: [&[u8]; 3]) {
+        let kept = &raw[..raw.len().min(head_max)];
         self.text.extend_from_slice(kept);
         self.text.extend_from_slice(LINE_END);
+        self.state.is_head_cut = u8::from(kept.len() < raw.len());
         self.state.is_request = u8::from(is_request);
         self.state.start_len = kept.len() as u32;
         self.state.parts = parts.map(|part| place(raw, part));
     }
 
-    fn header(&mut self, header: &HeaderLine<'_>) {
+    fn header(&mut self, header: &HeaderLine<'_>, head_max: usize) {
         let HeaderLine { raw, name, value, field, .. } = *header;
-        let room = (HEAD_BYTES + LINE_END.len()).saturating_sub(self.text.len());
+        let room = (head_max + LINE_END.len()).saturating_sub(self.text.len());
         let kept = &raw[..raw.len().min(room)];
+        self.state.is_head_cut |= u8::from(kept.len() < raw.len());
         if kept.is_empty() {
             return;
         }
@@ -435,7 +463,7 @@ impl HttpMessage {
             buffers.share(buffer, range);
         });
         self.fill_headers(buffers, wanted);
-        !with_body || self.body().is_empty() || self.fill_body(buffers, decoder)
+        !with_body || self.body().is_empty() || self.fill_body(buffers, wanted, decoder)
     }
 
     fn fill_request(&self, buffers: &mut InspectionBuffers, wanted: &BufferMask, target: Range<usize>) {
@@ -536,7 +564,12 @@ impl HttpMessage {
         }
     }
 
-    fn fill_body(&self, buffers: &mut InspectionBuffers, decoder: &mut ContentDecoder) -> bool {
+    fn fill_body(
+        &self,
+        buffers: &mut InspectionBuffers,
+        wanted: &BufferMask,
+        decoder: &mut ContentDecoder,
+    ) -> bool {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
         let decoded = self.line_of(CONTENT_ENCODING).and_then(|header| match self.state.has_repeated {
             0 => decoder.decode(self.value(header.1), self.body()),
@@ -546,14 +579,23 @@ impl HttpMessage {
                 decoder.decode(&codings, self.body())
             }
         });
+        let kind = self.line_of(CONTENT_TYPE).filter(|_| wanted.has(Buffer::FileData));
+        let kind = kind.map(|header| self.value(header.1)).unwrap_or_default();
         if let Some(DecodedBody { bytes, .. }) = decoded {
             buffers.add(own, bytes);
             buffers.again(Buffer::FileData);
+            for file in multipart::files(kind, bytes) {
+                buffers.add(Buffer::FileData, &bytes[file]);
+            }
         }
         // The host may read the body differently, so both forms are inspected.
         if decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
-            buffers.share(own, self.state.head_len as usize..self.text.len());
+            let start = self.state.head_len as usize;
+            buffers.share(own, start..self.text.len());
             buffers.again(Buffer::FileData);
+            for file in multipart::files(kind, self.body()) {
+                buffers.share(Buffer::FileData, start + file.start..start + file.end);
+            }
         }
         decoded.is_none() && self.state.is_body_apart == 0
     }
@@ -580,6 +622,7 @@ const HOST: u32 = 0;
 const COOKIE: u32 = 1;
 const SET_COOKIE: u32 = 2;
 const CONTENT_ENCODING: u32 = 3;
+const CONTENT_TYPE: u32 = 10;
 /// Any other header.
 const OTHER: u32 = u32::MAX;
 

@@ -9,7 +9,6 @@ use applayer::detect::Detection;
 use mpm::{Literal, LiteralSetError};
 use signatures::{Application, Buffer, HeaderDirection, PortSet, Rule, RuleProtocol, RuleTransport};
 
-use super::inspection_buffers::aliased;
 use super::inspection_point::{MessageKind, may_go, may_have};
 use super::load::LoadedRules;
 use super::message::BufferMask;
@@ -90,7 +89,7 @@ impl Prefilters {
             for to_server in [true, false] {
                 if may_go(rule, to_server) && may_have(rule, family, to_server) {
                     let rules = messages.entry((family, to_server)).or_default();
-                    rule.buffers.iter().for_each(|one| rules.wanted.add(aliased(one.buffer)));
+                    rule.buffers.iter().for_each(|one| rules.wanted.add(one.buffer));
                     // Short patterns are found everywhere: to inspect the rule is cheaper than to
                     // search large buffers for them.
                     let rare = in_message(rule).filter(|(buffer, literal)| {
@@ -105,7 +104,7 @@ impl Prefilters {
                         body.ports[usize::from(to_server)] = None;
                         groups[TCP].push(body);
                     }
-                    rules.buffers.entry(aliased(buffer)).or_default().push((literal, number));
+                    rules.buffers.entry(buffer).or_default().push((literal, number));
                 }
             }
         }

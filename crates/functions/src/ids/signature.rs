@@ -8,13 +8,14 @@ use packet::Endpoint;
 use packet::parse::protocol;
 use signatures::inspect::Inspection;
 use signatures::{
-    AddressSet, Buffer, Classifications, DetectionFilter, FlowDirection, FlowOptions, FlowState, Flowbit,
-    HeaderDirection, LoadedRule, PacketTest, PortSet, ProtocolTest, RateFilter, ReassemblyFilter, Rule,
-    RuleAction, RuleProtocol, RuleTransport, Suppress, Threshold, ThresholdEntryKind, Thresholds,
+    AddressSet, Application, Buffer, Classifications, DetectionFilter, FlowDirection, FlowOptions, FlowState,
+    Flowbit, HeaderDirection, LoadedRule, PacketTest, PortSet, ProtocolTest, RateFilter, ReassemblyFilter,
+    Rule, RuleAction, RuleProtocol, RuleTransport, Suppress, Threshold, ThresholdEntryKind, Thresholds,
 };
 
 use super::facts::{InspectionFacts, is_application};
 use super::flowbits::{FlowbitChange, FlowbitNames, FlowbitTest, Flowbits};
+use super::ftp;
 
 /// A compiled rule.
 pub struct Signature {
@@ -177,8 +178,14 @@ impl Signature {
         })
     }
 
-    /// Returns whether everything but the tests of buffers matches.
-    pub fn applies(&self, facts: &InspectionFacts<'_>, flowbits: &Flowbits) -> bool {
+    /// Returns whether everything but the tests of buffers matches. The last `news` bytes of the
+    /// payload are new at this inspection point.
+    pub fn applies(
+        &self,
+        facts: &InspectionFacts<'_>,
+        flowbits: &Flowbits,
+        (payload, news): (&[u8], usize),
+    ) -> bool {
         let is_due = match self.once {
             OncePerFlow::No => true,
             OncePerFlow::First => facts.is_first,
@@ -188,10 +195,15 @@ impl Signature {
             && self.flow_holds(facts)
             && self.header.holds(facts)
             && self.tests.iter().all(|test| flowbits.holds(test))
-            && self.packet.iter().all(|test| {
-                facts.packet.is_some_and(|packet| packet.holds(test, facts.source, facts.destination))
+            && self.packet.iter().all(|test| facts.holds(test))
+            && self.application.iter().all(|test| match test {
+                ProtocolTest::FtpBounce => {
+                    facts.to_server
+                        && is_application(facts.application, Application::Ftp)
+                        && ftp::bounces(payload, news, facts.source.addr.ip())
+                }
+                _ => application_holds(test, facts),
             })
-            && self.application.iter().all(|test| application_holds(test, facts))
     }
 
     /// Applies the thresholds of the operator. As in Suricata, an entry for this rule overrides its
@@ -293,6 +305,12 @@ fn application_holds(test: &ProtocolTest, facts: &InspectionFacts<'_>) -> bool {
             let known = facts.application != Detection::Unknown;
             let any = protocols.iter().any(|wanted| is_application(facts.application, *wanted));
             if *negated { known && !any } else { any }
+        }
+        ProtocolTest::SslState { states, .. } => {
+            facts.hello.is_some_and(|hello| states.contains(&hello.state))
+        }
+        ProtocolTest::SslVersion { negated, versions } => {
+            facts.hello.is_some_and(|hello| versions.iter().any(|version| hello.is_of(*version)) != *negated)
         }
         ProtocolTest::DnsOpcode(wanted) => facts.dns.is_some_and(|dns| wanted.holds(dns.opcode)),
         ProtocolTest::DnsRcode(wanted) => {

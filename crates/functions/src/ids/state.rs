@@ -4,7 +4,8 @@ use applayer::detect::{AppProtocol, Detection, Detector};
 use applayer::http::Exchange;
 use applayer::{ssh, tls};
 use mpm::Cursor;
-use nf::AlertFlow;
+use nf::stream::{StreamEvent, StreamEventKind};
+use nf::{AlertFlow, FlowFindings};
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,6 +41,11 @@ pub struct State {
     /// Steps that rules took beyond one pass over the input: see
     /// [`signatures::inspect::FLOW_STEPS_MAX`].
     pub spent: u32,
+    /// Bytes of each stream so far, and its end.
+    pub sent: [u32; 2],
+    /// DNS messages so far, modulo 2^32.
+    pub dns_messages: u32,
+    reserved: [u8; 4],
 }
 
 /// Packets and bytes of a flow, by direction.
@@ -118,6 +124,8 @@ impl FlowFlags {
     const KNOWN: [u16; 2] = [256, 512];
     /// By direction: the last SYN without ACK went this way.
     const ASKED: [u16; 2] = [1024, 2048];
+    /// A rule has raised an alert.
+    pub const ALERTED: u16 = 4096;
     /// The facts of a connection, not of the flow.
     const OF_CONNECTION: u16 = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512;
 
@@ -184,6 +192,14 @@ impl State {
         }
     }
 
+    /// Returns what the reports of the flow say about it.
+    pub fn findings(&self) -> FlowFindings {
+        FlowFindings {
+            application: reported_name(self.application()),
+            alerted: self.flags.has(FlowFlags::ALERTED),
+        }
+    }
+
     /// Restarts the detection, because another protocol follows.
     pub fn detect_again(&mut self) {
         let before = match self.application() {
@@ -200,8 +216,8 @@ impl State {
 
     /// Handles a new connection on the same ports.
     pub fn restart(&mut self) {
-        let State { flowbits, size, flags, connection, spent, .. } = *self;
-        *self = State { flowbits, size, flags, connection, spent, ..State::default() };
+        let State { flowbits, size, flags, connection, spent, sent, .. } = *self;
+        *self = State { flowbits, size, flags, connection, spent, sent, ..State::default() };
     }
 
     /// Returns whether the direction goes to the server.
@@ -212,6 +228,33 @@ impl State {
     /// Returns the direction relative to the server: original is to it, reply is from it.
     pub fn way(&self, direction: Direction) -> Direction {
         if self.is_to_server(direction) { Direction::Original } else { Direction::Reply }
+    }
+
+    /// Records what a packet adds to its streams.
+    pub fn add_sent<'a>(&mut self, events: impl Iterator<Item = StreamEvent<'a>>) {
+        for StreamEvent { direction, offset, kind } in events {
+            let len = match kind {
+                StreamEventKind::Restart => {
+                    self.sent = [0; 2];
+                    continue;
+                }
+                StreamEventKind::Data(bytes) => bytes.len() as u64,
+                StreamEventKind::Gap(bytes) => bytes,
+                StreamEventKind::Finished => 1,
+                StreamEventKind::Reset => continue,
+            };
+            self.sent[direction.index()] = u32::try_from(offset + len).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Returns the sizes of the client's and the server's stream in sequence numbers, of which the
+    /// opening of a stream is one.
+    pub fn stream_sizes(&self) -> [u32; 2] {
+        let [original, reply] = [Direction::Original, Direction::Reply].map(|direction| {
+            let opened = u32::from(self.flags.has_seen(direction));
+            self.sent[direction.index()].saturating_add(opened)
+        });
+        if self.is_to_server(Direction::Original) { [original, reply] } else { [reply, original] }
     }
 
     /// Swaps client and server, and the beginnings of their streams.
@@ -235,6 +278,16 @@ impl State {
     /// Forgets the connection, because a new one begins.
     pub fn forget_connection(&mut self) {
         self.flags.unset(FlowFlags::OF_CONNECTION);
+    }
+}
+
+/// Returns a protocol's name in alerts and flow events, as Suricata has it.
+pub fn reported_name(application: Detection) -> Option<&'static str> {
+    match application {
+        Detection::Unknown => None,
+        Detection::Failed => Some("failed"),
+        Detection::Known(AppProtocol::Http1) => Some("http"),
+        Detection::Known(application) => Some(application.name()),
     }
 }
 
@@ -272,6 +325,6 @@ mod tests {
 
     #[test]
     fn the_state_has_the_documented_size() {
-        assert_eq!(size_of::<State>(), 424);
+        assert_eq!(size_of::<State>(), 440);
     }
 }

@@ -131,6 +131,7 @@ impl State {
         let counted = |times_ns: [u64; 2]| [0, 1].map(|d| if self.packets[d] == 0 { 0 } else { times_ns[d] });
         let is_tcp = flow.key.protocol == protocol::TCP;
         FlowReport {
+            key: flow.key,
             source: self.source.addr,
             destination: self.destination.addr,
             source_port: self.source.port,
@@ -147,7 +148,9 @@ impl State {
             tos: self.tos,
             translated: exit.filter(|exit| *exit != (self.source, self.destination)),
             end_reason,
+            connection: flow.connection,
             sampling,
+            findings: None,
         }
     }
 }

@@ -2,26 +2,25 @@
 //! many mappings (RFC 6888 REQ-14).
 
 use nf::Context;
-use nf::pool::{PoolKey, PoolRange};
-use packet::{Addr, DropReason, Endpoint};
+use nf::pool::{PoolRange, SharedPool};
+use packet::{Addr, DropReason};
 
 use super::config::{BlockConfig, LogScope};
 use super::events::NatEvent;
 use super::log::NatLogEvent;
-use super::mapping::block_name;
+use super::mapping::{IN_ORDER, ItemUse, PortRequest, block_name};
 use super::net::PortRange;
-use super::space::{ExternalPort, PortClass};
+use super::space::ExternalPort;
 use super::{COUNTERS, Nat, pool};
 
 impl Nat {
     /// Allocates a port in one of the subscriber's blocks, or in a new block.
     pub(super) fn take_in_blocks(
         &self,
-        name: &PoolKey,
-        class: PortClass,
-        internal: Endpoint,
+        wanted: &PortRequest<'_>,
         context: &mut Context<'_>,
     ) -> Result<u32, DropReason> {
+        let internal = wanted.internal;
         let Some(blocks) = self.config.blocks else { return Err(DropReason::Internal) };
         let mut free_number = None;
         for number in 0..blocks.max {
@@ -31,7 +30,7 @@ impl Nat {
                 continue;
             };
             let (address, range) = self.block(block, blocks);
-            if let Some(item) = self.take_in(name, class, address, range, internal.port, context) {
+            if let Some(item) = self.take_in(wanted, address, range, SharedPool::take, context) {
                 context.pool(pool::BLOCKS).join(&whose);
                 return Ok(item);
             }
@@ -42,20 +41,26 @@ impl Nat {
         };
         let block = self.take_block(internal.addr, number, context).ok_or(DropReason::NatPortsExhausted)?;
         let (address, range) = self.block(block, blocks);
-        match self.take_in(name, class, address, range, internal.port, context) {
+        match self.take_in(wanted, address, range, SharedPool::take, context) {
             Some(item) => Ok(item),
             None => {
                 // Static forwards use all of its ports, or the port index is full.
-                self.free_block(internal.addr, block, context);
+                self.free_block(internal.addr, block, ItemUse::Refused, context);
                 Err(DropReason::NatPortsExhausted)
             }
         }
     }
 
     /// Releases one reference to the block of `place`.
-    pub(super) fn leave_block(&self, internal: Addr, place: ExternalPort, context: &mut Context<'_>) {
+    pub(super) fn leave_block(
+        &self,
+        internal: Addr,
+        place: ExternalPort,
+        item_use: ItemUse,
+        context: &mut Context<'_>,
+    ) {
         let Some(block) = self.block_of(place) else { return };
-        self.free_block(internal, block, context);
+        self.free_block(internal, block, item_use, context);
     }
 
     /// Returns the block of a port.
@@ -65,23 +70,45 @@ impl Nat {
         Some(place.address as u32 * self.shares.blocks_per_address() + within)
     }
 
+    /// Takes the block that is held down for the subscriber, or a free one, or one that is held
+    /// down for another.
     fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
         let whose = block_name(internal, number, &context.flow());
         let share = self.shares.blocks_for(context.affinity_group());
+        let per_address = self.shares.blocks_per_address();
         let count = share.end - share.start;
         let random = (context.random() % u64::from(count.max(1))) as u32;
-        let block = self.addresses_for(internal, context).find_map(|address| {
-            let first = address as u32 * self.shares.blocks_per_address() + share.start;
-            let choice = PoolRange { first, count, from: first + random, step: 1 };
-            context.pool(pool::BLOCKS).take(&whose, choice)
-        })?;
+        let addresses = self.addresses_for(internal, context);
+        let choices = addresses.map(|address| {
+            let first = address as u32 * per_address + share.start;
+            PoolRange { first, count, from: first + random, step: 1 }
+        });
+        let now_ns = context.now_ns();
+        let blocks = context.pool(pool::BLOCKS);
+        blocks.end_holds(now_ns);
+        let own = blocks.held_for(&whose);
+        let own = own.filter(|own| {
+            choices.clone().any(|choice| (choice.first..choice.first + choice.count).contains(own))
+        });
+        let block = match own {
+            Some(own) => blocks.take_item(&whose, own),
+            None => IN_ORDER
+                .into_iter()
+                .find_map(|take| choices.clone().find_map(|choice| take(blocks, &whose, choice))),
+        }?;
         context.count(COUNTERS.blocks_taken, 1);
         self.log_block(NatLogEvent::BlockTaken, internal, block, context);
         Some(block)
     }
 
-    fn free_block(&self, internal: Addr, block: u32, context: &mut Context<'_>) {
-        if context.pool(pool::BLOCKS).leave(block) {
+    fn free_block(&self, internal: Addr, block: u32, item_use: ItemUse, context: &mut Context<'_>) {
+        let now_ns = context.now_ns();
+        let blocks = context.pool(pool::BLOCKS);
+        let is_freed = match item_use {
+            ItemUse::Ends => blocks.leave_held(block, now_ns), // RFC 6888 REQ-8
+            ItemUse::Refused | ItemUse::Moves => blocks.leave(block),
+        };
+        if is_freed {
             context.count(COUNTERS.blocks_freed, 1);
             self.log_block(NatLogEvent::BlockFreed, internal, block, context);
         }

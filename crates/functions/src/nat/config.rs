@@ -40,8 +40,12 @@ pub struct Config {
     pub when_full: ExhaustionPolicy,
     /// TCP packets that may open a flow (RFC 7857 2).
     pub tcp_opens_with: TcpOpening,
+    /// Answer to TCP packets that belong to no flow and may open none.
+    pub not_opening: NotOpeningAction,
     /// Idle timeouts of flows.
     pub timeouts: NatTimeouts,
+    /// Hold-down of UDP ports and blocks that were given back (RFC 6888 REQ-8).
+    pub hold_down: HoldDownConfig,
     /// Port blocks per subscriber; none: ports are allocated one by one.
     pub blocks: Option<BlockConfig>,
     /// Limits per subscriber (RFC 6888 REQ-4).
@@ -82,7 +86,9 @@ impl Default for Config {
             refresh: RefreshBehaviour::Outbound,
             when_full: ExhaustionPolicy::EvictHalfOpen,
             tcp_opens_with: TcpOpening::Syn,
+            not_opening: NotOpeningAction::Drop,
             timeouts: NatTimeouts::default(),
+            hold_down: HoldDownConfig::default(),
             blocks: None,
             subscriber: SubscriberLimits::default(),
             forwards: Vec::new(),
@@ -180,6 +186,16 @@ pub enum TcpOpening {
     Any,
 }
 
+/// Answer to TCP packets that belong to no flow and may open none; they are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotOpeningAction {
+    /// None.
+    Drop,
+    /// A reset, so that hosts know of the end of a connection (RFC 9293 3.10.7.1).
+    Reject,
+}
+
 /// Idle timeouts of flows.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
@@ -226,6 +242,23 @@ impl NatTimeouts {
             ("icmp", self.icmp.0),
             ("other", self.other.0),
         ]
+    }
+}
+
+/// Hold-down of UDP ports, or of blocks: only the inside endpoint, or subscriber, that had them
+/// last gets them for some time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
+pub struct HoldDownConfig {
+    /// Length of a hold-down; 0: none.
+    pub time: Nanos,
+    /// Limit on the ports, or blocks, held down.
+    pub max: u32,
+}
+
+impl Default for HoldDownConfig {
+    fn default() -> HoldDownConfig {
+        HoldDownConfig { time: Nanos(120 * SECOND_NS), max: 65_536 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Mappings: allocation of external endpoints from the pools, and their release.
 
-use nf::pool::{PoolKey, PoolRange};
+use nf::pool::{PoolKey, PoolRange, SharedPool};
 use nf::{Context, FlowInfo};
 use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
@@ -24,9 +24,24 @@ pub(super) struct Mapped {
 pub(super) enum ItemUse {
     /// It ends.
     Ends,
+    /// It was refused, and no packet of it has left.
+    Refused,
     /// It goes on at another node.
     Moves,
 }
+
+/// A port that is wanted for a mapping.
+pub(super) struct PortRequest<'a> {
+    pub name: &'a PoolKey,
+    pub class: PortClass,
+    pub internal: Endpoint,
+}
+
+/// A way to take an item of a range.
+pub(super) type Take = fn(&mut SharedPool, &PoolKey, PoolRange) -> Option<u32>;
+
+/// Those that are held down are the last to be handed out.
+pub(super) const IN_ORDER: [Take; 2] = [SharedPool::take, SharedPool::take_any];
 
 /// First byte of a pool key. It keeps keys of different kinds apart, and none is all zeros.
 #[derive(Clone, Copy)]
@@ -200,12 +215,12 @@ impl Nat {
     }
 
     /// Releases everything that the flow holds.
-    pub(super) fn release(&self, state: &mut State, context: &mut Context<'_>) {
-        self.give_up(state, ItemUse::Ends, context);
+    pub(super) fn release(&self, state: &mut State, item_use: ItemUse, context: &mut Context<'_>) {
+        self.give_up(state, item_use, context);
         state.flags = 0;
     }
 
-    /// Gives up everything that the flow holds, because it ends or moves.
+    /// Gives up everything that the flow holds.
     pub(super) fn give_up(&self, state: &mut State, item_use: ItemUse, context: &mut Context<'_>) {
         let held = [
             (&mut state.item, State::HELD, state.internal),
@@ -229,10 +244,19 @@ impl Nat {
 
     /// Releases one reference to a mapping.
     fn leave(&self, item: u32, internal: Endpoint, item_use: ItemUse, context: &mut Context<'_>) {
-        if !context.pool(pool::PORTS).leave(item) {
+        let place = self.space.place_of(item);
+        let now_ns = context.now_ns();
+        let ports = context.pool(pool::PORTS);
+        // RFC 6888 REQ-8; the state of TCP connections is tracked, which is its exception A.
+        let is_freed = match place {
+            Some(ExternalPort { class: PortClass::Udp, .. }) if item_use == ItemUse::Ends => {
+                ports.leave_held(item, now_ns)
+            }
+            _ => ports.leave(item),
+        };
+        if !is_freed {
             return;
         }
-        let place = self.space.place_of(item);
         if place.is_some() {
             self.count_port(internal.addr, false, context);
         }
@@ -250,7 +274,7 @@ impl Nat {
         if self.config.log == LogScope::Mappings {
             self.log_mapping(NatLogEvent::MappingFreed, internal, place, context);
         }
-        self.leave_block(internal.addr, place, context);
+        self.leave_block(internal.addr, place, item_use, context);
     }
 
     /// Allocates a mapping under `name`, with one reference.
@@ -270,17 +294,10 @@ impl Nat {
                 return Err(DropReason::NatSubscriberLimit);
             }
         }
+        let request = PortRequest { name, class, internal };
         let item = match self.config.blocks {
-            Some(_) => self.take_in_blocks(name, class, internal, context)?,
-            None => {
-                let group = context.affinity_group();
-                let range = self.shares.share_for(class, internal.port, group);
-                let range = range.ok_or(DropReason::NatPortsExhausted)?;
-                let mut addresses = self.addresses_for(internal.addr, context);
-                let found = addresses
-                    .find_map(|address| self.take_in(name, class, address, range, internal.port, context));
-                found.ok_or(DropReason::NatPortsExhausted)?
-            }
+            Some(_) => self.take_in_blocks(&request, context)?,
+            None => self.take_in_share(&request, context)?,
         };
         context.count(COUNTERS.mappings_made, 1);
         self.count_port(internal.addr, true, context);
@@ -295,22 +312,46 @@ impl Nat {
         Ok(item)
     }
 
-    /// Allocates a free port of the address within the range: the inside port, or one of its
-    /// parity, or any.
+    /// Allocates a port of the flow's share: the one that is held down for the inside endpoint, or
+    /// a free one, or one that is held down for another.
+    fn take_in_share(&self, wanted: &PortRequest<'_>, context: &mut Context<'_>) -> Result<u32, DropReason> {
+        let PortRequest { name, class, internal } = *wanted;
+        let range = self.shares.share_for(class, internal.port, context.affinity_group());
+        let range = range.ok_or(DropReason::NatPortsExhausted)?;
+        let addresses = self.addresses_for(internal.addr, context);
+        let now_ns = context.now_ns();
+        let ports = context.pool(pool::PORTS);
+        ports.end_holds(now_ns);
+        let own = ports.held_for(name).and_then(|item| Some((item, self.space.place_of(item)?)));
+        if let Some((item, place)) = own
+            && range.contains(place.port)
+            && addresses.clone().any(|address| address == place.address)
+        {
+            return ports.take_item(name, item).ok_or(DropReason::NatPortsExhausted);
+        }
+        let found = IN_ORDER.into_iter().find_map(|take| {
+            let mut addresses = addresses.clone();
+            addresses.find_map(|address| self.take_in(wanted, address, range, take, context))
+        });
+        found.ok_or(DropReason::NatPortsExhausted)
+    }
+
+    /// Allocates a port of the address within the range: the inside port, or one of its parity, or
+    /// any.
     pub(super) fn take_in(
         &self,
-        name: &PoolKey,
-        class: PortClass,
+        wanted: &PortRequest<'_>,
         address: usize,
         range: PortRange,
-        inside: u16,
+        take: Take,
         context: &mut Context<'_>,
     ) -> Option<u32> {
+        let PortRequest { name, class, internal: Endpoint { port: inside, .. } } = *wanted;
         if self.config.port_selection == PortSelection::Preserve && range.contains(inside) {
             let same = self.space.item_at(ExternalPort { class, address, port: inside });
             let ports = context.pool(pool::PORTS);
-            if let Some(item) = same.filter(|&item| !ports.is_taken(item)) {
-                return ports.take(name, PoolRange { first: item, count: 1, from: item, step: 1 });
+            if let Some(item) = same.filter(|&item| !ports.is_unavailable(item)) {
+                return ports.take_item(name, item);
             }
         }
         let start = match self.config.port_selection {
@@ -324,7 +365,7 @@ impl Nat {
         let ports = context.pool(pool::PORTS);
         parity.into_iter().chain([(start, 1)]).find_map(|(wanted, step)| {
             let mut choices = self.space.choices(class, address, range, wanted, step);
-            choices.find_map(|choice| ports.take(name, choice))
+            choices.find_map(|choice| take(ports, name, choice))
         })
     }
 
@@ -334,7 +375,7 @@ impl Nat {
         &self,
         internal: Addr,
         context: &Context<'_>,
-    ) -> impl Iterator<Item = usize> + use<'_> {
+    ) -> impl Iterator<Item = usize> + Clone + use<'_> {
         let flow = context.flow();
         let mut state =
             subscriber(internal, &flow).iter().fold(0, |state, word| split_mix(&mut (state ^ word)));

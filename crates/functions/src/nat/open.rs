@@ -1,17 +1,19 @@
 //! Opening of flows: from inside, from outside, and from inside to inside (hairpins).
 
+use nf::answer;
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, protocol};
 use packet::{DropReason, Endpoint, Meta, PacketClass, Side};
 
-use super::config::{TcpOpening, UnmatchedAction};
+use super::config::{NotOpeningAction, TcpOpening, UnmatchedAction};
 use super::events::NatEvent;
+use super::mapping::ItemUse;
 use super::net::v4;
 use super::nptv6::{Nptv6Rule, Translated};
 use super::space::{ExternalPort, PortClass};
 use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
-use super::{COUNTERS, Nat, forward};
+use super::{ANSWERS, COUNTERS, Nat, forward};
 
 /// The inside endpoint behind an external one, and its mapping; none for a static rule.
 struct Target {
@@ -37,12 +39,30 @@ impl Nat {
                 verdict
             }
             Err(reason) => {
-                if reason == DropReason::NatPortsExhausted {
-                    self.exhausted_event(packet.ends().0.addr, context);
+                match reason {
+                    DropReason::NatPortsExhausted => self.exhausted_event(packet.ends().0.addr, context),
+                    DropReason::NatNotOpening => self.reset(packet, context),
+                    _ => {}
                 }
-                self.release(state, context);
+                self.release(state, ItemUse::Refused, context);
                 Verdict::Drop(reason)
             }
+        }
+    }
+
+    /// Ends the connection of a TCP segment that belongs to no flow, if the policy says so.
+    #[cold]
+    fn reset(&self, packet: &PacketView<'_>, context: &mut Context<'_>) {
+        let is_first = context.flow().seq == 1; // Later ones have their place in a group.
+        if self.config.not_opening == NotOpeningAction::Drop || !is_first {
+            return;
+        }
+        let mut buffer = answer::buffer();
+        if let Ok(network) = answer::tcp_reset(packet, &mut buffer)
+            && ANSWERS.permit(packet.ends().0.addr, context)
+            && context.answer(packet, network).is_ok()
+        {
+            context.count(COUNTERS.resets_sent, 1);
         }
     }
 

@@ -6,6 +6,7 @@ use packet::parse::protocol;
 use packet::{Direction, DropReason, PacketClass, Side};
 
 use super::events::NatEvent;
+use super::mapping::ItemUse;
 use super::open::{asks, turn_back};
 use super::space::PortClass;
 use super::state::{PoolItem, State};
@@ -169,7 +170,7 @@ impl Nat {
         if self.wanted.sessions {
             self.session_event(NatEvent::SessionDelete, state, context);
         }
-        self.release(state, context);
+        self.release(state, ItemUse::Ends, context);
         *state = State::default();
         context.relearn_alias();
         self.open(packet, state, context)

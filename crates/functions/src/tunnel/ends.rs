@@ -7,7 +7,7 @@ use packet::{Addr, DropReason, OuterHeaders};
 use values::ConfigError;
 
 use super::config::{Config, EncapProtocol, OuterDscp, StationMac, UdpChecksum};
-use crate::headers::OuterPayload;
+use crate::headers::{InnerHeader, OuterPayload};
 
 /// UDP port of VXLAN (RFC 7348 5).
 pub const VXLAN_PORT: u16 = 4789;
@@ -131,6 +131,19 @@ impl TunnelEnds {
             return Err(DropReason::TunnelKey);
         }
         Ok(TunnelMatch::Headers(carried.at + len + self.frame_len(ether_type, payload.get(len..))?))
+    }
+
+    /// Returns whether an inner packet is a keepalive of the other end: from this end's outer
+    /// address to the other's, GRE with protocol 0, as Cisco IOS defined it.
+    pub fn is_keepalive(&self, inner: &[u8]) -> bool {
+        let (Some(header), Some(carried)) = (InnerHeader::of(inner), OuterPayload::of(inner)) else {
+            return false;
+        };
+        self.protocol == EncapProtocol::Gre
+            && (header.source, header.destination) == (self.local, self.remote)
+            && carried.protocol == protocol::GRE
+            && !carried.is_fragment
+            && inner.get(carried.at + 2..carried.at + 4) == Some(&[0, 0])
     }
 
     /// Returns whether the payload is of this tunnel's protocol, as far as is visible.

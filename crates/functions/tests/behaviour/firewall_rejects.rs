@@ -50,6 +50,39 @@ fn some_packets_get_no_answer() {
     assert_eq!(bench.counter("unanswered"), 3);
 }
 
+/// After a restart both ends hear that their connection is no more, with the numbers of the segment
+/// (RFC 9293 3.10.7.1).
+#[test]
+fn connections_whose_beginning_was_not_seen_are_reset() {
+    for (stateful, rules) in [(true, "allow out"), (true, ""), (false, "allow out")] {
+        let mut bench =
+            Bench::json(serde_json::json!({ "rules": rules, "pickup": "reject", "stateful": stateful }));
+        for round in 1..=3 {
+            let data = tcp((IN, 40_000), (OUT, 80), ACK, 100, 500, 10);
+            assert_eq!(bench.send(Inside, &data), REJECTED);
+            let reset = bench.answers.pop().unwrap();
+            assert_eq!(reset.data()[26..48], tcp((OUT, 80), (IN, 40_000), RST, 500, 0, 0)[26..48]);
+            assert_eq!(bench.send(Outside, &tcp((OUT, 80), (IN, 40_000), ACK, 500, 100, 10)), REJECTED);
+            let reset = bench.answers.pop().unwrap();
+            assert_eq!(reset.data()[26..48], tcp((IN, 40_000), (OUT, 80), RST, 100, 0, 0)[26..48]);
+            assert_eq!((bench.counter("invalid"), bench.counter("answered")), (2 * round, 2 * round));
+        }
+        // Nothing else that is invalid is answered.
+        let invalid = Dropped(packet::DropReason::FirewallInvalid);
+        assert_eq!(bench.send(Inside, &tcp((IN, 40_000), (OUT, 80), RST, 100, 0, 0)), invalid);
+        assert_eq!(bench.send(Inside, &tcp((IN, 40_000), (OUT, 80), SYN | FIN, 100, 0, 0)), invalid);
+        assert_eq!(bench.send(Inside, &icmp(IN, OUT, 0, 1)), invalid);
+        assert!(bench.answers.is_empty());
+    }
+    // Rules may let them pass, and a connection that was seen goes on.
+    let rules = "allow out state invalid\nallow out";
+    let mut bench = Bench::json(serde_json::json!({ "rules": rules, "pickup": "reject" }));
+    assert_eq!(bench.send(Inside, &tcp((IN, 40_000), (OUT, 80), ACK, 100, 500, 10)), Passed);
+    assert_eq!(bench.send(Inside, &tcp((IN, 40_001), (OUT, 80), SYN, 100, 0, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp((OUT, 80), (IN, 40_001), SYN | ACK, 500, 101, 0)), Passed);
+    assert_eq!(bench.send(Inside, &tcp((IN, 40_001), (OUT, 80), ACK, 101, 501, 10)), Passed);
+}
+
 #[test]
 fn a_connection_under_new_rules_is_reset() {
     let mut bench = Bench::rules("allow out as \"web\"\nreject");

@@ -233,6 +233,54 @@ fn smuggling_is_reported_and_dropped() {
     }
 }
 
+/// A body that ends where readers disagree, behind a first line of any kind.
+const DISAGREED: &str = "Host: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX";
+
+#[test]
+fn no_first_line_hides_a_connection_of_a_port_or_a_server_that_speaks_http() {
+    let drop = || json!({ "smuggling": "drop" });
+    let anywhere = [" POST / HTTP/1.1", "\r\n \tPOST / HTTP/1.1", "P(ST / HTTP/1.1", "\"\" /a b HTTP/1.0 "];
+    for line in anywhere {
+        let asked = talk(&[(Client, &format!("{line}\r\n{DISAGREED}"))]);
+        assert_eq!(run(drop(), &asked.segments).drops, [("http-smuggling", 1)], "{line:?}");
+    }
+    let filled = format!("POST{}/ HTTP/1.1", " ".repeat(600));
+    let long = format!("{} / HTTP/1.1", "A".repeat(600));
+    for line in ["P\x01ST / HTTP/1.1", "POST / http 1.1", "nonsense", "", &filled, &long] {
+        let text = format!("{line}\r\n{DISAGREED}");
+        for cut in [1, 7, text.len() / 2, text.len() - 1] {
+            let (begun, rest) = text.split_at(cut.max(line.len().min(600)));
+            let asked = [(Client, begun), (Client, rest)];
+            let on_port = run(json!({ "smuggling": "drop", "ports": [80] }), &talk(&asked).segments);
+            assert_eq!(on_port.drops.first().map(|drop| drop.0), Some("http-smuggling"), "{line:?} {cut}");
+            let answered = talk(&[asked[0], asked[1], (Server, OK), (Client, GET)]);
+            let answered = run(drop(), &answered.segments);
+            assert_eq!(answered.drops.first().map(|drop| drop.0), Some("http-smuggling"), "{line:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_http_passes_on_the_ports_of_a_list() {
+    // The client has such a port by chance.
+    let mut other = Talk::open(9999);
+    other.says(Client, "\x01\rGET\r").says(Server, "\x02\r");
+    let tls = talk(&[(Client, "\x16\x03\x01\x02\0\r\r\r"), (Server, "\x16\x03\x03\r\r")]);
+    let late = talk(&[(Server, "220 hello\r\n"), (Client, GET), (Server, OK)]);
+    for (talk, requests) in [(other, 0), (tls, 0), (late, 1)] {
+        let run = run(json!({ "smuggling": "drop", "ports": [80, 40000] }), &talk.segments);
+        assert_eq!((run.counter("requests"), run.drops.len()), (requests, 0));
+    }
+    // More than is kept until the server speaks, which is then too late.
+    let mut long = Talk::open(80);
+    for _ in 0..40 {
+        long.says(Client, "\x01".repeat(1000));
+    }
+    long.says(Server, OK).says(Client, GET).says(Server, OK);
+    let long = run(json!({ "smuggling": "drop" }), &long.segments);
+    assert_eq!((long.counter("requests"), long.counter("responses"), long.drops.len()), (1, 2, 0));
+}
+
 #[test]
 fn malformed_chunk_extensions_are_reported() {
     for extension in [";", ";a=\"b", ";a=", "; =b"] {

@@ -2,8 +2,8 @@
 
 use crate::monitor_support::*;
 use graph::{Options, WhenFull};
-use nf::FlowReport;
-use packet::{Addr, Side};
+use nf::{Connection, FlowReport};
+use packet::{Addr, Endpoint, FlowKey, Scope, Side};
 use serde_json::json;
 
 const SYN: u16 = 0x02;
@@ -25,7 +25,10 @@ fn a_connection_is_reported_with_both_directions() {
     bench.outside(7, &back);
     bench.inside(9, &Ip { payload: vec![0; 100], ..there.clone().marks(ACK) });
     assert!(bench.reports().is_empty());
+    let ends = [("10.0.0.1", 4000), ("198.51.100.7", 80)];
+    let [client, server] = ends.map(|(address, port)| Endpoint::new(addr(address), port));
     let report = FlowReport {
+        key: FlowKey::new(client, server, TCP, 4, Scope::default().with_vlan(77), 0).0,
         source: addr("10.0.0.1"),
         destination: addr("198.51.100.7"),
         source_port: 4000,
@@ -42,7 +45,9 @@ fn a_connection_is_reported_with_both_directions() {
         tos: [0x28, 0],
         translated: None,
         end_reason: 4,
+        connection: Connection::ESTABLISHED,
         sampling: 1,
+        findings: None,
     };
     assert_eq!(bench.finish(), [report]);
     assert_eq!(

@@ -1,8 +1,8 @@
 //! The monitor against a slow recount from the descriptions of the packets, never from their bytes.
 
 use crate::monitor_support::*;
-use nf::{CounterValues, FlowReport};
-use packet::Side;
+use nf::{Connection, CounterValues, FlowReport};
+use packet::{FlowKey, Side};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -137,6 +137,7 @@ fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
                 translated: None,
                 end_reason,
                 sampling: 1,
+                ..FlowReport::default()
             });
             pending.clear();
         };
@@ -173,7 +174,9 @@ fn run(arrivals: &[Arrival], batch: usize) -> (Vec<FlowReport>, CounterValues) {
         assert_eq!(bench.graph.counters().dropped(), 0);
         bench.batch(part);
     }
-    let reports = bench.finish();
+    // Key and connection are the graph's.
+    let counted = |report| FlowReport { key: FlowKey::default(), connection: Connection::NEW, ..report };
+    let reports = bench.finish().into_iter().map(counted).collect();
     (reports, bench.graph.stages()[0].shared().counters.clone())
 }
 

@@ -36,6 +36,123 @@ fn subscribers_have_limits() {
     bench.inside(&third).seen();
 }
 
+/// Opens a UDP flow of a host from port 6000, and lets its mapping end.
+fn ended(bench: &mut Bench, host: &str) -> End {
+    let external = bench.udp_out(&format!("{host}:6000"), SERVER);
+    bench.wait(301);
+    bench.expire();
+    external
+}
+
+fn ports_held(bench: &Bench) -> (u32, u64) {
+    let ports = &bench.graph.stages()[0].shared().pools[0];
+    (ports.held(), ports.holds_cut())
+}
+
+// RFC 6888 REQ-8
+#[test]
+fn udp_ports_are_held_down() {
+    for selection in ["preserve", "random", "sequential"] {
+        let config = format!(r#"{{"external": ["203.0.113.1"], "port_selection": "{selection}"}}"#);
+        let mut bench = Bench::new(&config);
+        let first = ended(&mut bench, "10.0.0.7");
+        assert_eq!(ports_held(&bench), (1, 0));
+        // Another host's mapping is another port, and the old peer reaches nobody.
+        let second = bench.udp_out("10.0.0.8:6000", "192.0.2.91:9");
+        assert_ne!(second, first, "{selection}");
+        assert_eq!(bench.outside(&udp(end(SERVER), first, b"late")).dropped(), NatNoMapping);
+        // The host that had it gets it again at once, in whatever way ports are chosen.
+        assert_eq!(bench.udp_out("10.0.0.7:6000", "192.0.2.92:9"), first, "{selection}");
+        assert_eq!(ports_held(&bench), (0, 0));
+        bench.wait(301);
+        bench.expire();
+        assert_eq!(ports_held(&bench), (2, 0));
+        bench.wait(119);
+        assert_ne!(bench.udp_out("10.0.0.9:6000", SERVER), first, "{selection}");
+        bench.wait(1);
+        let later = bench.udp_out("10.0.0.10:6000", SERVER);
+        assert_eq!(later == first, selection != "random", "{selection}");
+        assert_eq!(ports_held(&bench).1, 0);
+    }
+    // As long as the policy says.
+    for (hold, is_same) in [("5s", false), ("0s", true)] {
+        let mut bench =
+            Bench::new(&format!(r#"{{"external": ["203.0.113.1"], "hold_down": {{"time": "{hold}"}}}}"#));
+        let first = ended(&mut bench, "10.0.0.7");
+        assert_eq!(bench.udp_out("10.0.0.8:6000", SERVER) == first, is_same);
+        bench.wait(6);
+        assert_eq!(bench.udp_out("10.0.0.9:6000", SERVER) == first, !is_same);
+    }
+}
+
+/// The state of TCP connections is tracked (RFC 6888 REQ-8 A), answers to queries come at once, and
+/// a flow that was refused has sent nothing.
+#[test]
+fn other_ports_are_not_held_down() {
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
+    bench.inside(&tcp(end("10.0.0.7:6000"), end(SERVER), SYN, b"")).seen();
+    bench.inside(&query(8, 6000, end("10.0.0.7").0, end(SERVER).0)).seen();
+    bench.wait(8000);
+    bench.expire();
+    assert_eq!((bench.ports_in_use(), ports_held(&bench)), (0, (0, 0)));
+    assert_eq!(
+        bench.inside(&tcp(end("10.0.0.8:6000"), end(SERVER), SYN, b"")).seen().source,
+        end("203.0.113.1:6000")
+    );
+}
+
+#[test]
+fn ports_that_are_held_down_give_way() {
+    let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2015"}"#;
+    let mut bench = Bench::new(config);
+    for host in 1..=16 {
+        bench.udp_out(&format!("10.0.0.{host}:6000"), SERVER);
+    }
+    bench.wait(301);
+    bench.expire();
+    assert_eq!((bench.ports_in_use(), ports_held(&bench)), (0, (16, 0)));
+    for host in 17..=32 {
+        bench.udp_out(&format!("10.0.0.{host}:6000"), SERVER);
+    }
+    assert_eq!((bench.ports_in_use(), ports_held(&bench)), (16, (0, 16)), "nobody is refused");
+    // No more than the policy allows.
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"], "hold_down": {"max": 3}}"#);
+    let hosts: Vec<End> =
+        (1..=5).map(|host| bench.udp_out(&format!("10.0.0.{host}:{host}000"), SERVER)).collect();
+    bench.wait(301);
+    bench.expire();
+    assert_eq!(ports_held(&bench), (3, 2));
+    assert_eq!(bench.udp_out("10.0.0.9:1000", SERVER), hosts[0]);
+    assert_ne!(bench.udp_out("10.0.0.9:5000", SERVER), hosts[4]);
+}
+
+#[test]
+fn an_address_that_is_drained_is_not_given_again() {
+    let mut bench = Bench::new(&with(r#""pooling": "arbitrary""#));
+    let first = ended(&mut bench, "10.0.0.7");
+    bench.graph.stage_mut(0).unwrap().control(&format!("drain {}", first.0)).unwrap();
+    assert_ne!(bench.udp_out("10.0.0.7:6000", SERVER).0, first.0);
+}
+
+/// Ports are the subscriber's as long as it has the block.
+#[test]
+fn blocks_are_held_down() {
+    let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16}}"#;
+    let mut bench = Bench::new(config);
+    let block = |external: End| (external.1 - 10_000) / 16;
+    let held = |bench: &Bench| bench.graph.stages()[0].shared().pools[1].held();
+    let first = block(ended(&mut bench, "10.0.0.1"));
+    assert_eq!((held(&bench), ports_held(&bench).0), (1, 0));
+    let others = [2, 3, 4].map(|host| block(bench.udp_out(&format!("10.0.0.{host}:6000"), SERVER)));
+    assert!(!others.contains(&first), "{others:?}");
+    assert_eq!(block(bench.udp_out("10.0.0.1:7000", SERVER)), first, "the subscriber has it again");
+    bench.wait(301);
+    bench.expire();
+    assert_eq!(held(&bench), 4);
+    bench.udp_out("10.0.0.5:6000", SERVER);
+    assert_eq!(bench.graph.stages()[0].shared().pools[1].holds_cut(), 1, "no other is free");
+}
+
 // RFC 6888 REQ-14
 #[test]
 fn blocks_are_allocated_logged_and_released() {

@@ -170,8 +170,8 @@ fn a_flow_from_outside_refreshes_its_mapping_once_answered() {
 
 #[test]
 fn an_unanswered_flow_from_outside_holds_no_port() {
-    // One external address, so that the second host gets the port of the first.
-    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
+    // One external address and no hold-down, so that the second host gets the port of the first.
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"], "hold_down": {"time": "0s"}}"#);
     let external = bench.udp_out(HOST, SERVER);
     bench.wait(290);
     let stranger = end("198.51.100.7:9");
@@ -363,6 +363,28 @@ fn a_segment_that_cannot_open_a_flow_is_dropped() {
     let mut bench = Bench::new(&with(r#""tcp_opens_with": "any""#));
     bench.inside(&tcp(end(HOST), end(SERVER), ACK, b"")).seen();
     assert_eq!(bench.inside(&tcp(end("10.0.0.6:1"), end(SERVER), RST, b"")).dropped(), NatNotOpening);
+}
+
+/// RFC 9293 3.10.7.1
+#[test]
+fn a_segment_that_cannot_open_a_flow_is_reset_as_configured() {
+    let mut bench = Bench::new(&with(r#""not_opening": "reject""#));
+    let (host, external, server) = (end(HOST), end("203.0.113.1:5000"), end(SERVER));
+    for (side, from, to) in [(Side::Inside, host, server), (Side::Outside, server, external)] {
+        for flags in [ACK, SYN | ACK, FIN | ACK] {
+            let segment = tcp(from, to, flags, b"data");
+            let Fate::Out(_, reset) = bench.send(side, &segment) else { panic!("no answer") };
+            let seen = see(&reset);
+            assert_eq!((seen.source, seen.destination), (to, from));
+            assert_eq!((reset[33], &reset[24..28]), (RST, &segment[28..32]), "as acknowledged");
+        }
+        assert_eq!(bench.send(side, &tcp(from, to, RST, b"")).dropped(), NatNotOpening);
+    }
+    let drops = bench.graph.counters().drops;
+    assert_eq!(drops[NatNotOpening as usize], 8);
+    // No more than ten at once to a host.
+    let answered = (0..50).filter(|_| matches!(bench.inside(&tcp(host, server, ACK, b"")), Fate::Out(..)));
+    assert_eq!(answered.count(), 7);
 }
 
 // RFC 7857 7.1

@@ -48,6 +48,18 @@ impl Talk {
         talk
     }
 
+    /// Opens a connection by TCP Fast Open (RFC 7413): bytes come with the client's SYN, and the
+    /// server takes them, or leaves them to be sent again.
+    pub fn open_fast(port: u16, bytes: &[u8], is_taken: bool) -> Talk {
+        let mut talk = Talk::midstream(port);
+        talk.segment(Client, SYN, bytes);
+        talk.pass(Client, if is_taken { 1 + bytes.len() } else { 1 });
+        talk.segment(Server, SYN | ACK, b"");
+        talk.pass(Server, 1);
+        talk.segment(Client, ACK, b"");
+        talk
+    }
+
     /// A connection whose opening is not seen.
     pub fn midstream(port: u16) -> Talk {
         Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port))

@@ -143,6 +143,41 @@ fn a_rejected_datagram_is_answered_with_an_error() {
     assert_eq!(end(bench).drops, [("ids-rejected", 1)]);
 }
 
+/// A rule that asks for more than is supported blocks anyway.
+#[test]
+fn rules_that_reject_receivers_reject_senders() {
+    for action in ["rejectdst", "rejectboth"] {
+        let seen = watch_with(&rule(action, "udp", "", 1), json!({ "unsupported": "skip" }), &evil());
+        assert_eq!((seen.rules(), &seen.drops[..]), (vec![1], &[("ids-rejected", 1)][..]), "{action}");
+    }
+}
+
+#[test]
+fn a_rule_that_would_block_is_skipped_only_if_so_configured() {
+    let registry: nf::Registry<serde_json::Value> = functions::registry();
+    let make = |rules: &str, more: serde_json::Value| {
+        let mut config = config(rules, more);
+        config.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        registry.find("ids").unwrap().make(&config, nf::Setup::new(7, 16)).map(drop)
+    };
+    // One with a feature that is not supported, and one that is wrong.
+    for options in ["filesize:>7;", "depth:x;"] {
+        for action in ["drop", "reject", "rejectboth"] {
+            let rules = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);
+            let error = make(&rules, json!({ "unsupported": null })).unwrap_err().to_string();
+            assert!(error.contains("sid 2") && error.contains("`unsupported: skip`"), "{error}");
+            for more in [json!({ "unsupported": "skip" }), json!({ "unsupported": null, "mode": "detect" })] {
+                make(&rules, more).unwrap();
+            }
+        }
+        let rules = rule("alert", "tcp", options, 2);
+        make(&rules, json!({ "unsupported": null })).unwrap();
+        make(&rules, json!({})).unwrap_err();
+    }
+    // Loaded in part, it blocks.
+    make(&rule("rejectboth", "udp", "", 1), json!({ "unsupported": null })).unwrap();
+}
+
 /// Lets segments of two bytes pass.
 const PASS: &str = r#"pass tcp any any -> any any (msg:"short"; dsize:2; sid:1;)"#;
 

@@ -261,3 +261,89 @@ fn request_bodies_are_inspected_too() {
     assert_eq!(reported(POSTED, &[(Client, GET), (Server, &page)]), [0; 0]);
     assert_eq!(reported(RULE, &[(Client, evil.as_bytes())]), [1], "`file.data` is of both");
 }
+
+#[test]
+fn each_file_in_a_body_of_several_parts_is_inspected() {
+    const FILE: &str = r#"alert http any any -> any any (msg:"evil file"; file.data; content:"evil literal"; startswith; isdataat:!1,relative; sid:1;)"#;
+    let part = |header: &str, content: &str| format!("--x\r\n{header}\r\n\r\n{content}\r\n");
+    let post = |parts: &[String]| {
+        let body = [parts.concat(), "--x--\r\n".to_owned()].concat();
+        let kind = "multipart/form-data; boundary=x";
+        let len = body.len();
+        format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n\r\n{body}")
+    };
+    let file = "Content-Disposition: form-data; name=\"a\"; filename=\"b\"";
+    let field = "Content-Disposition: form-data; name=\"a\"";
+    for (parts, rules) in [
+        ([part(file, "benign"), part(file, EVIL)], &[1][..]),
+        ([part(field, "benign"), part(field, EVIL)], &[]),
+        ([part(file, "benign"), part(file, "no evil literal")], &[]),
+    ] {
+        let post = post(&parts);
+        assert_eq!(reported(FILE, &[(Client, post.as_bytes())]), rules, "{post}");
+        let mut talk = Talk::open(80);
+        post.as_bytes().chunks(7).for_each(|piece| talk.piece(Client, piece));
+        assert_eq!(watch(FILE, &talk.segments).rules(), rules, "{post}");
+        let mut chunks = b"POST /f HTTP/1.1\r\nContent-Type: multipart/a; boundary=x\r\n".to_vec();
+        chunks.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+        chunks.extend(chunked(&[parts[0].as_bytes(), parts[1].as_bytes(), b"--x--\r\n"]));
+        assert_eq!(reported(FILE, &[(Client, &chunks)]), rules, "{post}");
+    }
+}
+
+/// Returns the packets that were dropped because they bring more of a message than is inspected.
+fn dropped(seen: &Seen) -> u64 {
+    seen.drops.iter().find(|(reason, _)| *reason == "ids-beyond").map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn a_hundred_kilobytes_of_a_body_are_inspected_and_more_is_counted() {
+    const KB: usize = 1 << 10;
+    let inspected = |len: usize, at: usize, more: serde_json::Value| {
+        let mut talk = Talk::midstream(80).scaled();
+        talk.handshake();
+        talk.says(Client, GET);
+        page(&body(len, at)).chunks(1_400).for_each(|part| talk.piece(Server, part));
+        talk.says(Client, "");
+        watch_with(RULE, more, &talk.segments)
+    };
+    let cut = |seen: &Seen| (seen.counter("bodies_cut"), seen.drops.clone());
+    let seen = inspected(100 * KB, 100 * KB - EVIL.len(), json!({}));
+    assert_eq!((seen.rules(), cut(&seen)), (vec![1], (0, vec![])));
+    let (len, at) = (120 * KB, 110 * KB);
+    for more in [json!({}), json!({ "mode": "detect", "beyond": "drop" })] {
+        let seen = inspected(len, at, more);
+        assert_eq!((seen.rules(), cut(&seen)), (vec![], (1, vec![])));
+    }
+    let seen = inspected(len, at, json!({ "body": "128KiB", "beyond": "drop" }));
+    assert_eq!((seen.rules(), cut(&seen)), (vec![1], (0, vec![])));
+    let seen = inspected(len, at, json!({ "beyond": "drop" }));
+    assert_eq!((seen.rules(), seen.counter("bodies_cut")), (vec![], 1));
+    assert_eq!(dropped(&seen), 1);
+}
+
+#[test]
+fn heads_that_are_not_inspected_whole_are_counted() {
+    let request = |len: usize| {
+        let lines: String =
+            (0..len / 1_000).map(|line| format!("X-{line}: {}\r\n", "x".repeat(990))).collect();
+        [b"GET /a HTTP/1.1\r\n", lines.as_bytes(), b"\r\n"].concat()
+    };
+    let line = [b"GET /".to_vec(), b"a".repeat(70_000), b" HTTP/1.1\r\n\r\n".to_vec()].concat();
+    for (request, count) in [(request(60_000), 0), (request(70_000), 1), (line, 1)] {
+        let len = request.len();
+        let mut talk = Talk::midstream(80).scaled();
+        talk.handshake();
+        for window in request.chunks(40_000) {
+            window.chunks(1_400).for_each(|part| talk.piece(Client, part));
+            talk.says(Server, "");
+        }
+        talk.says(Server, page(b"body"));
+        let seen = watch(RULE, &talk.segments);
+        assert_eq!((seen.counter("heads_cut"), seen.drops.len()), (count, 0), "{len}");
+        let seen = watch_with(RULE, json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!(dropped(&seen), count, "{len}");
+        let seen = watch_with(RULE, json!({ "beyond": "drop", "head": "128KiB" }), &talk.segments);
+        assert_eq!((seen.counter("heads_cut"), dropped(&seen)), (0, 0), "{len}");
+    }
+}

@@ -321,3 +321,34 @@ fn in_line_ambiguous_packets_do_not_pass() {
     let seen = watch(RULE, &talk.segments);
     assert_eq!((seen.drops, seen.reported), (vec![("stream-ignored", 2)], vec![]));
 }
+
+#[test]
+fn in_line_bytes_of_a_syn_are_inspected_before_they_pass() {
+    const RULES: &str = r#"
+alert tcp any any -> any any (msg:"stream"; content:"evil"; sid:1;)
+alert tcp any any -> any any (msg:"packet"; flags:S; dsize:>0; sid:2;)
+alert http any any -> any any (msg:"request"; http.uri; content:"/evil"; sid:3;)
+alert http any any -> any any (msg:"answer"; http.response_body; content:"done"; sid:4;)
+"#;
+    for is_taken in [true, false] {
+        let mut talk = Talk::open_fast(80, EVIL_GET, is_taken);
+        if !is_taken {
+            talk.says(Client, EVIL_GET);
+        }
+        talk.says(Server, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").says(Client, "");
+        let seen = watch(RULES, &talk.segments);
+        assert_eq!((seen.sent, &seen.drops[..]), (talk.segments.len(), &[][..]), "{is_taken}");
+        let mut rules = seen.rules();
+        rules.sort_unstable();
+        assert_eq!(rules, [1, 2, 3, 4], "{is_taken}");
+        let seen = watch(&RULES.replacen("alert", "drop", 2), &talk.segments);
+        assert_eq!(seen.drops[0].0, "ids-rule", "the SYN does not pass: {:?}", seen.drops);
+    }
+    // A server that leaves them is not sent others.
+    let mut talk = Talk::open_fast(80, b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", false);
+    talk.says(Client, EVIL_GET);
+    let seen = watch(RULES, &talk.segments);
+    assert_eq!((seen.rules(), &seen.drops[..]), (vec![2], &[("stream-differs", 1)][..]));
+}
+
+const EVIL_GET: &[u8] = b"GET /evil HTTP/1.1\r\nHost: h\r\n\r\n";

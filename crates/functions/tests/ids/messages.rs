@@ -2,6 +2,7 @@
 
 use functions::ids::REPEATED_MAX;
 use packet::Side;
+use serde_json::json;
 
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;
@@ -35,7 +36,9 @@ const QUERY: &str =
 #[test]
 fn dns_is_inspected_on_its_datagram() {
     let answer = r#"alert dns any any -> any any (msg:"answer"; flow:to_client; dns.answers.rrname; content:"evil.example"; sid:2;)"#;
-    let rules = format!("{QUERY}\n{answer}");
+    let both =
+        r#"alert dns any any -> any any (msg:"both"; dns.queries.rrname; content:"evil.example"; sid:3;)"#;
+    let rules = format!("{QUERY}\n{answer}\n{both}");
     let on = |port: u16, name: &str| {
         let there = datagram(SECOND_NS, 1, port, &dns(name, false));
         let network = udp(v4(192, 0, 2, 1, port), host_end(1), &dns(name, true));
@@ -43,9 +46,12 @@ fn dns_is_inspected_on_its_datagram() {
         watch(&rules, &[there, back])
     };
     let seen = on(53, "evil.example");
-    assert_eq!((seen.reported.as_slice(), seen.counter("dns_messages")), (&[(1, 1), (2, 1), (2, 2)][..], 2));
+    assert_eq!(
+        (seen.reported.as_slice(), seen.counter("dns_messages")),
+        (&[(1, 1), (1, 3), (2, 2), (2, 3)][..], 2)
+    );
     assert_eq!(on(53, "good.example").reported, []);
-    assert_eq!(on(53, "www.evil.example").rules(), [2], "the name is a buffer of its own");
+    assert_eq!(on(53, "www.evil.example").rules(), [3, 2, 3], "the name is a buffer of its own");
     assert_eq!(on(5_300, "evil.example").reported, [], "it is not DNS there");
 }
 
@@ -80,6 +86,47 @@ fn tls_is_inspected_when_its_handshake_shows_names() {
     for len in [10_000, 50, 1] {
         assert_eq!(seen("evil.example", "C=US, CN=evil.example", len), [1, 2, 3, 4], "{len}");
         assert_eq!(seen("www.evil.example", "CN=good.example", len), [3, 4], "{len}");
+    }
+}
+
+/// The handshake message of a chain with a further certificate of this length, in records.
+fn long_chain(len: usize) -> Vec<u8> {
+    let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat();
+    let one = tls::certificate(b"CN=evil.example", b"CN=x", b"0A").unwrap();
+    let certificate = &one[RECORD_HEAD + MESSAGE_HEAD + 2 * LENGTH..];
+    let last = [vec![0; len - LAST.len()], LAST.to_vec()].concat();
+    let message = sized(&sized(&[sized(certificate), sized(&last)].concat()));
+    let records = [&[11][..], &message].concat();
+    let record = |part: &[u8]| [&[22, 3, 3][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    records.chunks(16_000).flat_map(record).collect()
+}
+
+const RECORD_HEAD: usize = 5;
+const MESSAGE_HEAD: usize = 4;
+const LENGTH: usize = 3;
+const LAST: &[u8] = b"last words";
+
+#[test]
+fn handshake_messages_that_are_not_inspected_whole_are_counted() {
+    let rule = r#"alert tls any any -> any any (msg:"end"; tls.certs; content:"last words"; sid:1;)
+        alert tls any any -> any any (msg:"begin"; tls.cert_subject; content:"evil"; sid:2;)"#;
+    for (len, more, rules, cut) in [
+        (60_000, json!({}), &[1, 2][..], 0),
+        (70_000, json!({ "mode": "detect", "beyond": "drop" }), &[2], 1),
+        (70_000, json!({ "handshake": "80KiB", "beyond": "drop" }), &[1, 2], 0),
+        (70_000, json!({ "beyond": "drop" }), &[], 1),
+    ] {
+        let mut talk = Talk::midstream(443).scaled();
+        talk.handshake();
+        talk.piece(Client, &tls::client_hello(b"evil.example"));
+        long_chain(len).chunks(1_400).for_each(|part| talk.piece(Server, part));
+        talk.says(Client, "");
+        let drops = cut > 0 && more["mode"].is_null();
+        let seen = watch_with(rule, more, &talk.segments);
+        let mut found = seen.rules();
+        found.sort_unstable();
+        assert_eq!((&found[..], seen.counter("handshakes_cut")), (rules, cut), "{len}");
+        assert_eq!(seen.drops.iter().any(|drop| drop.0 == "ids-beyond"), drops, "{len}");
     }
 }
 

@@ -132,7 +132,7 @@ fn dns(flags: u16) -> Vec<u8> {
 fn an_answer_of_dns_comes_from_the_server() {
     let rules = r#"
 alert dns any any -> any any (msg:"query"; flow:to_server; dns.query; content:"name"; sid:1;)
-alert dns any any -> any any (msg:"answer"; flow:to_client; dns.query; content:"name"; sid:2;)
+alert dns any any -> any any (msg:"answer"; flow:to_client; dns.queries.rrname; content:"name"; sid:2;)
 "#;
     let (host, server): (Endpoint, Endpoint) = (v4(10, 0, 0, 1, 5_000), v4(192, 0, 2, 1, 53));
     let answer = Arrival { at_ns: SECOND_NS, side: Side::Outside, network: udp(server, host, &dns(0x8180)) };

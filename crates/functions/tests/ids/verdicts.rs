@@ -65,6 +65,27 @@ fn tls() -> Vec<Arrival> {
     talk.segments
 }
 
+/// Hellos of SSL 3.
+fn ssl() -> Vec<Arrival> {
+    let hello = |kind: u8, suites: &[u8]| {
+        let body = [&[3, 0][..], &[b'R'; 32], &[0], suites].concat();
+        let message = [&[kind, 0, 0, body.len() as u8][..], &body].concat();
+        [&[22, 3, 0, 0, message.len() as u8][..], &message].concat()
+    };
+    let mut talk = Talk::open(443);
+    talk.says(Client, hello(1, &[0, 2, 0, 10, 1, 0])).says(Server, hello(2, &[0, 10, 0]));
+    talk.says(Client, "").says(Server, "more");
+    talk.segments
+}
+
+fn ftp() -> Vec<Arrival> {
+    let mut talk = Talk::open(21);
+    talk.says(Server, "220 ready\r\n").says(Client, "USER a\r\n").says(Server, "331 password\r\n");
+    talk.says(Client, "PORT 10,0,0,1,4,1\r\n").says(Server, "200 ok\r\n");
+    talk.says(Client, "PORT 192,0,2,77,4,1\r\n").says(Server, "200 ok\r\n").says(Client, "LIST\r\n");
+    talk.segments
+}
+
 fn ssh() -> Vec<Arrival> {
     let mut talk = Talk::open(22);
     talk.says(Server, "SSH-2.0-theirs\r\n").says(Client, "SSH-2.0-ours\r\n").says(Client, "more");
@@ -148,7 +169,14 @@ fn cases() -> Vec<Case> {
         "dsize:8;",
         "flowbits:set,a;",
         "flowbits:isset,a;",
+        "stream_size:client,>,9;",
+        "stream_size:server,=,10; content:\"four\";",
+        "stream_size:both,>,5; dsize:>0;",
+        "stream_size:either,<=,1; flow:established;",
         "content:\"evil\"; noalert;",
+        "content:\"evil\"; alert;",
+        "content:\"evil\"; noalert; alert;",
+        "content:\"evil\"; alert; noalert;",
         "content:\"i\"; flow:no_stream; threshold:type limit,track by_src,count 1,seconds 60;",
         "content:\"o\"; flow:no_stream; threshold:type threshold,track by_src,count 2,seconds 60;",
         "content:\"o\"; flow:no_stream; threshold:type both,track by_src,count 2,seconds 60;",
@@ -193,6 +221,15 @@ fn cases() -> Vec<Case> {
     }
     add("tls", "tls", "", &more, tls());
     add("tls", "tls", "tls.sni; content:\"evil\";", &more, tls());
+    add("tls", "tls", "ssl_state:client_hello;", &more, tls());
+    add("tls", "tls", "ssl_state:server_hello;", &more, tls());
+    let poodle = "flow:established,to_client; ssl_version:sslv3; ssl_state:server_hello; \
+                  content:\"|16 03 00|\"; depth:3;";
+    add("ssl", "tcp", poodle, &more, ssl());
+    add("ssl", "tcp", &poodle.replace("sslv3", "tls1.0"), &more, ssl());
+    add("ssl", "tls", "ssl_state:client_hello; ssl_version:sslv3;", &more, ssl());
+    add("ftp", "tcp", "flow:to_server,established; content:\"PORT\"; nocase; ftpbounce;", &more, ftp());
+    add("ftp", "ftp", "ftpbounce;", &more, ftp());
     add("ssh", "ssh", "", &more, ssh());
     add("ssh", "ssh", "ssh.software; content:\"theirs\";", &more, ssh());
     let more = alert("udp", "dsize:>0;", 3);

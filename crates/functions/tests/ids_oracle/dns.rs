@@ -25,7 +25,8 @@ pub fn buffers(message: &[u8]) -> Buffers {
             let Some(len) = len.filter(|len| behind + len <= message.len()) else { return buffers };
             at = behind + len;
             let also: &[Buffer] = match section {
-                0 => &[Buffer::DnsQuery, Buffer::DnsQueriesName],
+                0 if message[2] & 0x80 == 0 => &[Buffer::DnsQuery, Buffer::DnsQueriesName],
+                0 => &[Buffer::DnsQueriesName],
                 1 => &[Buffer::DnsAnswersName],
                 2 => &[Buffer::DnsAuthoritiesName],
                 _ => &[Buffer::DnsAdditionalsName],

@@ -11,9 +11,9 @@ pub use super::parting::{Input, Side};
 use super::uri;
 
 /// Inspected bytes of a body.
-pub const BODY_BYTES: usize = 16 << 10;
+pub const BODY_BYTES: usize = 100 << 10;
 /// Inspected bytes of a head.
-const HEAD_BYTES: usize = 16 << 10;
+const HEAD_BYTES: usize = 64 << 10;
 
 /// Number of header lines that can be the first of several of a name.
 const REPEATED_LINES: usize = 64;

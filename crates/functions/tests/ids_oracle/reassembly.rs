@@ -58,6 +58,8 @@ struct Half {
     hushed: bool,
     /// True if its sender sent another SYN after a reset or an end.
     attempted: bool,
+    /// True if its sender acknowledged something.
+    acknowledges: bool,
 }
 
 /// An out-of-order byte or end.
@@ -200,6 +202,7 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
         let timestamp = segment.timestamp;
         halves[own] = Half { base: Some(segment.first()), intact, timestamp, ..Half::default() };
     }
+    halves[own].acknowledges |= segment.has(ACK) && doubt < IGNORED;
     if doubt == 0 {
         halves[own].take_timestamp(segment);
     }
@@ -222,6 +225,11 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
 /// Returns how doubtful it is that a receiver accepts a segment.
 fn doubt(own: &Half, other: &Half, segment: &Segment) -> u8 {
     let is_syn = segment.has(SYN);
+    // Between its SYN and the answer, a host accepts nothing else (RFC 9293 3.10.7.3).
+    let has_only_asked = other.opened && !other.acknowledges && !other.answered;
+    if has_only_asked && own.base.is_none() && own.claimed.is_none() && !segment.has(SYN | RST) {
+        return IGNORED;
+    }
     let is_wrongly_signed = if segment.signed { !other.signed } else { own.signed && other.signed };
     if !is_syn && other.opened && is_wrongly_signed {
         return IGNORED;
@@ -432,9 +440,9 @@ impl Half {
     }
 
     fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Vec<Brought>) {
-        let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64) else { return };
-        self.answered = true;
-        if place as u64 <= self.next + u64::from(self.over) {
+        let Some(place) = self.place(sequence) else { return };
+        self.answered |= self.opened || place >= self.next as i64;
+        if place < self.next as i64 || place as u64 <= self.next + u64::from(self.over) {
             return;
         }
         (self.over, self.reset, self.suspect) = (false, false, false);

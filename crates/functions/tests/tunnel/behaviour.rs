@@ -1,8 +1,8 @@
 //! Handling of all kinds of packets by the tunnel.
 
 use graph::RuleStep;
-use packet::Direction;
 use packet::Side::{self, Inside, Outside};
+use packet::{Addr, Direction};
 use serde_json::json;
 
 use crate::ends::*;
@@ -275,6 +275,97 @@ fn malformed_tunnel_packets_are_dropped() {
     sent[22] = 0x40;
     let other = end("ipip", 4, 2, json!({})).one(NOW_NS, Outside, &sent);
     assert!(other.is_empty());
+}
+
+/// A keepalive of end 2: GRE around the answer that it wants, an IP packet from end 1 to it with
+/// GRE of protocol 0.
+fn keepalive(version: u8, answer: &[u8]) -> Vec<u8> {
+    let ether_type = if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
+    let header = [&[0x20, 0][..], &ether_type, &0x1234_5678_u32.to_be_bytes()].concat();
+    gre(version, [2, 1], &[&header, answer].concat())
+}
+
+/// An IP packet between these outer addresses, of protocol GRE.
+fn gre(version: u8, [from, to]: [usize; 2], payload: &[u8]) -> Vec<u8> {
+    let addr = |site: usize| Addr::from(outer(version)[site - 1].parse::<std::net::IpAddr>().unwrap());
+    match version {
+        4 => {
+            let len = (20 + payload.len()) as u16;
+            let head = [&[0x45, 0][..], &len.to_be_bytes(), &[0, 9, 0, 0, 255, 47, 0, 0]].concat();
+            summed([&head[..], &addr(from).v4_bytes(), &addr(to).v4_bytes(), payload].concat())
+        }
+        _ => {
+            let head = [&[0x60, 0, 0, 0][..], &(payload.len() as u16).to_be_bytes(), &[47, 255]].concat();
+            [&head[..], addr(from).as_bytes(), addr(to).as_bytes(), payload].concat()
+        }
+    }
+}
+
+#[test]
+fn keepalives_of_the_other_end_are_returned() {
+    for version in [4, 6] {
+        for header in [&[0, 0, 0, 0][..], &[0x20, 0, 0, 0, 0x12, 0x34, 0x56, 0x78]] {
+            let answer = gre(version, [1, 2], header);
+            // What is outside of the tunnel sees both.
+            let stages = vec![stage("tunnel", &config("gre", version, 1)), stage("monitor", &json!({}))];
+            let mut one = Bench::new(stages, graph::Options { inner: true, ..options() });
+            for round in 1..=40 {
+                let sent = one.one(NOW_NS + round, Outside, &keepalive(version, &answer));
+                let [(Outside, frame)] = &sent[..] else { panic!("{version}: {sent:?}") };
+                assert_eq!(frame[frame.len() - answer.len()..], answer, "as it is, and outside the tunnel");
+                assert_eq!(counter_of(&one, 0, "keepalives_answered"), round);
+            }
+            assert_eq!(one.drops(), [("tunnel-answered", 40)]);
+            assert_eq!(counter_of(&one, 0, "packets_in"), 0);
+            assert_eq!(one.graph.counters().tunnels, [0; packet::TunnelKind::COUNT]);
+        }
+    }
+}
+
+#[test]
+fn only_keepalives_between_the_ends_are_returned() {
+    let [here, there] = [1, 2].map(|site| host(4, site, 0).addr.v4_bytes());
+    let between = |from: [u8; 4], to: [u8; 4], header: &[u8]| {
+        let mut packet = gre(4, [1, 2], header);
+        packet[12..16].copy_from_slice(&from);
+        packet[16..20].copy_from_slice(&to);
+        summed(packet)
+    };
+    let [local, remote] = outer(4).map(|addr| addr.parse::<std::net::Ipv4Addr>().unwrap().octets());
+    let zero = [0, 0, 0, 0];
+    for inner in [
+        between(there, here, &zero), // The answer of a site's own tunnel.
+        between(there, remote, &zero),
+        between(local, here, &zero),
+        between(remote, local, &zero),
+        between(local, remote, &[0, 0, 0x88, 0xbe]),
+    ] {
+        let mut one = end("gre", 4, 1, json!({}));
+        for round in 0..40 {
+            assert_eq!(one.through(NOW_NS + round, Outside, &keepalive(4, &inner)), inner);
+        }
+        assert_eq!(counter(&one, "keepalives_answered"), 0);
+    }
+    // Other tunnels have none.
+    let answer = gre(4, [1, 2], &zero);
+    let nested = end("ipip", 4, 2, json!({})).through(NOW_NS, Inside, &small(4));
+    let carried = summed([&[0x45, 0, 0, 44], &nested[4..20], &answer].concat());
+    assert_eq!(end("ipip", 4, 1, json!({})).through(NOW_NS, Outside, &carried), answer);
+}
+
+#[test]
+fn keepalives_are_returned_whatever_flows_there_are() {
+    // The other end sends other packets with the addresses of a keepalive's answer.
+    let answer = gre(4, [1, 2], &[0, 0, 0, 0]);
+    let other = gre(4, [1, 2], &[0, 0, 0x88, 0xbe]);
+    let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config("gre", 4, 1))];
+    let mut one = Bench::new(stages, graph::Options { inner: true, ..options() });
+    for round in 0..40 {
+        assert_eq!(one.through(NOW_NS + round, Outside, &keepalive(4, &other)), other);
+        let sent = one.one(NOW_NS + round, Outside, &keepalive(4, &answer));
+        assert!(matches!(&sent[..], [(Outside, _)]), "{sent:?}");
+    }
+    assert_eq!(counter_of(&one, 1, "keepalives_answered"), 40);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use applayer::detect::{AppProtocol, Detection};
+use applayer::detect::Detection;
 use nf::answer::{self, IcmpError};
 use nf::{AlertDetail, AlertMessage, Verdict};
 use packet::parse::protocol;
@@ -12,8 +12,9 @@ use packet::{Direction, DropReason, Endpoint, split_mix};
 use signatures::RuleAction;
 
 use super::{InspectionPoint, Inspector};
+use crate::ids::facts::PacketFacts;
 use crate::ids::limit::{ThresholdOutcome, TrackerKey};
-use crate::ids::state::{FlowFlags, State};
+use crate::ids::state::{FlowFlags, State, reported_name};
 use crate::ids::{COUNTERS, EXCERPT_BYTES, attribute};
 
 /// The rules that match a packet or what it brings.
@@ -35,6 +36,7 @@ struct RuleMatch {
     /// True if its action applies to the flow.
     on_flow: bool,
     to_server: bool,
+    icmp: Option<[u8; 2]>,
     /// The message's transaction, if the rule alerts.
     transaction: Option<u64>,
     message: Option<AlertMessage>,
@@ -63,6 +65,7 @@ impl Inspector<'_, '_> {
             is_stream: point.is_stream,
             on_flow: point.is_stream || signature.on_flow,
             to_server: point.facts.to_server,
+            icmp: point.facts.packet.and_then(PacketFacts::icmp_type),
             transaction: point.about.transaction(),
             message: if signature.alerts { point.about.message() } else { None },
         });
@@ -91,6 +94,10 @@ impl Inspector<'_, '_> {
             self.context.count(COUNTERS.search_memory_bytes, made_bytes);
         }
         let drop = self.act(state);
+        if drop.is_none() && self.is_beyond && self.ids.drops_beyond && !state.flags.has(FlowFlags::PASSED) {
+            state.flags.set(FlowFlags::DROPPED);
+            return Verdict::Drop(DropReason::IdsBeyond);
+        }
         let Some(reason) = drop.filter(|_| self.ids.prevents) else { return Verdict::Forward };
         let counter =
             if reason == DropReason::IdsRule { COUNTERS.packets_dropped } else { COUNTERS.packets_rejected };
@@ -140,6 +147,10 @@ impl Inspector<'_, '_> {
                     if is_open {
                         self.pass_flow(state);
                     }
+                    // Only a `pass` rule with the keyword `alert` reports.
+                    if signature.action == RuleAction::Pass {
+                        self.report(one, limited, &matches.excerpts, state);
+                    }
                     self.context.count(COUNTERS.packets_passed, 1);
                     return None;
                 }
@@ -153,13 +164,21 @@ impl Inspector<'_, '_> {
             if action != RuleAction::Alert && is_open && self.ids.prevents {
                 state.flags.set(FlowFlags::DROPPED);
             }
-            match limited {
-                _ if !signature.alerts => {}
-                ThresholdOutcome::Reported => self.alert(one, &matches.excerpts),
-                _ => self.context.count(COUNTERS.alerts_suppressed, 1),
-            }
+            self.report(one, limited, &matches.excerpts, state);
         }
         drop
+    }
+
+    /// Raises the alert of a rule that alerts, unless it is limited.
+    fn report(&mut self, one: &mut RuleMatch, limited: ThresholdOutcome, excerpts: &[u8], state: &mut State) {
+        match limited {
+            _ if !self.ids.signatures[one.rule as usize].alerts => {}
+            ThresholdOutcome::Reported => {
+                state.flags.set(FlowFlags::ALERTED);
+                self.alert(one, excerpts);
+            }
+            _ => self.context.count(COUNTERS.alerts_suppressed, 1),
+        }
     }
 
     /// Stops inspecting the flow until a new connection begins.
@@ -179,16 +198,13 @@ impl Inspector<'_, '_> {
         let detail = AlertDetail {
             group,
             revision,
-            application: match one.application {
-                Detection::Known(AppProtocol::Http1) => Some("http"),
-                Detection::Known(application) => Some(application.name()),
-                _ => None,
-            },
+            application: reported_name(one.application),
             payload: excerpts.get(one.excerpt.clone()).unwrap_or_default().to_vec(),
             stream: one.is_stream,
             metadata: signature.metadata.clone(),
             flow: Some(self.size.reported()),
             to_server: one.to_server,
+            icmp: one.icmp,
             transaction: one.transaction,
             message: one.message.take(),
             translation: None,

@@ -11,7 +11,7 @@ use crate::ids::inspection_buffers::InspectionBuffers;
 use crate::ids::state::KeptBuffer;
 
 /// The facts of a handshake in its event, besides names.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Handshake {
     /// True after a ClientHello.
     pub is_client: bool,
@@ -19,6 +19,10 @@ pub(super) struct Handshake {
     pub version: Option<tls::ProtocolVersion>,
     /// True once nothing more can be parsed.
     pub has_ended: bool,
+    /// True after the server's certificates.
+    has_certificates: bool,
+    /// Start and end of validity of the server's certificate.
+    pub validity: Option<(String, String)>,
 }
 
 impl Handshake {
@@ -27,9 +31,20 @@ impl Handshake {
         match reported {
             tls::TlsEvent::ClientHello(_) => self.is_client = true,
             tls::TlsEvent::ServerHello(hello) if !hello.is_retry() => self.version = Some(hello.version()),
-            tls::TlsEvent::Certificates(_) | tls::TlsEvent::Encrypted => self.has_ended = true,
+            tls::TlsEvent::Certificates(_) => (self.has_ended, self.has_certificates) = (true, true),
+            tls::TlsEvent::Encrypted => self.has_ended = true,
             _ => {}
         }
+    }
+}
+
+/// Returns a version's name in Suricata.
+fn reported_version(version: tls::ProtocolVersion) -> String {
+    match version.0 {
+        0x0301 => "TLSv1".to_owned(),
+        // RFC 8446 4.2.1.1 of the drafts.
+        0x7f10..=0x7f1c => format!("TLS 1.3 draft-{}", version.0 & 0xff),
+        _ => version.to_string(),
     }
 }
 
@@ -39,8 +54,8 @@ const VERSION_BYTES: usize = 2;
 impl Inspector<'_, '_> {
     /// Reports a DNS message.
     #[cold]
-    pub(super) fn dns_event(&mut self, message: &dns::DnsMessage<'_>, direction: Direction) {
-        self.event("dns", direction, &dns_fields(message));
+    pub(super) fn dns_event(&mut self, message: &dns::DnsMessage<'_>, number: u64, direction: Direction) {
+        self.event("dns", direction, &dns_fields(message, number));
     }
 
     /// Reports a handshake once the readable part of the server's side is complete. The client's
@@ -87,9 +102,19 @@ impl Inspector<'_, '_> {
             fields.extend(bytes.map(|bytes| (field, AlertValue::Text(bytes.to_vec()))));
         }
         let version = tls::ProtocolVersion(u16::from_be_bytes(*version));
-        // As in Suricata: without the space.
-        let name = version.to_string().replace(' ', "");
-        fields.extend((version.0 != 0).then(|| ("version", AlertValue::Text(name.into_bytes()))));
+        let is_known = version.0 != 0;
+        let mut add = |field, text: String| fields.push((field, AlertValue::Text(text.into_bytes())));
+        if is_known {
+            add("version", reported_version(version));
+        }
+        if let Some((from, until)) = handshake.validity {
+            add("notbefore", from);
+            add("notafter", until);
+        }
+        // TLS 1.3 encrypts certificates; up to 1.2, none come where a session is resumed.
+        if is_known && version < tls::ProtocolVersion::TLS_13 && !handshake.has_certificates {
+            fields.push(("session_resumed", AlertValue::Flag(true)));
+        }
         self.event("tls", client, &fields);
     }
 
@@ -107,5 +132,19 @@ impl Inspector<'_, '_> {
             })
             .collect();
         self.context.event(kind, about, &borrowed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_suricatas_names() {
+        let names = [0x0002, 0x0300, 0x0301, 0x0302, 0x0303, 0x0304, 0x7f1c, 0x0a0a]
+            .map(|number| reported_version(tls::ProtocolVersion(number)));
+        let expected =
+            ["SSLv2", "SSLv3", "TLSv1", "TLS 1.1", "TLS 1.2", "TLS 1.3", "TLS 1.3 draft-28", "0x0a0a"];
+        assert_eq!(names, expected);
     }
 }

@@ -6,13 +6,13 @@ use applayer::{dns, starttls, tls};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
-use signatures::Buffer;
+use signatures::{Buffer, TlsState};
 
 use super::events::Handshake;
 use super::{InspectionPoint, Inspector, ports, side};
 use crate::ids::COUNTERS;
 use crate::ids::alert_subject::AlertSubject;
-use crate::ids::facts::{DnsFacts, InspectionFacts};
+use crate::ids::facts::{DnsFacts, HelloFacts, InspectionFacts};
 use crate::ids::flowbits::Flowbits;
 use crate::ids::inspection_buffers::{InspectionBuffers, InspectionInput};
 use crate::ids::inspection_point::MessageKind;
@@ -21,11 +21,8 @@ use crate::ids::prefilters::MessagePrefilter;
 use crate::ids::state::{KeptBuffer, State, TLS_AGREED, TLS_ASKED};
 use crate::lines::FlowLine;
 
-/// Maximum bytes of a reassembled line or message of an application protocol.
-pub(super) const LINE_BYTES: usize = tls::MESSAGE_BYTES_MAX;
-
-/// Such a line, possibly incomplete.
-pub(super) type PartialLine = FlowLine<LINE_BYTES>;
+/// Maximum bytes of a direction that wait until its protocol is known, and of a line of SSH.
+pub(super) const LINE_BYTES: usize = 16 << 10;
 
 /// The place where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,13 +80,14 @@ impl Inspector<'_, '_> {
         let mut saved_progress = self.context.take_buffer(progress);
         let mut saved_text = self.context.take_buffer(text);
         let mut messages = std::mem::take(&mut self.work.messages);
-        messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max, begun);
-        let mut gathered = PartialLine::new(self.context.take_buffer(line));
+        messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.lengths, begun);
+        // A longer line is known to be cut.
+        let mut gathered = FlowLine::new(self.context.take_buffer(line), self.ids.lengths.head + 1);
         let side = side(facts.to_server);
         match (event.kind, side) {
             // Everything was inspected.
             (StreamEventKind::Finished, _)
-                if self.packet.is_none() && !messages.has_news() && gathered.0.as_slice().is_empty() => {}
+                if self.packet.is_none() && !messages.has_news() && gathered.kept.as_slice().is_empty() => {}
             (StreamEventKind::Data(bytes), ExchangeSide::Request) => {
                 state.exchange.request(bytes, &mut gathered, &mut messages);
             }
@@ -100,7 +98,10 @@ impl Inspector<'_, '_> {
             (StreamEventKind::Finished, _) => state.exchange.end(side, &mut gathered, &mut messages),
             (StreamEventKind::Reset | StreamEventKind::Restart, _) => messages.cut(),
         }
-        self.context.give_buffer(line, gathered.0);
+        self.context.give_buffer(line, gathered.kept);
+        let cut = messages.cut;
+        self.count_cut(COUNTERS.heads_cut, cut.heads);
+        self.count_cut(COUNTERS.bodies_cut, cut.bodies);
         for number in 0..messages.ready.len() {
             let (ready, flowbits) = (messages.ready[number], &mut state.flowbits);
             self.message(&messages, ready, event.direction, facts, flowbits);
@@ -112,6 +113,14 @@ impl Inspector<'_, '_> {
         self.context.give_buffer(progress, saved_progress);
         self.context.give_buffer(text, saved_text);
         self.work.messages = messages;
+    }
+
+    /// Counts messages of which a part is not inspected.
+    fn count_cut(&mut self, counter: nf::Counter, messages: u64) {
+        if messages > 0 {
+            self.context.count(counter, messages);
+            self.is_beyond = true;
+        }
     }
 
     /// Inspects an HTTP message of which a part is complete.
@@ -185,21 +194,22 @@ impl Inspector<'_, '_> {
         bytes: &[u8],
         start: u64,
         facts: InspectionFacts<'_>,
-        flowbits: &mut Flowbits,
+        state: &mut State,
         is_packet: bool,
     ) {
         let Ok(message) = dns::DnsMessage::read(bytes) else {
             if let (true, Some(own)) = (is_packet, facts.packet) {
-                self.on_packet(facts, own, flowbits);
+                self.on_packet(facts, own, &mut state.flowbits);
             }
             return;
         };
         self.context.count(COUNTERS.dns_messages, 1);
+        let number = u64::from(state.dns_messages);
+        state.dns_messages = state.dns_messages.wrapping_add(1);
         if self.ids.reports.dns {
-            let flow = self.context.flow();
-            let is_original = facts.source == flow.key.ends(flow.reversed).0;
-            let direction = if is_original { Direction::Original } else { Direction::Reply };
-            self.dns_event(&message, direction);
+            // As in Suricata, events about answers go from the client to the server, too.
+            let to_server = Direction::Original;
+            self.dns_event(&message, number, state.way(to_server));
         }
         let search = self.ids.searches.message(MessageKind::Dns, facts.to_server);
         let mut buffers = std::mem::take(&mut self.work.empty);
@@ -207,13 +217,18 @@ impl Inspector<'_, '_> {
         let mut entries = message.entries();
         while let Some(Ok(entry)) = entries.next(&mut self.work.name) {
             let buffer = match entry.section {
-                dns::DnsSection::Question => Buffer::DnsQuery,
+                dns::DnsSection::Question => Buffer::DnsQueriesName,
                 dns::DnsSection::Answer => Buffer::DnsAnswersName,
                 dns::DnsSection::Authority => Buffer::DnsAuthoritiesName,
                 dns::DnsSection::Additional => Buffer::DnsAdditionalsName,
             };
-            if search.is_some_and(|search| search.wanted.has(buffer)) {
-                buffers.add(buffer, self.work.name.as_bytes());
+            // A response repeats the question, and is none.
+            let is_asked = entry.section == dns::DnsSection::Question && !message.is_response;
+            let names = [Some(buffer), is_asked.then_some(Buffer::DnsQuery)];
+            for buffer in names.into_iter().flatten() {
+                if search.is_some_and(|search| search.wanted.has(buffer)) {
+                    buffers.add(buffer, self.work.name.as_bytes());
+                }
             }
             if matches!(entry.section, dns::DnsSection::Question | dns::DnsSection::Answer) {
                 about.add(entry.kind);
@@ -237,9 +252,9 @@ impl Inspector<'_, '_> {
             let searched = search.packet(bytes, None, &mut may_match);
             self.context.count(COUNTERS.bytes_searched, searched as u64);
         }
-        let about = AlertSubject::Dns(&message);
+        let about = AlertSubject::Dns(&message, number);
         let point = InspectionPoint { view, facts, excerpt: bytes, is_stream: !is_packet, about };
-        self.inspect(&mut may_match, point, flowbits);
+        self.inspect(&mut may_match, point, &mut state.flowbits);
         buffers.clear();
         self.work.empty = buffers;
         self.work.may_match = may_match;
@@ -255,7 +270,7 @@ impl Inspector<'_, '_> {
         let mut done = 0;
         while let dns::TcpFrame::Message { message, rest } = dns::over_tcp(&buffer.as_slice()[done..]) {
             done = buffer.as_slice().len() - rest.len();
-            self.dns(message, 0, facts, &mut state.flowbits, false);
+            self.dns(message, 0, facts, state, false);
         }
         buffer.consume(done);
         self.context.give_buffer(kept, buffer);
@@ -268,9 +283,12 @@ impl Inspector<'_, '_> {
         }
         let kept = KeptBuffer::Line.of(event.direction);
         let mut all_buffers = std::mem::take(&mut self.work.all_buffers);
-        let (mut used, mut handshake_event) = (0, Handshake::default());
+        let mut hellos = std::mem::take(&mut self.work.hellos);
+        hellos.clear();
+        let (mut used, mut cut, mut handshake_event) = (0, 0, Handshake::default());
         let mut sink = |reported: tls::TlsEvent<'_>| {
             handshake_event.note(&reported);
+            cut += u64::from(matches!(reported, tls::TlsEvent::Anomaly(tls::TlsAnomaly::MessageTooLong)));
             if let tls::TlsEvent::ClientHello(_)
             | tls::TlsEvent::ServerHello(_)
             | tls::TlsEvent::Certificates(_) = reported
@@ -279,27 +297,32 @@ impl Inspector<'_, '_> {
                     all_buffers.push(InspectionBuffers::default());
                 }
                 all_buffers[used].clear();
-                handshake(reported, &mut all_buffers[used]);
+                hellos.push(hello(&reported));
+                let validity = handshake(reported, &mut all_buffers[used]);
+                handshake_event.validity = handshake_event.validity.take().or(validity);
                 used += 1;
             }
         };
-        let mut line = PartialLine::new(self.context.take_buffer(kept));
+        let mut line = FlowLine::new(self.context.take_buffer(kept), self.ids.lengths.handshake);
         match event.kind {
             StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
             StreamEventKind::Gap(_) => reader.gap(&mut line, &mut sink),
             _ => reader.end(&mut line, &mut sink),
         }
-        self.context.give_buffer(kept, line.0);
+        self.context.give_buffer(kept, line.kept);
         self.context.count(COUNTERS.tls_messages, used as u64);
+        self.count_cut(COUNTERS.handshakes_cut, cut);
         let is_told = handshake_event.is_client == facts.to_server;
         if self.ids.reports.tls && is_told {
             let client = if facts.to_server { event.direction } else { event.direction.other() };
             self.tls_event(handshake_event, &all_buffers[..used], client);
         }
-        for buffers in &all_buffers[..used] {
+        for (buffers, hello) in all_buffers[..used].iter().zip(&hellos) {
+            let facts = InspectionFacts { hello: *hello, ..facts };
             self.reported(MessageKind::Tls, buffers, event, facts, state);
         }
         self.work.all_buffers = all_buffers;
+        self.work.hellos = hellos;
     }
 
     /// Handles lines by which client and server negotiate TLS.
@@ -356,12 +379,12 @@ impl Inspector<'_, '_> {
             buffers.add(Buffer::SshProtocol, greeting.protocol);
             buffers.add(Buffer::SshSoftware, greeting.software);
         };
-        let mut line = PartialLine::new(self.context.take_buffer(kept));
+        let mut line = FlowLine::new(self.context.take_buffer(kept), LINE_BYTES);
         match event.kind {
             StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
             _ => reader.end(&mut line, &mut sink),
         }
-        self.context.give_buffer(kept, line.0);
+        self.context.give_buffer(kept, line.kept);
         if !buffers.is_empty() {
             self.reported(MessageKind::Ssh, &buffers, event, facts, state);
         }
@@ -399,8 +422,22 @@ fn keep_line(begun: &mut FlowBuffer, bytes: &[u8]) {
     begun.push(&bytes[..bytes.len().min(room)]);
 }
 
-/// Adds the buffers of a TLS handshake message.
-fn handshake(reported: tls::TlsEvent<'_>, buffers: &mut InspectionBuffers) {
+/// Returns the facts of a hello.
+fn hello(reported: &tls::TlsEvent<'_>) -> Option<HelloFacts> {
+    match reported {
+        tls::TlsEvent::ClientHello(hello) => {
+            Some(HelloFacts { state: TlsState::ClientHello, version: hello.version() })
+        }
+        tls::TlsEvent::ServerHello(hello) => {
+            Some(HelloFacts { state: TlsState::ServerHello, version: hello.version() })
+        }
+        _ => None,
+    }
+}
+
+/// Adds the buffers of a TLS handshake message; returns the validity of the certificate in it.
+fn handshake(reported: tls::TlsEvent<'_>, buffers: &mut InspectionBuffers) -> Option<(String, String)> {
+    let mut validity = None;
     let random = |random: &[u8], buffers: &mut InspectionBuffers| {
         buffers.add(Buffer::TlsRandom, random);
         if let Some((time, rest)) = random.split_at_checked(4) {
@@ -426,6 +463,7 @@ fn handshake(reported: tls::TlsEvent<'_>, buffers: &mut InspectionBuffers) {
             for (number, der) in chain.iter().enumerate() {
                 buffers.add(Buffer::TlsCertificates, der);
                 if let (0, Ok(certificate)) = (number, tls::Certificate::read(der)) {
+                    validity = Some(certificate.validity());
                     buffers.add(Buffer::TlsCertSubject, certificate.subject().as_bytes());
                     buffers.add(Buffer::TlsCertIssuer, certificate.issuer().as_bytes());
                     buffers.add(Buffer::TlsCertSerial, certificate.serial().as_bytes());
@@ -438,4 +476,5 @@ fn handshake(reported: tls::TlsEvent<'_>, buffers: &mut InspectionBuffers) {
         }
         _ => {}
     }
+    validity
 }

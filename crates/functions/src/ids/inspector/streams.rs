@@ -5,7 +5,7 @@ use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 
-use super::protocols::{LINE_BYTES, PartialLine};
+use super::protocols::LINE_BYTES;
 use super::{InspectionPoint, Inspector, ScannedPiece, ports, side, swapped};
 use crate::ids::alert_subject::AlertSubject;
 use crate::ids::facts::InspectionFacts;
@@ -14,6 +14,7 @@ use crate::ids::signature_groups::PatternUse;
 use crate::ids::state::{FlowFlags, KeptBuffer, State, TLS_AGREED};
 use crate::ids::window::{StreamWindow, len_before};
 use crate::ids::{COUNTERS, LOOKBACK_BYTES};
+use crate::lines::FlowLine;
 use applayer::http::LineBuffer;
 use mpm::Cursor;
 
@@ -232,9 +233,9 @@ impl Inspector<'_, '_> {
 
     /// Defers bytes until the protocol is known.
     fn defer(&mut self, direction: Direction, piece: &[u8]) {
-        let mut line = PartialLine::new(self.context.take_buffer(KeptBuffer::Line.of(direction)));
+        let mut line = FlowLine::new(self.context.take_buffer(KeptBuffer::Line.of(direction)), LINE_BYTES);
         line.push(piece);
-        self.context.give_buffer(KeptBuffer::Line.of(direction), line.0);
+        self.context.give_buffer(KeptBuffer::Line.of(direction), line.kept);
     }
 
     /// Parses a direction's deferred bytes and the ones after them as one piece.
