@@ -16,7 +16,7 @@ local wire = dofile(folder .. "rivulet_wire.lua")
 local VERSION, HEADER_LEN, TAG_LEN = 1, 18, 16
 local FRAMES = {
     [0] = "Padding", "Block", "Message", "Fragment", "Packet", "Acknowledgement", "Ping",
-    "Probe of a length", "Answer to a probe", "Part of a block",
+    "Probe of a length", "Answer to a probe", "Part of a block", "Order",
     [0x58] = "Close",
 }
 
@@ -39,6 +39,7 @@ local f = {
     block_len = ProtoField.uint16("rivulet.block.len", "Length of the block"),
     offset = ProtoField.uint16("rivulet.block.offset", "Offset in the block"),
     size = ProtoField.uint16("rivulet.size", "Length of the probe"),
+    order = ProtoField.uint32("rivulet.order", "Messages of stream 0 before the block"),
     stream = ProtoField.uint16("rivulet.stream", "Stream"),
     message = ProtoField.uint32("rivulet.message", "Number in the stream"),
     total = ProtoField.uint32("rivulet.total", "Length of the message"),
@@ -214,7 +215,7 @@ local function add_ack(range, tree)
     end
 end
 
-local LEAST = { [1] = 8, [2] = 6, [3] = 14, [5] = 22, [7] = 2, [8] = 2, [9] = 12 }
+local LEAST = { [1] = 8, [2] = 6, [3] = 14, [5] = 22, [7] = 2, [8] = 2, [9] = 12, [10] = 4 }
 
 -- Adds the frames of a datagram or a block.
 local function add_frames(direction, tvb, pinfo, tree, root, notes)
@@ -270,6 +271,8 @@ local function add_frames(direction, tvb, pinfo, tree, root, notes)
             if block then
                 add_frames(direction, block, pinfo, item, root, notes)
             end
+        elseif kind == 10 then
+            item:add(f.order, range(0, 4))
         elseif kind == 0x58 then
             notes[#notes + 1] = "Close"
         end

@@ -317,7 +317,6 @@ function Reader:report()
     self:add("lost", 8)
     local through = self:add("through", 8)
     self:add("due", 8)
-    local outputs = self:add("outputs", 4)
     for _ = 1, self:count("Aliases") do
         self:within("Alias", function()
             local flow = self:flow()
@@ -349,7 +348,7 @@ function Reader:report()
             return "unit " .. before
         end)
     end
-    for _ = 1, not self:is_empty() and self:count("Units with forwarded packets") or 0 do
+    for _ = 1, self:count("Units with forwarded packets") do
         self:within("Forwarded packets", function()
             local other = self:add("unit", 2)
             self:add("forwarded", 8)
@@ -358,7 +357,8 @@ function Reader:report()
             return "unit " .. other
         end)
     end
-    local text = "unit " .. unit .. " through " .. through .. ", " .. outputs .. " packets"
+    self:add("is_complete", 1)
+    local text = "unit " .. unit .. " through " .. through
     return #texts > 0 and text .. ", " .. table.concat(texts, ", ") or text
 end
 

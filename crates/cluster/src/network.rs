@@ -130,6 +130,11 @@ impl HostNetwork {
     pub(crate) fn address(&self) -> SocketAddr {
         canonical(self.listener.as_ref().map_or(self.address, Listener::address))
     }
+
+    /// Nobody can connect any more.
+    pub(crate) fn close(&self) {
+        self.listener.iter().for_each(Listener::close);
+    }
 }
 
 fn clock_ns() -> u64 {

@@ -15,6 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use link::ORDERED;
 use link::{
     Config, DeadReason, EndedLink, LinkEvent, LinkKeys, MtuChange, PeerLink, SendError, connection_of,
 };
@@ -52,6 +53,20 @@ const SOUND_NS: u64 = 4 * HEARTBEAT.as_nanos() as u64;
 
 /// Datagrams that fill a call of the kernel.
 const FULL: u64 = 40;
+
+/// The stream of messages whose order among packets does not matter: the time, and reports that
+/// only count.
+pub(crate) const ASIDE: u16 = u16::MAX;
+
+/// Streams of flows.
+const FLOW_STREAMS: u64 = 255;
+
+/// Returns the stream of a flow, by its index or hash: what is sent for it waits for no datagram of
+/// flows in other streams.
+#[inline]
+pub(crate) fn stream_of(flow: u64) -> u16 {
+    1 + (flow % FLOW_STREAMS) as u16
+}
 
 /// A node with a link, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -277,7 +292,8 @@ impl<N: Network> Peers<N> {
     }
 
     /// Sends a message, which `write` appends to the bytes that it gets. It waits here as long as
-    /// the link has no room.
+    /// the link has no room. It is in order with what its stream has; in stream [`ORDERED`], with
+    /// all that is sent.
     pub fn send(&mut self, peer: PeerId, stream: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(peer) = &mut self.peers[peer.0] else { return };
         let (network, address) = (&mut self.network, peer.ends.remote);

@@ -1,8 +1,9 @@
 //! Units on other machines: the dispatcher's end of a transport over links.
 //!
-//! Everything from the dispatcher to a unit goes in one stream, in order. A node that connects is
-//! spare until the dispatcher starts a unit; then it gets the unit's number. A node that is lost
-//! takes its unit's flows with it; if it comes back, it is another unit.
+//! What a dispatcher sends a unit about a flow goes in one stream, in order; what concerns more
+//! than a flow is in order with all of it. A node that connects is spare until the dispatcher
+//! starts a unit; then it gets the unit's number. A node that is lost takes its unit's flows with
+//! it; if it comes back, it is another unit.
 
 mod accounts;
 mod desk;
@@ -14,6 +15,7 @@ mod others;
 mod rollout;
 mod sharing;
 mod start;
+mod streams;
 mod transport;
 mod units;
 
@@ -36,10 +38,11 @@ pub(crate) use self::homes::Homes;
 use self::nodes::{Nodes, ResumedNode};
 use self::rollout::Rollout;
 use self::start::Start;
-use self::units::{PartialReport, UnitTable};
+use self::streams::Streams;
+use self::units::{UnitTable, WaitingReport};
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
-use crate::peers::{PeerEvent, PeerId, Peers};
+use crate::peers::{ASIDE, ORDERED, PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, FrameError, Reader, Role, read_frame, read_output, write_assignment,
     write_granted, write_input, write_part, write_relayed, write_stopped, write_units,
@@ -70,8 +73,9 @@ const HOLD_NS: u64 = 100_000;
 const WAIT: Duration = Duration::from_micros(200);
 /// Period of the status that others see.
 const STATUS_NS: u64 = 50_000_000;
-/// Limit on the time for a drained unit to end its link, to be taken back.
-const PART_NS: u64 = 2_000_000_000;
+/// Limit on the time for a drained unit to end its link, to be taken back; longer than it forwards
+/// packets if it cannot reach all others.
+const PART_NS: u64 = 3 * crate::peers::GIVE_UP_MIN.as_nanos() as u64;
 /// Commands that are taken between two batches of packets, at most; others wait.
 const COMMANDS_MAX: usize = 16;
 
@@ -108,6 +112,7 @@ pub struct RemoteUnits<N> {
     former_graphs: Vec<Box<Graph>>,
     /// Units that the dispatcher wants, and for which there is no node yet.
     wanted: VecDeque<UnitId>,
+    streams: Streams,
     start: Start,
     changes: VecDeque<UnitChange>,
     control: RemoteControl,
@@ -196,6 +201,7 @@ pub(crate) fn runner_over<N: Network>(
         failed_orders: VecDeque::new(),
         former_graphs: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
+        streams: Streams::default(),
         start: Start::new(config.units_min),
         changes: VecDeque::new(),
         control,
@@ -297,14 +303,12 @@ impl<N: Network> RemoteUnits<N> {
             let graph = &self.local.graph;
             let hash = |key: &FlowKey| graph.classifier().hash_of(key);
             match read_frame(frame, self.now_ns, hash) {
-                Ok(ArrivedFrame::Report(report, context, left)) => {
-                    self.units.take_report(peer, PartialReport::new(report, context, left));
+                Ok(ArrivedFrame::Report(report, context)) => {
+                    self.units.take_report(peer, WaitingReport::new(report, context));
                 }
                 Ok(ArrivedFrame::Output(mut rest)) => {
                     let packet = output(&mut rest, &mut self.local);
-                    if !self.units.take_output(peer, packet) {
-                        self.refused += 1;
-                    }
+                    self.units.take_output(peer, packet);
                 }
                 Ok(ArrivedFrame::Figures(figures)) => {
                     if let Some(unit) = self.units.at_mut(peer) {
@@ -337,7 +341,7 @@ impl<N: Network> RemoteUnits<N> {
                     let answer = others::take(homes, local, self.now_ns, (peer, frame));
                     match answer {
                         Ok(None) => {}
-                        Ok(Some(granted)) => self.peers.send(peer, 0, |out| write_granted(out, granted)),
+                        Ok(Some(count)) => self.peers.send(peer, ORDERED, |out| write_granted(out, count)),
                         Err(_) => self.refused += 1,
                     }
                 }
@@ -357,7 +361,7 @@ impl<N: Network> RemoteUnits<N> {
         };
         self.relayed += 1;
         if let Some(to) = self.units.alive_mut(to) {
-            self.peers.send(to.peer, 0, |out| write_relayed(out, from, frame));
+            self.peers.send(to.peer, ORDERED, |out| write_relayed(out, from, frame));
         }
     }
 
@@ -424,7 +428,7 @@ impl<N: Network> RemoteUnits<N> {
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(self.peers.now_ns(), &name) {
                     ResumedNode::Spare => self.employ_spare(),
-                    ResumedNode::Parting(peer) => self.peers.send(peer, 0, write_part),
+                    ResumedNode::Parting(peer) => self.peers.send(peer, ORDERED, write_part),
                     ResumedNode::Awaited(address) => self.peers.network().connect("", &name, &address),
                     ResumedNode::Unchanged => {}
                 },
@@ -444,7 +448,7 @@ impl<N: Network> RemoteUnits<N> {
         if let Some(UnitChange::Retire(unit)) = change
             && let Some(unit) = self.units.alive_mut(unit)
         {
-            self.peers.send(unit.peer, 0, write_stopped);
+            self.peers.send(unit.peer, ORDERED, write_stopped);
         }
         self.changes.extend(change);
     }
@@ -504,10 +508,10 @@ impl<N: Network> RemoteUnits<N> {
             copies: self.config.copies,
             deltas: self.config.deltas,
         };
-        self.peers.send(peer, 0, |out| write_assignment(out, &assignment));
+        self.peers.send(peer, ORDERED, |out| write_assignment(out, &assignment));
         for (stage, command) in &self.controls {
             let input = ToUnit::Control(*stage, command.as_str().into());
-            self.peers.send(peer, 0, |out| write_input(out, &input));
+            self.peers.send(peer, ORDERED, |out| write_input(out, &input));
         }
         self.tell_units();
         true
@@ -518,7 +522,7 @@ impl<N: Network> RemoteUnits<N> {
     fn tell_units(&mut self) {
         let addresses = self.nodes.addresses();
         for unit in self.units.alive() {
-            self.peers.send(unit.peer, 0, |out| write_units(out, &addresses));
+            self.peers.send(unit.peer, ORDERED, |out| write_units(out, &addresses));
         }
     }
 
@@ -563,24 +567,27 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    fn send(&mut self, unit: UnitId, input: &ToUnit) -> bool {
-        let Some(unit) = self.units.alive_mut(unit) else { return false };
-        self.peers.send(unit.peer, 0, |out| write_input(out, input));
-        true
-    }
-
     /// Sends all units something that they answer; those that are starting only if it is the end.
     fn ask(&mut self, question: &ToUnit) {
         let is_end = matches!(question, ToUnit::Finish);
         for unit in self.units.alive().filter(|unit| unit.is_ready || is_end && !unit.is_suspect) {
             unit.is_behind = true;
-            self.peers.send(unit.peer, 0, |out| write_input(out, question));
+            self.peers.send(unit.peer, ORDERED, |out| write_input(out, question));
         }
     }
 
     fn tell(&mut self, input: &ToUnit) {
         for unit in self.units.alive() {
-            self.peers.send(unit.peer, 0, |out| write_input(out, input));
+            self.peers.send(unit.peer, ORDERED, |out| write_input(out, input));
+        }
+    }
+
+    /// Sends all units the time. In a live run, units also have clocks of their own, so its order
+    /// among packets does not matter.
+    fn tell_time(&mut self, now_ns: u64) {
+        let stream = if self.config.is_live { ASIDE } else { ORDERED };
+        for unit in self.units.alive() {
+            self.peers.send(unit.peer, stream, |out| write_input(out, &ToUnit::Time(now_ns)));
         }
     }
 }

@@ -154,6 +154,8 @@ impl UnitProcess {
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
                 Turn::Over => {
                     if !order.aborts.load(Ordering::Relaxed) {
+                        // Who hears of the end connects again at once, and is to find the next one.
+                        self.peers.network().close();
                         self.peers.remove_all();
                     }
                     return self.figures().collect();
@@ -475,8 +477,12 @@ impl<N: Network> UnitProcess<N> {
         for seated in self.employers[at].seat_early(&mut self.peers) {
             self.peers.hold(seated, false);
             for other in self.peers.besides(seated) {
-                if self.of_peers[other.index()].0 == at {
-                    self.lose(other);
+                if self.of_peers[other.index()].0 != at {
+                    continue;
+                }
+                match self.peers.incarnation(other) == self.peers.incarnation(seated) {
+                    true => self.part(other, true), // It has connected twice.
+                    false => self.lose(other),
                 }
             }
         }
@@ -488,11 +494,17 @@ impl<N: Network> UnitProcess<N> {
             true => employer.is_parting() || employer.has_finished(), // It has heard the last word.
             false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
         };
+        self.part(peer, is_in_order);
+    }
+
+    /// A link has ended, or makes way for another one.
+    fn part(&mut self, peer: PeerId, is_in_order: bool) {
         match is_in_order {
             true => event::peer_left(&self.peers.name(peer)),
             false => event::peer_lost(&self.peers.name(peer)),
         }
         self.peers.remove(peer);
+        let employer = &mut self.employers[self.of_peers[peer.index()].0];
         let again = employer.lose(peer, &mut self.peers, &mut self.effects);
         if let Some((own, UnitAddress { unit, name, address })) = again {
             let scope = employer.scope(own, unit).to_string();

@@ -15,8 +15,8 @@
 //! | 0x1d | a policy, as texts, that the receiver reads | dispatcher |
 //! | 0x1e | the receiver gives its flows away, and then runs the policy of a digest | dispatcher |
 //! | 0x1f | a frame of a unit (0x30, 0x31) that cannot reach the receiver | dispatcher |
-//! | 0x20 | a report of a unit, with `n` packets behind it | unit |
-//! | 0x21 | one of these packets | unit |
+//! | 0x20 | a report of a unit | unit |
+//! | 0x21 | a packet of its output, after the report that it depends on | unit |
 //! | 0x23 | a unit is to end, and gives its flows away before | unit |
 //! | 0x22 | [`UnitFigures`] | unit |
 //! | 0x24 | a policy was read, or why it cannot be run | unit |
@@ -60,7 +60,7 @@ pub use policies::{PolicyFrame, write_policy_frame};
 pub use reader::{FrameError, Reader};
 pub use reports::{read_output, write_output};
 
-/// The version of the format. A receiver accepts this one and the one before.
-pub const VERSION: u16 = 1;
+/// The version of the format. From 0.1.0 on, a receiver accepts this one and the one before.
+pub const VERSION: u16 = 2;
 /// The oldest version that is understood.
-pub const VERSION_MIN: u16 = 1;
+pub const VERSION_MIN: u16 = 2;

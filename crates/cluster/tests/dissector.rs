@@ -216,7 +216,11 @@ fn of_unit() -> Vec<Vec<u8>> {
         FromPeer::Refuse { flow, epoch, reason: RefuseReason::Conflict, record: record() },
     ];
     let counts = ForwardCounts { sent: 3, received: 2, is_cut: true };
-    let context = ReportContext { priors: vec![(UnitId(4), 8)], forwards: vec![(UnitId(5), counts)] };
+    let context = ReportContext {
+        priors: vec![(UnitId(4), 8)],
+        forwards: vec![(UnitId(5), counts)],
+        is_complete: true,
+    };
     let mut frames = vec![
         frame(|out| write_report_frame(out, &report, &context)),
         frame(|out| {

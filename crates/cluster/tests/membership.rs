@@ -14,12 +14,17 @@ use cluster::simulated::{LinkFaults, NodeFault, NodeFaultKind, SimulatedCluster,
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
 
-use support::{Sink, assembly_of};
+use support::packets::{frame, udp, v4};
+use support::{Arriving, Sink, assembly_of, receive};
 use texts::FIREWALL;
 
 const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
 
-/// A cluster without packets.
+/// Capacity of a unit, in bits per second.
+const CAPACITY_BPS: u64 = 1_000_000;
+
+/// A cluster without packets, unless a test sends some.
 struct Quiet {
     cluster: SimulatedCluster,
     sink: Sink,
@@ -28,10 +33,15 @@ struct Quiet {
 
 impl Quiet {
     fn new(units_min: u16, nodes: usize, faults: &[NodeFault]) -> Quiet {
+        Quiet::with_max((units_min, 30), nodes, faults)
+    }
+
+    fn with_max((units_min, units_max): (u16, u16), nodes: usize, faults: &[NodeFault]) -> Quiet {
         let config = UnitsConfig {
             mode: Granularity::Flow,
             units_min,
-            units_max: 30,
+            units_max,
+            capacity_bps: CAPACITY_BPS,
             follow_at: Some(0.8),
             ..UnitsConfig::as_published()
         };
@@ -49,6 +59,21 @@ impl Quiet {
     fn pass(&mut self, ns: u64) -> Result<(), Infallible> {
         self.now_ns += ns;
         self.cluster.run_to(self.now_ns, &mut self.sink)
+    }
+
+    /// Sends packets of many flows for this time, as many as this number of units can take.
+    fn load(&mut self, units: u64, ns: u64) {
+        let until_ns = self.now_ns + ns;
+        for number in 0.. {
+            self.pass(8_000 * SECOND / (units * CAPACITY_BPS)).unwrap();
+            if self.now_ns >= until_ns {
+                return;
+            }
+            let from = v4(10, 0, 0, (number % 50) as u8 + 1, 5000);
+            let data = frame(&udp(from, v4(198, 51, 100, 7, 53), &[0; 958]));
+            let frame = Arriving { timestamp_ns: self.now_ns, port: 0, data };
+            receive(self.cluster.runner(), &frame, &mut self.sink);
+        }
     }
 
     /// Lets time pass until these counts of nodes are active, spare and drained, and this one is
@@ -146,4 +171,50 @@ fn spare_node_that_crashes_can_be_employed() {
     let active = quiet.states().iter().position(|&state| state == Active).unwrap();
     quiet.drain(&format!("unit-{active}"));
     quiet.await_states([2, 0, 1], active, Drained);
+}
+
+/// Load wants more units than there are nodes. The one that has no node yet does not stand in for a
+/// unit that works, once fewer are needed.
+#[test]
+fn unit_without_a_node_does_not_keep_others_from_starting() {
+    let mut quiet = Quiet::new(1, 2, &[]);
+    quiet.load(4, 5 * SECOND);
+    assert_eq!(quiet.states(), [Active, Active]);
+    quiet.pass(10 * SECOND).unwrap();
+    let active = quiet.states().iter().position(|&state| state == Active).unwrap();
+    quiet.await_states([1, 1, 0], active, Active);
+    quiet.drain(&format!("unit-{active}"));
+    quiet.await_states([1, 0, 1], active, Drained);
+}
+
+#[test]
+fn load_that_comes_and_goes_uses_no_units_up() {
+    let mut quiet = Quiet::with_max((1, 12), 2, &[]);
+    for cycle in 0..16 {
+        quiet.load(4, 5 * SECOND);
+        assert_eq!(quiet.states(), [Active, Active], "{cycle}");
+        quiet.pass(10 * SECOND).unwrap();
+    }
+}
+
+/// An operator drains a node that is about to become another unit.
+#[test]
+fn node_that_is_drained_while_it_changes_its_unit_stays_drained() {
+    let mut quiet = Quiet::new(1, 2, &[]);
+    quiet.load(4, 5 * SECOND);
+    let changing = |quiet: &Quiet| quiet.states().iter().position(|&state| state == Drained);
+    let node = (0..5_000).find_map(|_| {
+        quiet.pass(MS).unwrap();
+        changing(&quiet)
+    });
+    let node = node.unwrap();
+    assert_eq!(quiet.cluster.handle().status()[node].reason, "it becomes another unit");
+    quiet.drain(&format!("unit-{node}"));
+    quiet.pass(20 * SECOND).unwrap();
+    let status = quiet.cluster.handle().status()[node].clone();
+    assert_eq!((status.status, &*status.reason), (Drained, "drained by an operator, until it is resumed"));
+    quiet.resume(&format!("unit-{node}"));
+    let state = |quiet: &Quiet| quiet.states()[node];
+    quiet.pass(5 * SECOND).unwrap();
+    assert!(matches!(state(&quiet), Active | Spare), "{:?}", quiet.states());
 }

@@ -24,7 +24,9 @@ use cluster::simulated::{
 use io::traffic::Payload;
 use protocol::dispatcher::Granularity;
 use runtime::elastic::UnitsConfig;
+use runtime::operator::OperatorRequest;
 
+use support::packets::{frame, udp, v4};
 use support::{Arriving, Sink, assembly_of, conversation_with, profile, receive};
 use texts::FIREWALL;
 
@@ -266,6 +268,71 @@ fn units_that_restart_meanwhile_do_not_fail_it() {
             rig.finish();
         }
     }
+}
+
+/// Returns packets of fifty flows, one each millisecond, for this time.
+fn steady(from_ns: u64, seconds: u64) -> Vec<Arriving> {
+    let arriving = |number: u64| {
+        let from = v4(10, 0, 0, (number % 50) as u8 + 1, 5000);
+        let data = frame(&udp(from, v4(198, 51, 100, 7, 53), &[7; 20]));
+        Arriving { timestamp_ns: from_ns + number * 1_000_000, port: 0, data }
+    };
+    (0..seconds * 1_000).map(arriving).collect()
+}
+
+/// Nodes that have come back once leave in order as often as they are asked to.
+#[test]
+fn second_rollouts_and_restarts_after_one_lose_no_flow() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    for (pause_s, restart_s) in [(1, None), (15, None), (20, Some(12))] {
+        let restart = restart_s.map(|at_s| NodeFault {
+            at_ns: at_s * SECOND_NS,
+            unit: 0,
+            kind: NodeFaultKind::Restart(SECOND_NS / 2),
+        });
+        let mut rig = Rig::start((3, 3), with_nodes(restart.as_slice()));
+        rig.frames = steady(rig.at_ns, 40);
+        let operators = rig.cluster.runner().open_to_operators();
+        rig.run_for(SECOND_NS / 2);
+        for text in ["one", "two"] {
+            rig.apply(text).unwrap();
+            rig.run_for(pause_s * SECOND_NS);
+        }
+        let (sender, answer) = channel();
+        let reply = Box::new(move |status| sender.send(status).unwrap());
+        operators.send(OperatorRequest::Status(reply)).unwrap();
+        rig.step();
+        let status = answer.try_recv().unwrap().unwrap().dispatcher.unwrap();
+        let report = rig.cluster.finish(&mut rig.sink).unwrap().report;
+        assert!(report.adds_up());
+        let lost = (report.drops.get("unit-lost"), status.flows_lost);
+        assert_eq!(lost, (None, 0), "{pause_s}, {restart_s:?}");
+    }
+}
+
+/// Load has wanted more units than there are nodes. Now one is enough, and the other node is about
+/// to become the unit that waits.
+#[test]
+fn policy_can_be_applied_while_a_node_changes_its_unit() {
+    let at_ns = 1_000_000_000;
+    let config = UnitsConfig { capacity_bps: 1_000_000, follow_at: Some(0.8), ..config(1) };
+    let (assembly, nodes) = (assembly_of("test.rvl", FIREWALL), (make_unit(""), desk()));
+    let faults = SimulatedFaults::NONE;
+    let cluster = SimulatedCluster::start_with(assembly, config, 2, nodes, faults, (SEED, at_ns)).unwrap();
+    let arriving = |number: u64| {
+        let from = v4(10, 0, 0, (number % 50) as u8 + 1, 5000);
+        let data = frame(&udp(from, v4(198, 51, 100, 7, 53), &[0; 958]));
+        Arriving { timestamp_ns: at_ns + number * 2_000_000, port: 0, data }
+    };
+    let frames = (0..2_500).map(arriving).collect();
+    let mut rig = Rig { cluster, frames, sink: Sink::default(), at_ns, next: 0 };
+    rig.run_for(5_000_000_000);
+    assert_eq!(rig.count(NodeStatus::Active), 2);
+    rig.run_until("a node is on its way to another unit", |handle| {
+        handle.status().iter().any(|node| node.status == NodeStatus::Drained)
+    });
+    rig.apply("one").unwrap();
+    rig.finish();
 }
 
 #[test]

@@ -177,6 +177,31 @@ fn bad_links_lose_nothing() {
     }
 }
 
+/// One unit, and links that only lose: of the packets of all flows, some leave before packets of
+/// others that were received earlier.
+#[test]
+fn a_flow_does_not_wait_for_datagrams_of_another() {
+    let expected = Expected::new(1_500, SEED);
+    let run_with = |loss: f64| {
+        let links = LinkFaults { loss, ..LinkFaults::NONE };
+        let faults = SimulatedFaults { links, ..SimulatedFaults::NONE };
+        let config = UnitsConfig { units_min: 1, units_max: 1, ..config(Granularity::Flow, 0) };
+        let make = || -> GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", FIREWALL).graph)) };
+        let (assembly, start_ns) = (assembly_of("test.rvl", FIREWALL), expected.frames[0].timestamp_ns);
+        let cluster = SimulatedCluster::start(assembly, config, 1, make, faults, (SEED, start_ns)).unwrap();
+        run_on(cluster, &expected)
+    };
+    let overtakings = |sink: &Sink| sink.sent.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+    let (sink, outcome) = run_with(0.0);
+    assert_nothing_is_lost(&expected, &sink, &outcome, "no loss");
+    let without_loss = overtakings(&sink);
+    let (sink, outcome) = run_with(0.05);
+    assert_nothing_is_lost(&expected, &sink, &outcome, "loss");
+    assert!(outcome.counters.lost > 10, "{:?}", outcome.counters);
+    let with_loss = overtakings(&sink);
+    assert!(with_loss > without_loss, "{with_loss} and {without_loss} times a flow has overtaken another");
+}
+
 /// Long datagrams are lost for a while, again and again: they are sent in parts that are not.
 #[test]
 fn paths_that_become_narrower_lose_nothing() {

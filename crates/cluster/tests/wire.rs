@@ -172,13 +172,14 @@ proptest! {
         messages in prop::collection::vec(from_units(), 0..9),
         priors in prop::collection::vec((units(), any::<u64>()), 0..3),
         forwards in prop::collection::vec((units(), any::<u64>(), any::<u64>(), any::<bool>()), 0..3),
+        is_complete: bool,
     ) {
         let forwards = forwards.into_iter().map(|(unit, sent, received, is_cut)| (unit, ForwardCounts { sent, received, is_cut }));
-        let context = ReportContext { priors, forwards: forwards.collect() };
+        let context = ReportContext { priors, forwards: forwards.collect(), is_complete };
         let report = Return { unit: UnitId(3), messages, ..Return::default() };
         let mut frame = Vec::new();
         write_report_frame(&mut frame, &report, &context);
-        let Ok(ArrivedFrame::Report(arrived, found, 0)) = read_frame(&frame, 5, no_hash) else {
+        let Ok(ArrivedFrame::Report(arrived, found)) = read_frame(&frame, 5, no_hash) else {
             return Err(TestCaseError::fail("it is a report"));
         };
         prop_assert_eq!(found, context);

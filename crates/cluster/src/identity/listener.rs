@@ -65,6 +65,7 @@ impl Listener {
                 wait(&tcp);
                 loop {
                     match tcp.accept() {
+                        Ok(_) if ended.load(Ordering::Relaxed) => break,
                         Ok((connection, from)) => {
                             begin((connection, from), (&identity, &hello, &policies), &sender, &counted);
                         }
@@ -95,6 +96,11 @@ impl Listener {
         &self.counters
     }
 
+    /// Takes no connections any more.
+    pub fn close(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
     /// Returns the next node that has connected.
     pub fn poll(&self) -> Option<Session> {
         self.sessions.try_recv().ok()
@@ -103,7 +109,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.close();
     }
 }
 

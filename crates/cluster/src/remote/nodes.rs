@@ -101,6 +101,8 @@ pub(super) struct Node {
     is_leaving: bool,
     /// It was asked to end its link, at this time, and comes back.
     parting_ns: Option<u64>,
+    /// It was asked to, has not come back yet, and no operator has drained it since.
+    is_renewing: bool,
     /// It will have this address once its present link has ended.
     next_address: Option<String>,
     /// Since then another node has its name, and that has been said.
@@ -114,6 +116,12 @@ pub(super) struct Node {
 impl Node {
     fn runs(&self, policy: &Digest) -> bool {
         self.info.policy.is_some_and(|runs| runs.digest == *policy)
+    }
+
+    /// It is asked to end its link, and comes back as another unit.
+    fn renew(&mut self, now_ns: u64) {
+        (self.is_leaving, self.is_renewing) = (true, true);
+        self.parting_ns.get_or_insert(now_ns);
     }
 
     /// Returns true if it could become a unit.
@@ -137,6 +145,7 @@ impl Node {
             NodeStatus::Connecting => self.fault.clone(),
             NodeStatus::Spare => "the load does not need it".to_owned(),
             NodeStatus::Draining if self.is_leaving => "it ends".to_owned(),
+            NodeStatus::Drained if self.is_renewing => "it becomes another unit".to_owned(),
             NodeStatus::Drained if self.is_leaving => "it ends".to_owned(),
             NodeStatus::Drained => "drained by an operator, until it is resumed".to_owned(),
             _ => String::new(),
@@ -159,6 +168,7 @@ impl Nodes {
                 stays_drained: false,
                 is_leaving: false,
                 parting_ns: None,
+                is_renewing: false,
                 next_address: None,
                 doubled: None,
                 fault: String::new(),
@@ -199,7 +209,8 @@ impl Nodes {
         let is_drained = std::mem::take(&mut node.stays_drained);
         let status = if is_drained { NodeStatus::Drained } else { NodeStatus::Spare };
         (node.peer, node.info.status, node.is_leaving) = (Some(peer), status, false);
-        (node.info.policy, node.has_read, node.parting_ns) = (Some(policy), false, None);
+        (node.info.policy, node.has_read) = (Some(policy), false);
+        (node.parting_ns, node.is_renewing) = (None, false);
         (node.fault, node.doubled) = (String::new(), None);
         Some(place)
     }
@@ -207,7 +218,7 @@ impl Nodes {
     /// An attempt to connect to a node failed.
     pub fn failed(&mut self, name: &str, fault: String) {
         if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {
-            node.fault = fault;
+            (node.fault, node.is_renewing) = (fault, false);
         }
     }
 
@@ -261,6 +272,11 @@ impl Nodes {
                 node.info.status = NodeStatus::Drained;
                 node.info.unit.map(UnitChange::Retire)
             }
+            // It is on its way to another unit, and stays drained.
+            NodeStatus::Drained if node.is_renewing => {
+                (node.is_renewing, node.is_leaving, node.stays_drained) = (false, false, true);
+                None
+            }
             // `Suspect` is shown only: see `infos`.
             NodeStatus::Connecting | NodeStatus::Suspect | NodeStatus::Draining | NodeStatus::Drained => None,
         }
@@ -299,8 +315,7 @@ impl Nodes {
                 ResumedNode::Spare
             }
             (NodeStatus::Drained, Some(peer)) => {
-                node.is_leaving = true;
-                node.parting_ns.get_or_insert(now_ns);
+                node.renew(now_ns);
                 ResumedNode::Parting(peer)
             }
             (NodeStatus::Drained, None) => {
@@ -314,8 +329,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the link of a node that was asked to end it before this time, and has not: earlier
-    /// versions know no such order.
+    /// Returns the link of a node that was asked to end it before this time, and has not.
     pub fn late_to_part(&self, since_ns: u64) -> Option<PeerId> {
         let is_late = |node: &&Node| node.parting_ns.is_some_and(|asked_ns| asked_ns < since_ns);
         self.0.iter().filter(|node| node.peer.is_some()).find(is_late)?.peer
@@ -325,8 +339,20 @@ impl Nodes {
     pub fn leave(&mut self, peer: PeerId) -> Option<UnitChange> {
         let node = self.0.iter_mut().find(|node| node.peer == Some(peer))?;
         node.is_leaving = true;
-        let name = node.info.name.clone();
-        self.drain(&name)
+        let name = (node.info.status != NodeStatus::Drained).then(|| node.info.name.clone());
+        self.drain(&name?)
+    }
+
+    /// A node whose unit has given all flows away, and was not drained by an operator, is to come
+    /// back as another unit. Returns false if it was.
+    pub fn renew(&mut self, place: usize, now_ns: u64) -> bool {
+        let node = &mut self.0[place];
+        let is_to_come = node.info.status == NodeStatus::Active;
+        if is_to_come {
+            node.info.status = NodeStatus::Drained;
+            node.renew(now_ns);
+        }
+        is_to_come
     }
 
     /// A unit has given all flows away. Returns true if its node was to.
@@ -480,6 +506,14 @@ impl Nodes {
     /// Returns the number of nodes in this state.
     pub fn count(&self, status: NodeStatus) -> usize {
         self.0.iter().filter(|node| node.info.status == status).count()
+    }
+
+    /// Returns the number of nodes that are units, or can be now or soon.
+    pub fn count_usable(&self) -> usize {
+        let is_usable = |node: &&Node| {
+            matches!(node.info.status, NodeStatus::Active | NodeStatus::Spare) || node.is_renewing
+        };
+        self.0.iter().filter(is_usable).count()
     }
 
     /// Returns all nodes, for operators. `silent_ns` returns the time since one that is suspect was

@@ -1,6 +1,6 @@
 //! The links to other dispatchers.
 
-use packet::{DropReason, Packet};
+use packet::{DropReason, Packet, PacketClass};
 use protocol::dispatcher::AliasChange;
 use runtime::transport::{Elsewhere, LocalGraph};
 use telemetry::{event, refuse_peer};
@@ -9,7 +9,7 @@ use super::homes::{Homes, PASSED_MAX};
 use super::{BUFFERS_MORE, RemoteUnits};
 use crate::identity::Session;
 use crate::network::Network;
-use crate::peers::PeerId;
+use crate::peers::{ORDERED, PeerId, stream_of};
 use crate::wire::{
     ArrivedFrame, FrameError, PolicyFrame, write_claim, write_passed, write_policy_frame, write_released,
     write_taken,
@@ -130,12 +130,12 @@ impl<N: Network> RemoteUnits<N> {
         (home.policy, home.fault) = (Some(policy), String::new());
         home.account.begin(incarnation);
         let taken = home.account.say(now_ns);
-        self.peers.send(peer, 0, |out| write_taken(out, taken, false));
+        self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
         let runs = PolicyFrame::Runs(self.desk.present.id);
-        self.peers.send(peer, 0, |out| write_policy_frame(out, &runs));
+        self.peers.send(peer, ORDERED, |out| write_policy_frame(out, &runs));
         self.peers.hold(peer, false);
         for claim in self.homes.connected(number, peer) {
-            self.peers.send(peer, 0, |out| write_claim(out, &claim));
+            self.peers.send(peer, ORDERED, |out| write_claim(out, &claim));
         }
         self.meet_policy(peer, policy);
     }
@@ -159,7 +159,7 @@ impl<N: Network> RemoteUnits<N> {
     pub(super) fn say_taken(&mut self) {
         let now_ns = self.peers.now_ns();
         for (peer, taken) in self.homes.due(now_ns, false) {
-            self.peers.send(peer, 0, |out| write_taken(out, taken, false));
+            self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
         }
     }
 
@@ -173,7 +173,7 @@ impl<N: Network> RemoteUnits<N> {
                 return false;
             }
             for (peer, taken) in self.homes.due(now_ns, true) {
-                self.peers.send(peer, 0, |out| write_taken(out, taken, true));
+                self.peers.send(peer, ORDERED, |out| write_taken(out, taken, true));
             }
             self.homes.parted_ns = Some(now_ns);
             return !self.homes.has_others();
@@ -221,10 +221,15 @@ impl<N: Network> RemoteUnits<N> {
         if self.peers.backlog(peer) >= PASSED_MAX {
             return self.local.drop_packet(packet, DropReason::DispatcherBehind);
         }
-        if packet.meta().class == packet::PacketClass::FirstFragment {
+        if packet.meta().class == PacketClass::FirstFragment {
             self.homes.remember(packet.meta().key, to);
         }
-        self.peers.send(peer, 0, |out| write_passed(out, passage, &packet));
+        let stream = match packet.meta().class {
+            // A later fragment has no key to find the first one's stream by.
+            PacketClass::FirstFragment | PacketClass::LaterFragment => ORDERED,
+            _ => stream_of(packet.meta().hash),
+        };
+        self.peers.send(peer, stream, |out| write_passed(out, passage, &packet));
         self.homes.get_mut(to.into()).account.pass();
         self.is_busy = true;
         self.local.pool.give(packet);
@@ -236,10 +241,12 @@ impl<N: Network> RemoteUnits<N> {
         match change {
             AliasChange::Set(_, alias) => {
                 let claim = self.homes.claim(alias);
-                links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_claim(out, &claim)));
+                links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_claim(out, &claim)));
             }
             AliasChange::Freed(alias) if self.homes.release(&alias) => {
-                links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_released(out, &alias)));
+                links
+                    .iter()
+                    .for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, &alias)));
             }
             AliasChange::Freed(_) => {}
         }

@@ -16,7 +16,7 @@ use super::desk::{NewPolicy, PolicySource};
 use super::nodes::NodeStatus;
 use super::orders::{FAILED_ORDERS_MAX, FailedOrder, OrderReply, PolicyOrder};
 use crate::network::Network;
-use crate::peers::PeerId;
+use crate::peers::{ORDERED, PeerId};
 use crate::policies::{AppliedPolicy, Digest, KeptPolicy, NumberedDigest};
 use crate::wire::{PolicyFrame, write_policy, write_policy_frame, write_renew};
 
@@ -234,13 +234,13 @@ impl<N: Network> RemoteUnits<N> {
         if runs.digest == present.id.digest && runs.number < present.id.number {
             self.nodes.set_number(peer, present.id.number);
             let runs = PolicyFrame::Runs(present.id);
-            self.peers.send(peer, 0, |out| write_policy_frame(out, &runs));
+            self.peers.send(peer, ORDERED, |out| write_policy_frame(out, &runs));
         }
         let proposed = self.rollout.as_ref().and_then(Rollout::proposed);
         // A node with a later policy is asked for it.
         let wanted = proposed.unwrap_or(present);
         if runs.number <= wanted.id.number && runs.digest != wanted.id.digest {
-            self.peers.send(peer, 0, |out| write_policy(out, &wanted.texts, &wanted.id.digest));
+            self.peers.send(peer, ORDERED, |out| write_policy(out, &wanted.texts, &wanted.id.digest));
         }
     }
 
@@ -281,7 +281,7 @@ impl<N: Network> RemoteUnits<N> {
 
     fn renew(&mut self, peer: PeerId, policy: NumberedDigest) {
         self.nodes.set_renewing(peer);
-        self.peers.send(peer, 0, |out| write_renew(out, &policy));
+        self.peers.send(peer, ORDERED, |out| write_renew(out, &policy));
     }
 
     /// Takes a frame of another node about policies. Returns false if its sender may not send it.
@@ -326,7 +326,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     fn send_policy_frame(&mut self, to: &[PeerId], frame: &PolicyFrame) {
-        to.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_policy_frame(out, frame)));
+        to.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_policy_frame(out, frame)));
     }
 
     /// Another node runs this policy: a later one is asked for, or has only another number.
@@ -540,7 +540,7 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Returns the only unit, if it has to change its policy and there is no other node.
     fn only_unit(&self, digest: &Digest) -> Option<String> {
-        let has_other = self.nodes.count(NodeStatus::Active) + self.nodes.count(NodeStatus::Spare) > 1;
+        let has_other = self.nodes.count_usable() > 1;
         self.nodes.active_without(digest).filter(|_| !has_other)
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use nf::AffinityGroup;
 use packet::{DropReason, FlowKey, Packet};
 use protocol::dispatcher::{AliasChange, NumberedPacket};
-use protocol::message::{FromDispatcher, Stamp, UnitId};
+use protocol::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::Core;
 use runtime::elastic::UnitsReport;
@@ -16,7 +16,8 @@ use super::nodes::NodeStatus;
 use super::units::RemoteUnit;
 use super::{IN_FLIGHT_MAX, RemoteUnits, TIME_NS, WAIT};
 use crate::network::Network;
-use crate::wire::{write_packet_input, write_released, write_stopped};
+use crate::peers::ORDERED;
+use crate::wire::{write_input, write_packet_input, write_part, write_released, write_stopped};
 
 impl<N: Network> Transport for RemoteUnits<N> {
     const IS_LOCAL: bool = false;
@@ -43,16 +44,24 @@ impl<N: Network> Transport for RemoteUnits<N> {
             // The dispatcher does not know of its loss yet.
             return self.local.drop_packet(packet, DropReason::UnitLost);
         };
-        self.peers.send(unit.peer, 0, |out| write_packet_input(out, &stamp, &packet));
+        let stream = self.streams.of(stamp.flow);
+        self.peers.send(unit.peer, stream, |out| write_packet_input(out, &stamp, &packet));
         self.local.pool.give(packet);
         self.is_busy = true;
         unit.sent += 1;
         self.has_full_units |= self.config.is_live && unit.is_full();
     }
 
+    fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
+        self.streams.begin(flow, group);
+    }
+
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         self.now_ns = now_ns;
-        self.send(unit, &ToUnit::Message(now_ns, message));
+        let Some(unit) = self.units.alive_mut(unit) else { return };
+        let stream = message.flow().map_or(ORDERED, |flow| self.streams.of(flow));
+        let input = ToUnit::Message(now_ns, message);
+        self.peers.send(unit.peer, stream, |out| write_input(out, &input));
     }
 
     fn is_ready(&self, unit: UnitId, _units_min: u16) -> bool {
@@ -77,14 +86,20 @@ impl<N: Network> Transport for RemoteUnits<N> {
         Started::Unchanged
     }
 
-    fn stopped(&mut self, unit: UnitId) {
-        let Some(stopped) = self.units.get(unit) else { return };
-        if self.nodes.has_drained(stopped.node) {
-            self.peers.send(stopped.peer, 0, write_stopped);
-            self.changes.push_back(UnitChange::Retire(unit));
-        } else {
+    fn stopped(&mut self, unit: UnitId) -> bool {
+        let Some(stopped) = self.units.get(unit) else { return true };
+        let (node, peer) = (stopped.node, stopped.peer);
+        // A unit without a node waits for one: it gets this one.
+        let is_needed = !self.wanted.is_empty() && self.nodes.renew(node, self.peers.now_ns());
+        if !is_needed && !self.nodes.has_drained(node) {
             self.nodes.set_spare(unit, true);
+            return true;
         }
+        self.peers.send(peer, ORDERED, write_stopped);
+        if is_needed {
+            self.peers.send(peer, ORDERED, write_part);
+        }
+        false
     }
 
     fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
@@ -106,7 +121,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
         if now_ns >= self.told_ns.saturating_add(TIME_NS) {
             self.told_ns = now_ns;
-            self.tell(&ToUnit::Time(now_ns));
+            self.tell_time(now_ns);
         }
         if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
     }
@@ -144,7 +159,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
         if passage == Passage::Owner && !self.homes.has_claimed(key) {
             // The sender has not heard yet that the flow has ended.
             let links: Vec<_> = self.homes.links().collect();
-            links.iter().for_each(|&peer| self.peers.send(peer, 0, |out| write_released(out, key)));
+            links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
         }
         self.homes.elsewhere(key, hash, group, passage)
     }
@@ -211,7 +226,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        self.tell(&ToUnit::Time(now_ns));
+        self.tell_time(now_ns);
         self.work();
     }
 
@@ -248,7 +263,7 @@ impl<N: Network> Transport for RemoteUnits<N> {
         let has_finished = is_over && self.has_parted();
         if has_finished {
             // Until now, they have passed on what others waited for.
-            self.units.alive().for_each(|unit| self.peers.send(unit.peer, 0, write_stopped));
+            self.units.alive().for_each(|unit| self.peers.send(unit.peer, ORDERED, write_stopped));
             self.peers.transmit();
             self.part_from_others();
             self.show_status();

@@ -12,21 +12,47 @@ use super::UNIT_IN_FLIGHT_MAX;
 use crate::peers::PeerId;
 use crate::wire::{FigureChanges, ForwardCounts, PriorReport, ReportContext, UnitFigures};
 
-/// A report on its way.
-pub(super) struct PartialReport {
+/// A report that has come. It takes effect once those before it have.
+pub(super) struct WaitingReport {
     pub report: Box<Return>,
     pub context: ReportContext,
-    /// Packets that have not come.
-    pub left: usize,
-    /// Packets that have come, their bytes, and those for which there was no buffer.
-    returned: [u64; 3],
+    returned: Returned,
+    /// The output of all packets that it counts has arrived.
+    is_complete: bool,
 }
 
-impl PartialReport {
-    /// A report that `left` packets follow.
-    pub fn new(mut report: Box<Return>, context: ReportContext, left: usize) -> PartialReport {
-        report.out.reserve(left.min(UNIT_IN_FLIGHT_MAX as usize));
-        PartialReport { report, context, left, returned: [0; 3] }
+impl WaitingReport {
+    pub fn new(report: Box<Return>, context: ReportContext) -> WaitingReport {
+        WaitingReport { report, context, returned: Returned::default(), is_complete: false }
+    }
+}
+
+/// Packets that a unit has returned.
+#[derive(Clone, Copy, Default)]
+struct Returned {
+    packets: u64,
+    bytes: u64,
+    /// Those of them for which there was no buffer.
+    without_buffer: u64,
+}
+
+impl Returned {
+    /// Counts a packet and appends it to `out`; `None` if there was no buffer for it.
+    fn take(&mut self, packet: Option<Packet>, out: &mut Vec<Packet>) {
+        self.packets += 1;
+        match packet {
+            Some(packet) => {
+                self.bytes += packet.len() as u64;
+                out.push(packet);
+            }
+            None => self.without_buffer += 1,
+        }
+    }
+
+    fn add(&mut self, more: Returned) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.without_buffer += more.without_buffer;
     }
 }
 
@@ -41,14 +67,15 @@ pub(super) struct RemoteUnit {
     /// Packets sent to it, and those that it has finished, by its reports.
     pub sent: u64,
     pub through: u64,
+    /// As `through`, as far as all output of these packets has arrived.
+    complete: u64,
     /// It has not answered.
     pub is_behind: bool,
     pub figures: UnitFigures,
     /// The form of its functions' figures, and the numbers.
     details: (u64, Vec<u64>),
-    /// Packets that it has returned in reports that have taken effect, and their bytes.
-    packets_out: u64,
-    bytes_out: u64,
+    /// Its output so far, without that in `waiting`.
+    returned: Returned,
     /// Packets that it has exchanged with other units, by its reports.
     forwards: BTreeMap<UnitId, ForwardCounts>,
     /// Packets that it has forwarded to others, by its own count.
@@ -56,10 +83,8 @@ pub(super) struct RemoteUnit {
     /// Packets that came to it from other units, and that went from it to them.
     got: u64,
     gave: u64,
-    /// A report whose packets have not all come.
-    partial: Option<PartialReport>,
     /// Reports that wait for those of other units.
-    waiting: VecDeque<PartialReport>,
+    waiting: VecDeque<WaitingReport>,
 }
 
 impl RemoteUnit {
@@ -72,16 +97,15 @@ impl RemoteUnit {
             is_suspect: false,
             sent: 0,
             through: 0,
+            complete: 0,
             is_behind: false,
             figures: UnitFigures::default(),
             details: (0, Vec::new()),
-            packets_out: 0,
-            bytes_out: 0,
+            returned: Returned::default(),
             forwards: BTreeMap::new(),
             forwarded: 0,
             got: 0,
             gave: 0,
-            partial: None,
             waiting: VecDeque::new(),
         }
     }
@@ -106,16 +130,16 @@ impl RemoteUnit {
     fn lose(&mut self, has_flows: bool) {
         self.is_alive = false;
         self.is_behind = false;
-        self.partial = None;
         if has_flows {
             self.figures.lose();
         }
-        self.figures.set_returned((self.packets_out, self.bytes_out));
+        self.figures.set_returned((self.returned.packets, self.returned.bytes));
     }
 
-    /// Returns true if reports up to this number of packets have taken effect, or are lost.
+    /// Returns true if reports up to this number of packets have taken effect and their output has
+    /// arrived, or is lost.
     fn has_reported(&self, through: u64) -> bool {
-        self.through >= through || !self.is_alive && self.waiting.is_empty()
+        self.complete >= through || !self.is_alive && self.waiting.is_empty()
     }
 }
 
@@ -292,36 +316,38 @@ impl UnitTable {
         while self.release() {}
     }
 
-    /// Takes a report, whose packets follow.
-    pub fn take_report(&mut self, peer: PeerId, partial: PartialReport) {
+    /// Takes a report. It takes effect once those before it have.
+    pub fn take_report(&mut self, peer: PeerId, report: WaitingReport) {
         let Some(unit) = self.at_mut(peer) else { return };
-        match partial.left {
-            0 => self.finish(peer, partial),
-            _ => unit.partial = Some(partial),
+        if report.context.is_complete {
+            match unit.waiting.back_mut() {
+                Some(last) => last.is_complete = true,
+                None => unit.complete = unit.through,
+            }
         }
+        unit.waiting.push_back(report);
+        while self.release() {}
     }
 
-    /// Takes a packet of the report before; none if there is no buffer. Returns false if no packet
-    /// was expected.
-    pub fn take_output(&mut self, peer: PeerId, packet: Option<Packet>) -> bool {
-        let Some(unit) = self.units.iter_mut().flatten().find(|unit| unit.peer == peer && unit.is_alive)
-        else {
-            return true; // Lost meanwhile.
-        };
-        let Some(partial) = &mut unit.partial else { return false };
-        partial.returned[0] += 1;
-        match packet {
-            Some(packet) => {
-                partial.returned[1] += packet.len() as u64;
-                partial.report.out.push(packet);
-            }
-            None => partial.returned[2] += 1,
+    /// Takes a packet of a unit's output; `None` if there was no buffer for it. It is sent after
+    /// the unit's reports so far have taken effect. Ignored if the unit is lost.
+    pub fn take_output(&mut self, peer: PeerId, packet: Option<Packet>) {
+        let is_it = |unit: &RemoteUnit| unit.peer == peer && unit.is_alive;
+        let numbered = self.units.iter_mut().enumerate();
+        let found =
+            numbered.filter_map(|(at, unit)| Some((at, unit.as_mut()?))).find(|(_, unit)| is_it(unit));
+        let Some((at, unit)) = found else { return };
+        if let Some(last) = unit.waiting.back_mut() {
+            return last.returned.take(packet, &mut last.report.out);
         }
-        partial.left -= 1;
-        if let Some(partial) = unit.partial.take_if(|partial| partial.left == 0) {
-            self.finish(peer, partial);
+        self.outputs_lost += u64::from(packet.is_none());
+        let id = UnitId(at as u16);
+        if self.reports.back().is_none_or(|report| report.unit != id) {
+            self.reports.push_back(Box::new(Return { unit: id, ..Return::default() }));
         }
-        true
+        if let Some(report) = self.reports.back_mut() {
+            unit.returned.take(packet, &mut report.out);
+        }
     }
 
     /// Takes the next report that has taken effect.
@@ -339,13 +365,6 @@ impl UnitTable {
         self.reports.clear();
     }
 
-    /// All of a report is here. It takes effect once those before it have.
-    fn finish(&mut self, peer: PeerId, report: PartialReport) {
-        let Some(unit) = self.at_mut(peer) else { return };
-        unit.waiting.push_back(report);
-        while self.release() {}
-    }
-
     /// Releases reports that wait for no other. Returns true if there were any.
     fn release(&mut self) -> bool {
         let mut has_released = false;
@@ -357,22 +376,25 @@ impl UnitTable {
                 continue;
             }
             let Some(unit) = &mut self.units[at] else { continue };
-            let Some(PartialReport { report, context, returned, .. }) = unit.waiting.pop_front() else {
+            let Some(WaitingReport { report, context, returned, is_complete }) = unit.waiting.pop_front()
+            else {
                 continue;
             };
             has_released = true;
             unit.through = unit.through.max(report.through);
+            if is_complete {
+                unit.complete = unit.through;
+            }
             let has_forwards = !context.forwards.is_empty();
             unit.forwards.extend(context.forwards);
             unit.forwarded = unit.forwards.values().map(|counts| counts.sent).sum();
             unit.is_ready |= report.is_ready;
             unit.is_behind &= !report.has_answered;
             self.has_failed |= report.has_failed && unit.is_alive;
-            let [packets_out, bytes_out, without_buffer] = returned;
-            (unit.packets_out, unit.bytes_out) = (unit.packets_out + packets_out, unit.bytes_out + bytes_out);
-            self.outputs_lost += without_buffer;
+            unit.returned.add(returned);
+            self.outputs_lost += returned.without_buffer;
             if !unit.is_alive {
-                unit.figures.set_returned((unit.packets_out, unit.bytes_out));
+                unit.figures.set_returned((unit.returned.packets, unit.returned.bytes));
             }
             self.reports.push_back(report);
             if has_forwards {

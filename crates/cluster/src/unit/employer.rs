@@ -9,7 +9,7 @@ use super::others::EarlyPeer;
 use super::running::Running;
 use super::scope::Scope;
 use crate::network::Network;
-use crate::peers::{GIVE_UP_MIN, PeerId, Peers};
+use crate::peers::{GIVE_UP_MIN, ORDERED, PeerId, Peers};
 use crate::policies::GraphMaker;
 use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave};
 
@@ -37,6 +37,8 @@ pub(super) struct Employer {
     /// Nodes that have connected, and whose units are not known yet.
     pub early: Vec<EarlyPeer>,
     renewal: Renewal,
+    /// Time at which a process without a unit said that it ends.
+    goodbye_ns: Option<u64>,
 }
 
 /// The way of a unit to another one of the same process, as for another policy: it leaves, and the
@@ -64,6 +66,7 @@ impl Employer {
             former: Report::default(),
             early: Vec::new(),
             renewal: Renewal::None,
+            goodbye_ns: None,
         }
     }
 
@@ -125,20 +128,29 @@ impl Employer {
         is_heard && self.unit.as_ref().is_some_and(|unit| is_over(unit) || is_left && unit.has_finished)
     }
 
-    /// Asks the dispatcher to take the unit's flows. Returns true once they are gone, if there is
-    /// no dispatcher, or if it takes too long.
+    /// Asks the dispatcher to take the unit's flows, and to expect none of it if there is no unit.
+    /// Returns true once they are gone, if there is no dispatcher, or if it takes too long.
     pub fn has_left<N: Network>(&mut self, peers: &mut Peers<N>) -> bool {
         let now_ns = peers.now_ns();
-        let (Some(dispatcher), Some(unit)) = (self.dispatcher, &mut self.unit) else { return true };
-        let Some(since_ns) = unit.leaving_ns else {
-            unit.leaving_ns = Some(now_ns);
-            peers.send(dispatcher, 0, write_leave);
+        let Some(dispatcher) = self.dispatcher else { return true };
+        let asked_ns = match &mut self.unit {
+            Some(unit) => &mut unit.leaving_ns,
+            None => &mut self.goodbye_ns,
+        };
+        let Some(since_ns) = *asked_ns else {
+            *asked_ns = Some(now_ns);
+            peers.send(dispatcher, ORDERED, write_leave);
             return false;
+        };
+        if now_ns - since_ns >= LEAVE_MAX_NS {
+            return true;
+        }
+        let Some(unit) = &self.unit else {
+            return peers.is_flushed(dispatcher) || peers.is_suspect(dispatcher);
         };
         // Packets that were on their way are forwarded for a while.
         let linger_ns = if unit.others.are_reached(peers) { LINGER_NS } else { LINGER_APART_NS };
-        let has_drained = unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= linger_ns);
-        has_drained && peers.is_flushed(dispatcher) || now_ns - since_ns >= LEAVE_MAX_NS
+        unit.drained_ns.is_some_and(|at_ns| now_ns - at_ns >= linger_ns) && peers.is_flushed(dispatcher)
     }
 
     /// Returns true if a link is to a unit that the dispatcher has no more: it may end.
@@ -156,10 +168,10 @@ impl Employer {
     /// heard the last word, or is lost: the links must be removed then. A dispatcher that connects
     /// again has heard it, too, and acknowledges nothing more on the link before.
     pub fn has_parted<N: Network>(&mut self, peers: &mut Peers<N>) -> bool {
-        if self.renewal == Renewal::Leaving && self.has_left(peers) {
+        if self.renewal == Renewal::Leaving && (self.unit.is_none() || self.has_left(peers)) {
             self.renewal = Renewal::Parting;
             if let Some(dispatcher) = self.dispatcher {
-                peers.send(dispatcher, 0, write_gone);
+                peers.send(dispatcher, ORDERED, write_gone);
                 return false;
             }
         }

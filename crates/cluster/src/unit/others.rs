@@ -10,7 +10,7 @@ use protocol::message::{Epoch, FlowId, FromPeer, UnitId};
 use runtime::transport::Mail;
 
 use crate::network::Network;
-use crate::peers::{PeerId, Peers};
+use crate::peers::{ORDERED, PeerId, Peers, stream_of};
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_relay, write_mail};
 
 /// Limit on frames that wait for a unit to be connected; with more of them, they go by way of the
@@ -18,8 +18,6 @@ use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_
 const PENDING_MAX: usize = 65_536;
 /// Limit on the time for which they wait.
 const PENDING_MAX_NS: u64 = 1_000_000_000;
-/// Streams of a link between units: a flow's messages are in one.
-const STREAMS: u32 = 64;
 
 /// A node that has connected.
 pub(super) struct EarlyPeer {
@@ -45,6 +43,8 @@ pub(super) struct Others {
     pub owes_figures: bool,
     /// Packets that the unit has reported as processed.
     pub through: u64,
+    /// The unit has handed states over: reports of their new owners wait for a complete one of it.
+    is_awaited: bool,
     /// Reports of other units that must take effect before the next one of this unit.
     priors: Vec<PriorReport>,
     /// Packets forwarded and received, by unit, also of units that are lost.
@@ -97,6 +97,7 @@ impl Others {
             awaited: BTreeMap::new(),
             owes_figures: false,
             through: 0,
+            is_awaited: false,
             priors: Vec::new(),
             forwards: BTreeMap::new(),
             changed: BTreeSet::new(),
@@ -170,7 +171,7 @@ impl Others {
             Mail::Message(from, message) => (message.flow(), message.answer_for_lost_unit(*from)),
             Mail::Packet(stamp, _) => (stamp.flow, None),
         };
-        let (stream, through) = (1 + (flow.index % STREAMS) as u16, self.through);
+        let (stream, through) = (stream_of(flow.index.into()), self.through);
         let write = |out: &mut Vec<u8>| write_mail(out, mail, through, now_ns);
         match self.units.get_mut(&to).map(|other| &mut other.state) {
             None | Some(Reach::Gone) => return answer.and_then(|answer| self.answer_of(to, answer)),
@@ -188,6 +189,7 @@ impl Others {
         match mail {
             Mail::Packet(..) => self.change(to, |counts| counts.sent += 1),
             Mail::Message(_, message) => {
+                self.is_awaited |= message.state_bytes().is_some();
                 let awaited = answer.zip(message.epoch_of_exchange());
                 let awaited = awaited.map(|(answer, epoch)| ((to, flow, epoch), answer));
                 self.awaited.extend(awaited);
@@ -277,15 +279,18 @@ impl Others {
 
     /// Returns whether there is something for the next report.
     pub fn has_context(&self) -> bool {
-        !self.changed.is_empty()
+        !self.changed.is_empty() || self.is_awaited
     }
 
     /// Returns what the next report of this unit depends on.
     pub fn take_context(&mut self) -> ReportContext {
         let counts = |unit: &UnitId| (*unit, self.forwards.get(unit).copied().unwrap_or_default());
-        let forwards = self.changed.iter().map(counts).collect();
+        let forwards: Vec<_> = self.changed.iter().map(counts).collect();
         self.changed.clear();
-        ReportContext { priors: std::mem::take(&mut self.priors), forwards }
+        let priors = std::mem::take(&mut self.priors);
+        let is_awaited = std::mem::take(&mut self.is_awaited);
+        let is_complete = is_awaited || !priors.is_empty() || !forwards.is_empty();
+        ReportContext { priors, forwards, is_complete }
     }
 
     /// A link has died. Returns the unit behind it, if this one must connect to it again.
@@ -320,7 +325,7 @@ fn relay<N: Network>(
     peers: &mut Peers<N>,
 ) {
     let Some(dispatcher) = dispatcher else { return };
-    peers.send(dispatcher, 0, |out| {
+    peers.send(dispatcher, ORDERED, |out| {
         begin_relay(out, to);
         write(out);
     });

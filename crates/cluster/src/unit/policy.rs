@@ -5,6 +5,7 @@ use telemetry::event;
 use super::UnitProcess;
 use super::running::Order;
 use crate::network::Network;
+use crate::peers::ORDERED;
 use crate::policies::{
     AppliedPolicy, Digest, KeptPolicy, NumberedDigest, PolicyReader, PolicyShelf, PolicyTexts, ReadPolicy,
 };
@@ -63,7 +64,7 @@ impl<N: Network> UnitProcess<N> {
             Order::Show => {
                 let present = PolicyFrame::Present(self.policy.present.clone());
                 if let Some(dispatcher) = self.employers[at].dispatcher {
-                    self.peers.send(dispatcher, 0, |out| write_policy_frame(out, &present));
+                    self.peers.send(dispatcher, ORDERED, |out| write_policy_frame(out, &present));
                 }
             }
             Order::Number(policy) => self.take_number(policy),
@@ -136,7 +137,7 @@ impl<N: Network> UnitProcess<N> {
 
     fn answer(&mut self, waiting: &[usize], answer: &Result<Digest, String>, asked: &Digest) {
         for dispatcher in waiting.iter().filter_map(|&at| self.employers[at].dispatcher) {
-            self.peers.send(dispatcher, 0, |out| write_policy_read(out, answer, asked));
+            self.peers.send(dispatcher, ORDERED, |out| write_policy_read(out, answer, asked));
         }
     }
 }

@@ -10,12 +10,12 @@ use super::EffectsTaker;
 use super::details::Details;
 use super::others::{Others, UnitChanges};
 use crate::network::Network;
-use crate::peers::{PeerId, Peers};
+use crate::peers::{ASIDE, ORDERED, PeerId, Peers, stream_of};
 use crate::policies::{Digest, GraphMaker, NumberedDigest, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, PolicyFrame, UnitAddress, UnitFigures, begin_output, read_frame,
-    write_figure_changes, write_figures, write_output, write_report_frame,
+    ArrivedFrame, Assignment, FrameError, PolicyFrame, ReportContext, UnitAddress, UnitFigures, begin_output,
+    read_frame, write_figure_changes, write_figures, write_output, write_report_frame,
 };
 
 /// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
@@ -48,8 +48,9 @@ pub(super) struct Running {
     pub told: (u64, u64),
     /// The node's own clock.
     pub clock_ns: u64,
-    /// It has asked to leave, and has no flows any more, since then.
+    /// Time at which it asked to leave.
     pub leaving_ns: Option<u64>,
+    /// It has no flows any more, and gets none, since then.
     pub drained_ns: Option<u64>,
     /// The run ends, since this time.
     pub finishing_ns: Option<u64>,
@@ -338,16 +339,16 @@ impl Running {
         if is_last || self.details.is_due(self.clock_ns) {
             let mut figures = Figures::of(self.end.graph()).with_raised(self.raised);
             for changes in self.details.changes(&mut figures, self.clock_ns, is_last) {
-                peers.send(dispatcher, 0, |out| write_figure_changes(out, &changes));
+                peers.send(dispatcher, ORDERED, |out| write_figure_changes(out, &changes));
             }
         }
         let figures = self.figures();
-        peers.send(dispatcher, 0, |out| write_figures(out, &figures));
+        peers.send(dispatcher, ORDERED, |out| write_figures(out, &figures));
         if self.has_finished {
             let last = Return { unit: self.id, has_answered: true, ..Return::default() };
             let last = Return { through: self.others.through, due_ns: u64::MAX, ..last };
-            let context = self.others.take_context();
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &last, &context));
+            let context = ReportContext { is_complete: true, ..self.others.take_context() };
+            peers.send(dispatcher, ORDERED, |out| write_report_frame(out, &last, &context));
         }
     }
 
@@ -367,13 +368,16 @@ impl Running {
         }
         report.buffers.drain(..).for_each(|packet| self.pool.give(packet));
         if let Some(dispatcher) = dispatcher {
-            let context = self.others.take_context();
+            let mut context = self.others.take_context();
+            context.is_complete |= !report.is_progress();
             for (_, alias) in &mut report.aliases {
                 alias.key = self.end.graph().alias_to_send(alias.key);
             }
-            peers.send(dispatcher, 0, |out| write_report_frame(out, &report, &context));
+            // Output waits for the reports that it depends on, not for that of other flows.
+            let stream = if context.is_complete { ORDERED } else { ASIDE };
+            peers.send(dispatcher, stream, |out| write_report_frame(out, &report, &context));
             for packet in &report.out {
-                peers.send(dispatcher, 0, |out| {
+                peers.send(dispatcher, stream_of(packet.meta().transit.flow.into()), |out| {
                     begin_output(out);
                     write_output(out, packet);
                 });

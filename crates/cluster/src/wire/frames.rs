@@ -75,9 +75,9 @@ pub enum ArrivedFrame<'a> {
     Part,
     /// All units, in the order of their numbers.
     Units(Vec<UnitAddress>),
-    /// A report of a unit, its context, and the number of packets that follow.
-    Report(Box<Return>, ReportContext, usize),
-    /// One of these packets: [`read_output`](super::read_output) reads the rest.
+    /// A report of a unit, and its context.
+    Report(Box<Return>, ReportContext),
+    /// A packet of a unit's output: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
     /// Counts of a unit.
     Figures(Box<UnitFigures>),
@@ -139,6 +139,9 @@ pub struct ReportContext {
     /// Packets that the unit has forwarded and received so far, by the other unit: those that have
     /// changed since the report before.
     pub forwards: Vec<(UnitId, ForwardCounts)>,
+    /// The report arrives after all output that was sent before it. Otherwise, some of that output
+    /// may arrive later.
+    pub is_complete: bool,
 }
 
 /// Packets that a unit has exchanged with another one since its start, because their flows had
@@ -265,7 +268,7 @@ pub fn write_units(out: &mut Vec<u8>, units: &[UnitAddress]) {
 pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, context: &ReportContext) {
     out.push(kind::REPORT);
     write_report(out, report);
-    let ReportContext { priors, forwards } = context;
+    let ReportContext { priors, forwards, is_complete } = context;
     put!(out, priors.len() as u32);
     priors.iter().for_each(|(unit, through)| put!(out, unit.0, through));
     put!(out, forwards.len() as u32);
@@ -273,6 +276,7 @@ pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, context: &ReportCo
         put!(out, unit.0, counts.sent, counts.received);
         out.push(counts.is_cut.into());
     }
+    out.push((*is_complete).into());
     write_orders(out, report);
 }
 
@@ -398,13 +402,13 @@ pub fn read_frame(
         kind::PACKET => return read_packet(&mut from, now_ns).map(ArrivedFrame::Packet),
         kind::UNITS => return read_units(&mut from).map(ArrivedFrame::Units),
         kind::REPORT => {
-            let (mut report, packets) = read_report(&mut from, hash)?;
+            let mut report = read_report(&mut from, hash)?;
             let priors = (0..from.count(10)?).map(|_| Ok((UnitId(from.u16()?), from.u64()?)));
             let priors = priors.collect::<Result<_, FrameError>>()?;
-            let count = if from.is_empty() { 0 } else { from.count(19)? };
-            let forwards = (0..count).map(|_| read_forward(&mut from)).collect::<Result<_, _>>()?;
+            let forwards = (0..from.count(19)?).map(|_| read_forward(&mut from)).collect::<Result<_, _>>()?;
+            let context = ReportContext { priors, forwards, is_complete: from.u8()? != 0 };
             read_orders(&mut from, &mut report)?;
-            return Ok(ArrivedFrame::Report(Box::new(report), ReportContext { priors, forwards }, packets));
+            return Ok(ArrivedFrame::Report(Box::new(report), context));
         }
         kind::OUTPUT => return Ok(ArrivedFrame::Output(from)),
         kind::ASSIGN => return Assignment::read(&mut from).map(ArrivedFrame::Assign),

@@ -26,8 +26,7 @@ const UNKNOWN: u8 = 2;
 const KEY_LEN: usize = size_of::<FlowKey>();
 const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
 
-/// Appends a report without its packets, but with their number. Buffers and effects stay at the
-/// unit.
+/// Appends a report without its packets. Buffers and effects stay at the unit.
 pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     let flags = [
         (report.is_ready, READY),
@@ -36,7 +35,7 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
         (report.has_left, LEFT),
     ];
     out.push(flags.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag));
-    put!(out, report.unit.0, report.lost, report.through, report.due_ns, report.out.len() as u32);
+    put!(out, report.unit.0, report.lost, report.through, report.due_ns);
     put!(out, report.aliases.len() as u32);
     for (flow, alias) in &report.aliases {
         put_flow(out, *flow);
@@ -63,11 +62,8 @@ pub(super) fn write_orders(out: &mut Vec<u8>, report: &Return) {
     out.extend(report.aliases.iter().map(|(_, alias)| order(alias.is_turned)));
 }
 
-/// Reads them. An earlier version has none.
+/// Reads them.
 pub(super) fn read_orders(from: &mut Reader<'_>, report: &mut Return) -> Result<(), FrameError> {
-    if from.is_empty() {
-        return Ok(());
-    }
     let count = from.count(1)?;
     for at in 0..count {
         let order = from.u8()?;
@@ -78,11 +74,11 @@ pub(super) fn read_orders(from: &mut Reader<'_>, report: &mut Return) -> Result<
     Ok(())
 }
 
-/// Reads a report, and the number of packets behind it. `hash` returns the hash of a key.
+/// Reads a report. `hash` returns the hash of a key.
 pub(super) fn read_report(
     from: &mut Reader<'_>,
     hash: impl Fn(&FlowKey) -> u64,
-) -> Result<(Return, usize), FrameError> {
+) -> Result<Return, FrameError> {
     let flags = from.u8()?;
     let mut report = Return {
         is_ready: flags & READY != 0,
@@ -95,7 +91,6 @@ pub(super) fn read_report(
         due_ns: from.u64()?,
         ..Return::default()
     };
-    let packets = from.u32()? as usize;
     for _ in 0..from.count(8 + KEY_LEN)? {
         let (flow, key) = (read_flow(from)?, read_key(from)?);
         report.aliases.push((flow, FlowAlias { key, hash: hash(&key), is_turned: None }));
@@ -110,7 +105,7 @@ pub(super) fn read_report(
     for _ in 0..from.count(1)? {
         report.messages.push(read_from_unit(from)?);
     }
-    Ok((report, packets))
+    Ok(report)
 }
 
 fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
