@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::config::{NodeConfig, NodeRole};
 use crate::eve::EventKinds;
-use crate::export::Destination;
+use crate::export::ExportArgs;
 use crate::messages::say;
 use crate::metrics_address::DEFAULT_ADDRESS;
 use anyhow::bail;
@@ -50,9 +50,8 @@ pub struct NodeArgs {
     /// records of a Monitor (flow)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`
-    #[arg(long, value_name = "DEST")]
-    pub ipfix: Option<Destination>,
+    #[command(flatten)]
+    pub export: ExportArgs,
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS, help = METRICS_HELP.as_str())]
     pub metrics: Option<SocketAddr>,
 }

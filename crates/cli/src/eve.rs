@@ -1,4 +1,5 @@
-//! EVE: alerts and events as JSON lines with Suricata's field names.
+//! EVE: alerts and events as JSON lines with Suricata's field names. Fields that Suricata does not
+//! have are in an object `rivulet`, so that the rest keeps to its schema.
 
 mod records;
 
@@ -7,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use nf::{
     Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, Event, EventField, EventValue, Translation,
 };
+use packet::parse::protocol;
 use packet::{Addr, Endpoint, FlowKey};
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -25,16 +27,18 @@ pub struct EveAlert<'a> {
     event_type: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     vlan: Vec<u16>,
-    src_ip: EveAddr,
-    src_port: u16,
-    dest_ip: EveAddr,
-    dest_port: u16,
+    #[serde(flatten)]
+    ends: EveEnds,
     proto: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_type: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_code: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tx_id: Option<u64>,
     alert: EveSignature<'a>,
     #[serde(flatten)]
-    message: Option<Message<'a>>,
+    message: Option<NamedFields<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     app_proto: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,11 +47,23 @@ pub struct EveAlert<'a> {
     flow: Option<FlowSoFar>,
     #[serde(flatten)]
     excerpt: Option<EvePayload>,
+    rivulet: AlertExtension<'a>,
+}
+
+/// Fields of an alert that Suricata does not have.
+#[derive(Serialize)]
+struct AlertExtension<'a> {
+    /// Name of the function in the policy.
+    function: &'a str,
+    /// Source position of the rule that raised it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'a str>,
+    /// Identifier of an ICMP query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_id: Option<u16>,
     /// Translation by a NAT.
     #[serde(skip_serializing_if = "Option::is_none")]
     nat: Option<EveTranslation>,
-    /// Name of the function in the policy.
-    function: &'a str,
 }
 
 #[derive(Serialize)]
@@ -63,29 +79,15 @@ struct EveSignature<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
-/// Metadata of a rule, all values of each key, and the rule's place in its file as another key.
-struct Metadata<'a> {
-    rule: &'a [(String, String)],
-    place: Option<&'a str>,
-}
-
-impl<'a> Metadata<'a> {
-    /// Returns `None` if there is neither.
-    fn of(rule: Option<&'a [(String, String)]>, place: Option<&'a str>) -> Option<Metadata<'a>> {
-        let rule = rule.unwrap_or_default();
-        (!rule.is_empty() || place.is_some()).then_some(Metadata { rule, place })
-    }
-}
+/// Metadata of a rule: all values of each key.
+struct Metadata<'a>(&'a [(String, String)]);
 
 impl Serialize for Metadata<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
-        if let Some(place) = self.place {
-            object.serialize_entry("place", &[place])?;
-        }
-        for (at, (key, _)) in self.rule.iter().enumerate() {
-            if self.rule[..at].iter().all(|(before, _)| before != key) {
-                let values = self.rule.iter().filter(|(other, _)| other == key).map(|(_, value)| value);
+        for (at, (key, _)) in self.0.iter().enumerate() {
+            if self.0[..at].iter().all(|(before, _)| before != key) {
+                let values = self.0.iter().filter(|(other, _)| other == key).map(|(_, value)| value);
                 object.serialize_entry(key, &values.collect::<Vec<_>>())?;
             }
         }
@@ -93,15 +95,23 @@ impl Serialize for Metadata<'_> {
     }
 }
 
-/// Message of an alert, an object named after its protocol.
-struct Message<'a>(&'a AlertMessage);
+/// Fields as an object in an object: of a message or an event, by the name of its kind.
+struct NamedFields<'a> {
+    name: &'static str,
+    fields: Vec<EventField<'a>>,
+}
 
-impl Serialize for Message<'_> {
+impl<'a> From<&'a AlertMessage> for NamedFields<'a> {
+    fn from(message: &'a AlertMessage) -> NamedFields<'a> {
+        let fields = message.fields.iter().map(|(name, value)| (*name, borrowed(value))).collect();
+        NamedFields { name: message.kind, fields }
+    }
+}
+
+impl Serialize for NamedFields<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields: Vec<EventField<'_>> =
-            self.0.fields.iter().map(|(name, value)| (*name, borrowed(value))).collect();
         let mut object = serializer.serialize_map(Some(1))?;
-        object.serialize_entry(self.0.kind, &Fields(&fields))?;
+        object.serialize_entry(self.name, &Fields(&self.fields))?;
         object.end()
     }
 }
@@ -123,26 +133,66 @@ struct FlowSoFar {
     bytes_toserver: u64,
     bytes_toclient: u64,
     start: String,
-    src_ip: EveAddr,
-    dest_ip: EveAddr,
-    src_port: u16,
-    dest_port: u16,
+    #[serde(flatten)]
+    ends: EveEnds,
 }
 
 impl FlowSoFar {
-    fn new(flow: AlertFlow, (client, server): (Endpoint, Endpoint)) -> FlowSoFar {
+    fn new(flow: AlertFlow, ends: EveEnds) -> FlowSoFar {
         FlowSoFar {
             pkts_toserver: flow.packets[0],
             pkts_toclient: flow.packets[1],
             bytes_toserver: flow.bytes[0],
             bytes_toclient: flow.bytes[1],
             start: timestamp(flow.start_ns),
-            src_ip: EveAddr(client.addr),
-            dest_ip: EveAddr(server.addr),
-            src_port: client.port,
-            dest_port: server.port,
+            ends,
         }
     }
+}
+
+/// Two endpoints. As in Suricata, those of protocols without ports have none.
+#[derive(Clone, Copy, Serialize)]
+struct EveEnds {
+    src_ip: EveAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    src_port: Option<u16>,
+    dest_ip: EveAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dest_port: Option<u16>,
+}
+
+impl EveEnds {
+    fn new(number: u8, (source, destination): (Endpoint, Endpoint)) -> EveEnds {
+        let port = |end: Endpoint| has_ports(number).then_some(end.port);
+        EveEnds {
+            src_ip: EveAddr(source.addr),
+            src_port: port(source),
+            dest_ip: EveAddr(destination.addr),
+            dest_port: port(destination),
+        }
+    }
+
+    /// Returns them in the other direction.
+    fn turned(self) -> EveEnds {
+        EveEnds {
+            src_ip: self.dest_ip,
+            src_port: self.dest_port,
+            dest_ip: self.src_ip,
+            dest_port: self.src_port,
+        }
+    }
+}
+
+/// Returns whether the ports of a flow's key are ports.
+fn has_ports(number: u8) -> bool {
+    matches!(number, protocol::TCP | protocol::UDP | protocol::SCTP | protocol::DCCP | protocol::UDP_LITE)
+}
+
+/// Returns the identifier of a flow of ICMP queries, which is in the key in the place of ports.
+fn icmp_id(key: &FlowKey) -> Option<u16> {
+    let (source, destination) = key.ends(false);
+    let is_icmp = matches!(key.protocol, protocol::ICMP | protocol::ICMPV6);
+    Some(source.port.max(destination.port)).filter(|id| is_icmp && *id != 0)
 }
 
 /// An internal host and its external address and ports.
@@ -186,16 +236,45 @@ struct EvePayload {
     stream: u8,
 }
 
-/// An event as a line of EVE: its fields are in an object named after its kind.
+/// An event as a line of EVE: its fields are in an object named after its kind. Those of kinds that
+/// Suricata does not have are in `rivulet`.
+#[derive(Serialize)]
 pub struct EveEvent<'a> {
-    function: &'a str,
-    interface: Option<&'a str>,
-    event: Event<'a>,
+    timestamp: String,
+    flow_id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pcap_cnt: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_iface: Option<&'a str>,
+    event_type: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vlan: Vec<u16>,
+    #[serde(flatten)]
+    ends: EveEnds,
+    proto: String,
+    #[serde(flatten)]
+    shared: Option<NamedFields<'a>>,
+    rivulet: EventExtension<'a>,
 }
+
+/// Fields of an event that Suricata does not have.
+#[derive(Serialize)]
+struct EventExtension<'a> {
+    /// Name of the function in the policy.
+    function: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_id: Option<u16>,
+    #[serde(flatten)]
+    own: Option<NamedFields<'a>>,
+}
+
+/// Kinds of events that Suricata has.
+const SHARED_KINDS: [&str; 3] = ["http", "dns", "tls"];
 
 /// Fields of an event, as an object.
 pub struct Fields<'a>(pub &'a [EventField<'a>]);
 
+#[derive(Clone, Copy)]
 struct EveAddr(Addr);
 
 impl Serialize for EveAddr {
@@ -209,7 +288,8 @@ impl<'a> EveAlert<'a> {
     /// on.
     pub fn new(function: &'a str, interface: Option<&'a str>, alert: &'a Alert) -> EveAlert<'a> {
         let detail = alert.detail.as_deref();
-        let (source, destination): (Endpoint, Endpoint) = alert.key.ends(alert.reversed);
+        let icmp = detail.and_then(|detail| detail.icmp);
+        let ends = EveEnds::new(alert.key.protocol, alert.key.ends(alert.reversed));
         EveAlert {
             timestamp: timestamp(alert.timestamp_ns),
             flow_id: flow_id(&alert.key),
@@ -217,11 +297,8 @@ impl<'a> EveAlert<'a> {
             pcap_cnt: alert.has_packet.then_some(alert.sequence + 1),
             event_type: "alert",
             vlan: vlans(&alert.key),
-            src_ip: EveAddr(source.addr),
-            src_port: source.port,
-            dest_ip: EveAddr(destination.addr),
-            dest_port: destination.port,
-            proto: protocol(alert.key.protocol),
+            ends,
+            proto: protocol_name(alert.key.protocol),
             alert: EveSignature {
                 action: if alert.blocked { "blocked" } else { "allowed" },
                 gid: detail.map_or(1, |detail| detail.group),
@@ -230,22 +307,28 @@ impl<'a> EveAlert<'a> {
                 signature: alert.signature.as_ref(),
                 category: &alert.category,
                 severity: alert.severity,
-                metadata: Metadata::of(
-                    detail.and_then(|detail| detail.metadata.as_deref()),
-                    alert.place.as_deref(),
-                ),
+                metadata: detail
+                    .and_then(|detail| detail.metadata.as_deref())
+                    .filter(|metadata| !metadata.is_empty())
+                    .map(Metadata),
             },
+            icmp_type: icmp.map(|[kind, _]| kind),
+            icmp_code: icmp.map(|[_, code]| code),
             tx_id: detail.and_then(|detail| detail.transaction),
-            message: detail.and_then(|detail| detail.message.as_ref()).map(Message),
+            message: detail.and_then(|detail| detail.message.as_ref()).map(NamedFields::from),
             direction: detail.map(|detail| if detail.to_server { "to_server" } else { "to_client" }),
             flow: detail.and_then(|detail| detail.flow).map(|flow| {
                 let to_server = detail.is_some_and(|detail| detail.to_server);
-                FlowSoFar::new(flow, if to_server { (source, destination) } else { (destination, source) })
+                FlowSoFar::new(flow, if to_server { ends } else { ends.turned() })
             }),
             app_proto: detail.and_then(|detail| detail.application),
-            nat: detail.and_then(|detail| detail.translation.as_ref()).map(EveTranslation::new),
             excerpt: detail.filter(|detail| !detail.payload.is_empty()).map(EvePayload::new),
-            function,
+            rivulet: AlertExtension {
+                function,
+                place: alert.place.as_deref(),
+                icmp_id: icmp_id(&alert.key),
+                nat: detail.and_then(|detail| detail.translation.as_ref()).map(EveTranslation::new),
+            },
         }
     }
 }
@@ -253,36 +336,21 @@ impl<'a> EveAlert<'a> {
 impl<'a> EveEvent<'a> {
     /// Creates the line of an event of `function`.
     pub fn new(function: &'a str, interface: Option<&'a str>, event: Event<'a>) -> EveEvent<'a> {
-        EveEvent { function, interface, event }
-    }
-}
-
-impl Serialize for EveEvent<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let EveEvent { function, interface, event } = self;
-        let (source, destination): (Endpoint, Endpoint) = event.key.ends(event.reversed);
-        let mut line = serializer.serialize_map(None)?;
-        line.serialize_entry("timestamp", &timestamp(event.timestamp_ns))?;
-        line.serialize_entry("flow_id", &flow_id(&event.key))?;
-        if let Some(number) = event.sequence {
-            line.serialize_entry("pcap_cnt", &(number + 1))?;
+        let (is_shared, has_packet) = (SHARED_KINDS.contains(&event.kind), event.sequence.is_some());
+        let fields = NamedFields { name: event.kind, fields: event.fields().collect() };
+        let (shared, own) = if is_shared { (Some(fields), None) } else { (None, Some(fields)) };
+        EveEvent {
+            timestamp: timestamp(event.timestamp_ns),
+            flow_id: flow_id(&event.key),
+            pcap_cnt: event.sequence.map(|number| number + 1),
+            in_iface: interface.filter(|_| has_packet),
+            event_type: event.kind,
+            vlan: vlans(&event.key),
+            ends: EveEnds::new(event.key.protocol, event.key.ends(event.reversed)),
+            proto: protocol_name(event.key.protocol),
+            shared,
+            rivulet: EventExtension { function, icmp_id: icmp_id(&event.key), own },
         }
-        if let Some(interface) = interface.filter(|_| event.sequence.is_some()) {
-            line.serialize_entry("in_iface", interface)?;
-        }
-        line.serialize_entry("event_type", event.kind)?;
-        let vlans = vlans(&event.key);
-        if !vlans.is_empty() {
-            line.serialize_entry("vlan", &vlans)?;
-        }
-        line.serialize_entry("src_ip", &EveAddr(source.addr))?;
-        line.serialize_entry("src_port", &source.port)?;
-        line.serialize_entry("dest_ip", &EveAddr(destination.addr))?;
-        line.serialize_entry("dest_port", &destination.port)?;
-        line.serialize_entry("proto", &protocol(event.key.protocol))?;
-        line.serialize_entry(event.kind, &Fields(&event.fields().collect::<Vec<_>>()))?;
-        line.serialize_entry("function", function)?;
-        line.end()
     }
 }
 
@@ -344,7 +412,7 @@ impl EvePayload {
 }
 
 /// The name of a protocol in Suricata's EVE.
-pub fn protocol(number: u8) -> String {
+fn protocol_name(number: u8) -> String {
     match number {
         1 => "ICMP".to_owned(),
         6 => "TCP".to_owned(),

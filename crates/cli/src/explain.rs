@@ -2,6 +2,7 @@
 
 mod edges;
 mod headers;
+mod midstream;
 mod rule;
 mod select;
 mod story;
@@ -20,6 +21,7 @@ use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
 pub use edges::EdgeExplanation;
+use midstream::BegunConnections;
 pub use select::Selection;
 use story::Explanation;
 pub(crate) use story::deciding_rule;
@@ -30,7 +32,9 @@ pub use witness::{CollectedOutput, Outcome, PacketTrace, Tracer};
 /// Shows each packet's headers, its flow and connection, and for each function the verdict, the
 /// headers that it changed (before and after), and what it recorded: header actions, state
 /// functions, events, alerts. Packets and flows are numbered from 1 in order of arrival. The whole
-/// capture is processed, since packets depend on earlier ones; only selected packets are shown.
+/// capture is processed, since packets depend on earlier ones; only selected packets are shown. The
+/// fate of packets that a function drops, because their TCP connection began before the capture, is
+/// shown as unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -84,13 +88,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut witness = Tracer::default();
     let mut collected = CollectedOutput::default();
     let mut printer = Printer { format: args.output, shown: 0 };
+    let mut connections = BegunConnections::default();
     let mut number = 0;
     while let Some((frame, from)) = sources.next() {
         number += 1;
         let mut explain = |frame: Frame<'_>, from, behind: Option<&str>, runner: &mut Runner| {
             witness.expect(number, behind);
             runner.observe(frame, from, &mut witness, &mut collected)?;
-            for passage in witness.take(&frame, from, runner) {
+            for mut passage in witness.take(&frame, from, runner) {
+                connections.note(&mut passage);
                 if selection.takes(&passage, runner) && printer.shown < args.limit {
                     printer.print(&Explanation::new(&passage, &collected, runner))?;
                 }
@@ -109,6 +115,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     printer.finish()?;
     if printer.shown == 0 {
         say!("rivulet: none of {} packets was selected", output::thousands(number));
+    }
+    if connections.unknown > 0 {
+        say!(
+            "rivulet: {} packets are of TCP connections that began before the capture: their fate is unknown",
+            output::thousands(connections.unknown)
+        );
     }
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();

@@ -1,12 +1,15 @@
 //! `--ipfix`: flow records and NAT events to a file or a collector.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use io::ipfix::{Exporter, NatRecord, Options};
 use nf::FlowReport;
+use packet::split_mix;
 use runtime::report::OutputReport;
 
 use crate::messages::Console;
@@ -17,6 +20,46 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Records buffered before messages are encoded.
 const GATHERED: usize = 256;
+
+/// Options of flow records.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ExportArgs {
+    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`; requires a Monitor in
+    /// the policy, or a NAT with `events`
+    #[arg(long, value_name = "DEST")]
+    pub ipfix: Option<Destination>,
+    /// Observation domain of these records, from 1 on: collectors tell processes of one address
+    /// apart by it [default: derived from ports, node or seed]
+    #[arg(long, value_name = "NUMBER", requires = "ipfix")]
+    pub ipfix_domain: Option<NonZeroU32>,
+}
+
+impl ExportArgs {
+    /// Returns the file that is written, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.ipfix.as_ref().and_then(Destination::file)
+    }
+
+    /// Returns the output of the process that `identity` distinguishes from others of its address.
+    pub fn output(&self, identity: impl fmt::Display) -> Option<FlowOutput<'_>> {
+        let domain = self.ipfix_domain.map_or_else(|| domain_of(&identity.to_string()), NonZeroU32::get);
+        self.ipfix.as_ref().map(|destination| FlowOutput { destination, domain })
+    }
+}
+
+/// An output of flow records.
+#[derive(Clone, Copy)]
+pub struct FlowOutput<'a> {
+    pub destination: &'a Destination,
+    /// The observation domain (RFC 7011 3.1).
+    pub domain: u32,
+}
+
+/// Derives an observation domain; 0 would mean none.
+fn domain_of(identity: &str) -> u32 {
+    let mixed = identity.bytes().fold(0, |mixed: u64, byte| split_mix(&mut (mixed ^ u64::from(byte))));
+    ((mixed >> 32) as u32).max(1)
+}
 
 /// Destination of flow records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +94,7 @@ impl std::str::FromStr for Destination {
 /// An exporter of flow records.
 pub struct Export {
     name: String,
+    options: Options,
     exporter: Exporter,
     messages: Chunk,
     place: OutputState,
@@ -68,9 +112,10 @@ enum OutputState {
 
 impl Export {
     /// Opens the file or socket. Writing begins with [`Export::begin`].
-    pub fn new(to: &Destination) -> anyhow::Result<Export> {
-        let exporter = Exporter::new(Options::default())?;
-        let (name, pen) = match to {
+    pub fn new(to: FlowOutput<'_>) -> anyhow::Result<Export> {
+        let options = Options { observation_domain: to.domain, ..Options::default() };
+        let exporter = Exporter::new(options)?;
+        let (name, pen) = match to.destination {
             Destination::File(path) => {
                 let name = path.display().to_string();
                 let target = Target {
@@ -92,6 +137,7 @@ impl Export {
         let gathered = Vec::with_capacity(GATHERED);
         Ok(Export {
             name,
+            options,
             exporter,
             messages: Chunk::default(),
             place: OutputState::Opened(Box::new(pen)),
@@ -154,7 +200,7 @@ impl Export {
     pub fn reopen(&mut self) {
         let OutputState::Begun(spool) = &mut self.place else { return };
         spool.reopen();
-        if let Ok(exporter) = Exporter::new(Options::default()) {
+        if let Ok(exporter) = Exporter::new(self.options) {
             self.exporter = exporter;
         }
     }
@@ -215,9 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn domains_are_given_or_derived() {
+        let args = |ipfix_domain| ExportArgs { ipfix: Some(Destination::File("f".into())), ipfix_domain };
+        let domain = |args: ExportArgs, identity: &str| args.output(identity).map(|output| output.domain);
+        assert_eq!(domain(args(NonZeroU32::new(7)), "a"), Some(7));
+        assert_eq!(domain(args(None), "a"), domain(args(None), "a"));
+        assert_ne!(domain(args(None), "a"), domain(args(None), "b"));
+        assert!(domain(ExportArgs { ipfix: None, ipfix_domain: None }, "a").is_none());
+    }
+
+    #[test]
     fn a_file_holds_whole_messages() {
         let path = std::env::temp_dir().join(format!("rivulet-export-{}.ipfix", std::process::id()));
-        let export = Export::new(&Destination::File(path.clone())).unwrap();
+        let destination = Destination::File(path.clone());
+        let export = Export::new(FlowOutput { destination: &destination, domain: 9 }).unwrap();
         let mut export = export.begin(None).unwrap();
         let report = FlowReport { version: 4, packets: [1, 0], bytes: [84, 0], ..FlowReport::default() };
         for _ in 0..600 {
@@ -229,7 +286,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            assert_eq!(rest[..2], [0, 10]);
+            assert_eq!((&rest[..2], &rest[12..16]), (&[0, 10][..], &[0, 0, 0, 9][..]));
             rest = &rest[usize::from(u16::from_be_bytes([rest[2], rest[3]]))..];
         }
     }

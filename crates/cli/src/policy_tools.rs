@@ -14,7 +14,7 @@ use nf::Field;
 use policy::ast::FilterSide;
 use policy::{
     Diagnostic, DiagnosticSeverity, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts, Policy,
-    Prefix, SourceMap, Span,
+    PortFacts, Prefix, SourceMap, Span,
 };
 use runtime::Assembly;
 use runtime::external::tags::NodeTags;
@@ -274,19 +274,19 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
         .collect();
     let mut found = policy.report.diagnostics.clone();
     let assembly = runtime::assemble(policy, &registry, 0, None);
-    let mut behind = Vec::new();
+    let mut ports = Vec::new();
     if let Ok(assembly) = &assembly {
         for (nf, facts) in policy.nfs.iter().zip(&mut facts) {
             facts.sources = sources(nf, assembly);
         }
-        let behind_port = |(at, port): (usize, &policy::Port)| match policy.external_of(at) {
+        let facts_of = |(at, port): (usize, &policy::Port)| match policy.external_of(at) {
             // The addresses on the link of an external node are not those of its packets.
-            Some(_) => FilterAddressSet::default(),
-            None => addresses_behind(*port.numbers.start(), assembly),
+            Some(_) => PortFacts::default(),
+            None => port_facts(*port.numbers.start(), assembly),
         };
-        behind = policy.ports.iter().enumerate().map(behind_port).collect();
+        ports = policy.ports.iter().enumerate().map(facts_of).collect();
     }
-    found.extend(policy.analyse(&facts, &behind).diagnostics);
+    found.extend(policy.analyse(&facts, &ports).diagnostics);
     match assembly {
         Ok(assembly) => {
             let warnings = assembly.warnings.iter();
@@ -307,15 +307,19 @@ fn sources(nf: &Nf, assembly: &Assembly) -> Option<(FilterAddressSet, Span)> {
     Some((FilterAddressSet::new(ranges.collect()), span))
 }
 
-/// Returns the addresses behind a port, as far as its configuration names them.
-fn addresses_behind(number: u16, assembly: &Assembly) -> FilterAddressSet {
-    let Some(port) = assembly.ports.number(number) else { return FilterAddressSet::default() };
+/// Returns the addresses behind a port, as far as its configuration names them. Its `prefixes` name
+/// all of them, unless there is a gateway to others.
+fn port_facts(number: u16, assembly: &Assembly) -> PortFacts {
+    let Some(port) = assembly.ports.number(number) else { return PortFacts::default() };
     let networks = port.networks.iter().filter_map(|network| {
         let (first, length) = network.network();
         Prefix::new(first, length)
     });
     let prefixes = port.prefixes.iter().copied().chain(networks);
-    FilterAddressSet::new(prefixes.map(|prefix| prefix.bounds()).collect())
+    let behind = FilterAddressSet::new(prefixes.map(|prefix| prefix.bounds()).collect());
+    let is_all = !port.prefixes.is_empty() && port.gateways.is_empty();
+    let elsewhere = if is_all { behind.complement() } else { FilterAddressSet::default() };
+    PortFacts { behind, elsewhere }
 }
 
 /// Returns the position of an NF; that of the first port for warnings about all ports.

@@ -42,6 +42,7 @@ Exit code 1: a rule does not load.";
 #[derive(Serialize)]
 struct RulesResult<'a> {
     loaded: usize,
+    loaded_in_part: usize,
     refused: usize,
     unsupported: usize,
     problems: &'a [RuleProblem],
@@ -60,22 +61,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         thresholds: thresholds.as_ref(),
         home: &[],
     });
-    let unsupported = rules.problems.iter().filter(|problem| problem.is_unsupported).count();
-    let refused = rules.problems.len() - unsupported;
     let loaded = rules.len();
+    let (in_part, others): (Vec<_>, Vec<_>) = rules.problems.iter().partition(|problem| problem.is_loaded);
+    let loaded_in_part = in_part.len();
+    let unsupported = others.iter().filter(|problem| problem.is_unsupported).count();
+    let refused = others.len() - unsupported;
     match args.output {
         Format::Json => {
-            output::print_json(&RulesResult { loaded, refused, unsupported, problems: &rules.problems })?
+            let problems = &rules.problems;
+            output::print_json(&RulesResult { loaded, loaded_in_part, refused, unsupported, problems })?
         }
         Format::Table => {
             let problems: String = rules.problems.iter().map(|problem| format!("{problem}\n")).collect();
+            let in_part = match loaded_in_part {
+                0 => String::new(),
+                count => format!(" ({count} in part)"),
+            };
             let sum = format!(
-                "{loaded} rules loaded, {unsupported} with unsupported features, {refused} wrong lines\n"
+                "{loaded} rules loaded{in_part}, {unsupported} with unsupported features, {refused} wrong lines\n"
             );
             output::print(&(problems + &sum))?;
         }
     }
-    Ok(if rules.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if others.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn read(path: &Path) -> anyhow::Result<Located> {

@@ -10,7 +10,7 @@ use runtime::Frame;
 use telemetry::event;
 
 use crate::eve::EventKinds;
-use crate::export::Destination;
+use crate::export::ExportArgs;
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies;
@@ -45,10 +45,8 @@ pub struct Args {
     /// records of a Monitor (flow), counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`; requires a Monitor in
-    /// the policy, or a NAT with `events`
-    #[arg(long, value_name = "DEST")]
-    pub ipfix: Option<Destination>,
+    #[command(flatten)]
+    pub export: ExportArgs,
     /// Send commands to functions: lines of `TIME FUNCTION COMMAND`, TIME since the first packet
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
@@ -86,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .map(|file| &*file.path)
             .chain(args.report.as_deref())
             .chain(args.alerts.as_deref())
-            .chain(args.ipfix.as_ref().and_then(Destination::file)),
+            .chain(args.export.file()),
     )?;
     let (mut assembly, maker) = args.units.load(&args.policy, args.seed)?;
     policies::say_assumptions(&assembly);
@@ -101,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
         events: &args.events,
-        flows: args.ipfix.as_ref(),
+        flows: args.export.output(format_args!("seed {}", assembly.seed)),
         live: None,
     };
     let mut sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use telemetry::Merge;
 
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
-use crate::export::{Destination, Export};
+use crate::export::{Export, FlowOutput};
 use crate::messages::Console;
 use crate::nat_record::nat_record;
 use crate::sources::{PortFile, port_named};
@@ -60,7 +60,7 @@ pub struct Outputs<'a> {
     /// Kinds of events to write to it.
     pub events: &'a EventKinds,
     /// Destination of flow records.
-    pub flows: Option<&'a Destination>,
+    pub flows: Option<FlowOutput<'a>>,
     /// For a live run, the limit of alerts per signature and source. Writing a live run's outputs
     /// never blocks it.
     pub live: Option<u32>,
@@ -69,7 +69,9 @@ pub struct Outputs<'a> {
 impl Outputs<'_> {
     /// Returns whether there are files, which may be reopened.
     pub fn have_files(&self) -> bool {
-        !self.writes.is_empty() || self.alerts.is_some() || self.flows.is_some_and(|to| to.file().is_some())
+        !self.writes.is_empty()
+            || self.alerts.is_some()
+            || self.flows.is_some_and(|to| to.destination.file().is_some())
     }
 }
 

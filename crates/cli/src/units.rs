@@ -28,7 +28,8 @@ pub struct Options {
     /// Run on units that come and go with the traffic, and assign it by this policy
     ///
     /// flowlets: flowlets stay while their unit has room, and units follow demand.
-    /// flowlets-as-published: SNF's; every flowlet goes to the fullest unit with room.
+    /// flowlets-as-published: SNF's; every flowlet goes to the fullest unit with room, or with a
+    /// replica: --copies 3.
     /// least-loaded: NFActor's later one; flows, each to the unit with the least load.
     /// round-robin: NFActor's first one; flows, to units in turn.
     /// The last two relieve units that drop packets: with --cluster and interfaces.
@@ -50,7 +51,7 @@ pub struct Options {
     pub follow_at: Option<ShareOrNone>,
     #[arg(long, value_name = "SHARE", help = with_default("Load of a unit, as a share of its capacity, up to which flows stay on it; none: as published, assign every flowlet again", ShareOrNone(DEFAULTS.stay_below)))]
     pub stay_below: Option<ShareOrNone>,
-    #[arg(long, value_name = "K", help = with_default("Units that receive a replica of a flow's state when the flow pauses; on one thread, replicas only cost time", DEFAULTS.copies))]
+    #[arg(long, value_name = "K", help = with_default("Units that receive a replica of a flow's state when the flow pauses; on one thread, replicas only cost time", format!("{}, with flowlets-as-published {COPIES_PUBLISHED}", DEFAULTS.copies)))]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
     /// Send only the changes of a replica, where the other unit has the previous one
@@ -157,12 +158,16 @@ pub enum UnitMaker {
 /// The defaults of the options.
 static DEFAULTS: LazyLock<UnitsConfig> = LazyLock::new(UnitsConfig::default);
 
+/// K of SNF (S55).
+const COPIES_PUBLISHED: u8 = 3;
+
 /// A policy of assignment: of units to flows or flowlets, and of the number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum AssignmentPolicy {
     /// Flowlets stay while their unit has room, and units follow demand.
     Flowlets,
-    /// SNF's: every flowlet goes to the fullest unit with room (S29 to S47).
+    /// SNF's: every flowlet goes to the fullest unit with room, or to one with a replica of its
+    /// flow's state (S29 to S57).
     FlowletsAsPublished,
     /// NFActor's later one: flows, each to the unit with the least load.
     LeastLoaded,
@@ -180,7 +185,9 @@ impl AssignmentPolicy {
     fn config(self) -> UnitsConfig {
         match self {
             AssignmentPolicy::Flowlets => UnitsConfig::default(),
-            AssignmentPolicy::FlowletsAsPublished => UnitsConfig::as_published(),
+            AssignmentPolicy::FlowletsAsPublished => {
+                UnitsConfig { copies: COPIES_PUBLISHED, ..UnitsConfig::as_published() }
+            }
             AssignmentPolicy::LeastLoaded => UnitsConfig::nfactor(UnitChoice::LeastLoaded),
             AssignmentPolicy::RoundRobin => UnitsConfig::nfactor(UnitChoice::RoundRobin),
         }
@@ -267,6 +274,14 @@ pub fn summary(report: &UnitsReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn published_flowlets_have_three_replicas() {
+        // S55
+        let copies = |policy: AssignmentPolicy| policy.config().copies;
+        assert_eq!(copies(AssignmentPolicy::FlowletsAsPublished), 3);
+        assert_eq!(copies(AssignmentPolicy::Flowlets), 0);
+    }
 
     #[test]
     fn a_share_is_one_or_none() {

@@ -5,12 +5,15 @@ mod lock;
 mod metrics;
 mod mirror;
 mod nodes;
+mod notices;
 pub mod privileges;
 mod rates;
 pub mod server;
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -27,7 +30,7 @@ use values::Nanos;
 
 use crate::control::Script;
 use crate::eve::EventKinds;
-use crate::export::Destination;
+use crate::export::ExportArgs;
 use crate::messages::Console;
 use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output::{self, Format};
@@ -41,6 +44,7 @@ use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
 pub use nodes::{Nodes, ports as node_ports};
+use notices::Notices;
 use privileges::Uses;
 use rates::{Rates, TunnelWarning};
 use server::LatestReport;
@@ -81,10 +85,8 @@ pub struct Args {
     /// records of a Monitor (flow), counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,
-    /// Send flow records as IPFIX to a file or a collector, `udp:HOST:PORT`; requires a Monitor in
-    /// the policy, or a NAT with `events`
-    #[arg(long, value_name = "DEST")]
-    pub ipfix: Option<Destination>,
+    #[command(flatten)]
+    pub export: ExportArgs,
     /// Send commands to functions: lines of `TIME FUNCTION COMMAND`, TIME since the start
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
@@ -167,6 +169,18 @@ impl FromStr for PortInterface {
     }
 }
 
+/// Distinguishes a process from others of its host, now and after a restart: by its interfaces and
+/// its network namespace.
+struct Process<'a>(&'a [PortInterface]);
+
+impl fmt::Display for Process<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|PortInterface { port, spec }| write!(f, "{port}={spec} "))?;
+        let namespace = std::fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino());
+        write!(f, "namespace {namespace}")
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     files::keep_apart(
@@ -176,7 +190,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .map(|file| &*file.path)
             .chain(args.report.as_deref())
             .chain(args.alerts.as_deref())
-            .chain(args.ipfix.as_ref().and_then(Destination::file)),
+            .chain(args.export.file()),
     )?;
     let (mut assemblies, maker) = load(args)?;
     let assembly = assemblies.first().context("there are no workers")?;
@@ -185,6 +199,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Script::default(),
     };
     let functions = assembly.names.len() as u64;
+    let notices = Notices::of(assembly);
     // What was made for nodes is removed on every way out from here on.
     let nodes = Nodes::start(assembly, &args.port)?;
     let given = [args.port.clone(), nodes::ports(assembly)?].concat();
@@ -193,7 +208,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
         events: &args.events,
-        flows: args.ipfix.as_ref(),
+        flows: args.export.output(Process(&args.port)),
         live: Some(args.alert_limit),
     };
     let sinks = Sinks::create(&outputs, &assembly.ports)?;
@@ -248,6 +263,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         console.say(said);
     }
+    notices.report(args.units.cluster.is_some());
     api.said.into_iter().for_each(|line| console.say(line));
     let nodes = nodes.watch()?;
     if let Some(cluster) = &cluster {

@@ -22,7 +22,8 @@ struct UpCommand {
 /// Runs the role.
 pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     let file = args.config.display();
-    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() || args.metrics.is_some() {
+    if args.report.is_some() || args.alerts.is_some() || args.export.ipfix.is_some() || args.metrics.is_some()
+    {
         bail!("{file}: a dispatcher has its options in `[options]`, as of `rivulet up`");
     }
     let words = words(args, config).with_context(|| file.to_string())?;

@@ -58,7 +58,8 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     if config.store.is_none() {
         bail!("{file}: expected `[store]`, in which units register themselves");
     }
-    if args.report.is_some() || args.alerts.is_some() || args.ipfix.is_some() || args.metrics.is_some() {
+    if args.report.is_some() || args.alerts.is_some() || args.export.ipfix.is_some() || args.metrics.is_some()
+    {
         bail!("{file}: a manager processes no packets; the options are for units and dispatchers");
     }
     // Faults of the policy are found here, and not by each unit.

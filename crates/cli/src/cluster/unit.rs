@@ -60,7 +60,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
         writes: &[],
         alerts: args.alerts.as_deref(),
         events: &args.events,
-        flows: args.ipfix.as_ref(),
+        flows: args.export.output(format_args!("unit {}", config.name)),
         live: Some(0),
     };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use nf::FlowReport;
-use packet::{Endpoint, FlowKey, Scope};
+use nf::{Connection, FlowReport};
+use packet::Endpoint;
+use packet::parse::protocol;
 use runtime::Report;
 use serde::Serialize;
 
-use super::{EveAddr, flow_id, protocol, timestamp};
+use super::{EveEnds, flow_id, icmp_id, protocol_name, timestamp, vlans};
 
 /// Kinds of events to write, such as `flow,dns,tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,16 +56,31 @@ pub struct EveFlow {
     timestamp: String,
     flow_id: u64,
     event_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vlan: Option<[u16; 1]>,
-    src_ip: EveAddr,
-    src_port: u16,
-    dest_ip: EveAddr,
-    dest_port: u16,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vlan: Vec<u16>,
+    #[serde(flatten)]
+    ends: EveEnds,
     proto: String,
+    #[serde(flatten)]
+    icmp: Option<IcmpTypes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app_proto: Option<&'static str>,
     flow: FlowCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tcp: Option<TcpFlags>,
+    tcp: Option<TcpState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rivulet: Option<FlowExtension>,
+}
+
+/// Type and code of the first messages.
+#[derive(Serialize)]
+struct IcmpTypes {
+    icmp_type: u8,
+    icmp_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_icmp_type: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_icmp_code: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -79,18 +95,28 @@ struct FlowCounts {
     age: u64,
     state: &'static str,
     reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alerted: Option<bool>,
 }
 
 #[derive(Serialize)]
-struct TcpFlags {
+struct TcpState {
     tcp_flags: String,
     tcp_flags_ts: String,
     tcp_flags_tc: String,
-    syn: bool,
-    ack: bool,
-    fin: bool,
-    rst: bool,
-    psh: bool,
+    #[serde(flatten)]
+    seen: TcpFlags,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// The flags that were seen, each `true`.
+struct TcpFlags(u8);
+
+/// Fields of a flow that Suricata does not have.
+#[derive(Serialize)]
+struct FlowExtension {
+    icmp_id: u16,
 }
 
 impl EveFlow {
@@ -98,21 +124,20 @@ impl EveFlow {
     pub fn new(report: &FlowReport) -> EveFlow {
         let source = Endpoint { addr: report.source, port: report.source_port };
         let destination = Endpoint { addr: report.destination, port: report.destination_port };
-        let scope = if report.vlan == 0 { Scope::default() } else { Scope::default().with_vlan(report.vlan) };
-        let (key, _) = FlowKey::new(source, destination, report.protocol, report.version, scope, 0);
         let start_ns = report.first_ns.into_iter().filter(|ns| *ns > 0).min().unwrap_or_default();
         let end_ns = report.last_ns.into_iter().max().unwrap_or_default();
-        let answered = report.packets[1] > 0;
+        let seconds = |ns: u64| ns / 1_000_000_000;
+        let is_tcp = report.protocol == protocol::TCP;
         EveFlow {
             timestamp: timestamp(end_ns),
-            flow_id: flow_id(&key),
+            flow_id: flow_id(&report.key),
             event_type: "flow",
-            vlan: (report.vlan != 0).then_some([report.vlan]),
-            src_ip: EveAddr(report.source),
-            src_port: report.source_port,
-            dest_ip: EveAddr(report.destination),
-            dest_port: report.destination_port,
-            proto: protocol(report.protocol),
+            vlan: vlans(&report.key),
+            ends: EveEnds::new(report.protocol, (source, destination)),
+            proto: protocol_name(report.protocol),
+            icmp: matches!(report.protocol, protocol::ICMP | protocol::ICMPV6)
+                .then(|| IcmpTypes::new(report)),
+            app_proto: report.findings.and_then(|findings| findings.application),
             flow: FlowCounts {
                 pkts_toserver: report.packets[0],
                 pkts_toclient: report.packets[1],
@@ -120,39 +145,78 @@ impl EveFlow {
                 bytes_toclient: report.bytes[1],
                 start: timestamp(start_ns),
                 end: timestamp(end_ns),
-                age: end_ns.saturating_sub(start_ns) / 1_000_000_000,
-                state: match report.end_reason {
-                    3 => "closed",
-                    _ if answered => "established",
-                    _ => "new",
-                },
+                age: seconds(end_ns).saturating_sub(seconds(start_ns)),
+                state: state(report),
                 reason: match report.end_reason {
-                    1 => "timeout",
+                    // Suricata, too, keeps a connection for a while after it has closed.
+                    1 | 3 => "timeout",
                     2 => "active",
-                    3 => "closed",
                     4 => "shutdown",
                     _ => "forced",
                 },
+                alerted: report.findings.map(|findings| findings.alerted),
             },
-            tcp: (report.protocol == 6).then(|| TcpFlags::new(report.tcp_flags)),
+            tcp: is_tcp.then(|| TcpState::new(report)),
+            rivulet: icmp_id(&report.key).map(|icmp_id| FlowExtension { icmp_id }),
         }
     }
 }
 
-impl TcpFlags {
-    fn new([to_server, to_client]: [u8; 2]) -> TcpFlags {
+/// Returns the state of a flow: `new`, `established` or `closed`.
+fn state(report: &FlowReport) -> &'static str {
+    let is_open = match report.protocol {
+        protocol::TCP => {
+            !matches!(report.connection, Connection::NEW | Connection::SYN_SENT | Connection::SYN_RECEIVED)
+        }
+        _ => report.packets[1] > 0,
+    };
+    match is_open {
+        _ if report.end_reason == 3 || report.connection.is_over() => "closed",
+        true => "established",
+        false => "new",
+    }
+}
+
+impl IcmpTypes {
+    fn new(report: &FlowReport) -> IcmpTypes {
+        let [[icmp_type, icmp_code], [kind, code]] = report.icmp.map(u16::to_be_bytes);
+        let is_answered = report.packets[1] > 0;
+        IcmpTypes {
+            icmp_type,
+            icmp_code,
+            response_icmp_type: is_answered.then_some(kind),
+            response_icmp_code: is_answered.then_some(code),
+        }
+    }
+}
+
+impl TcpState {
+    fn new(report: &FlowReport) -> TcpState {
+        let [to_server, to_client] = report.tcp_flags;
         let all = to_server | to_client;
-        let has = |bit: u8| all & bit != 0;
-        TcpFlags {
+        TcpState {
             tcp_flags: format!("{all:02x}"),
             tcp_flags_ts: format!("{to_server:02x}"),
             tcp_flags_tc: format!("{to_client:02x}"),
-            syn: has(2),
-            ack: has(16),
-            fin: has(1),
-            rst: has(4),
-            psh: has(8),
+            seen: TcpFlags(all),
+            state: match report.connection {
+                Connection::SYN_SENT => Some("syn_sent"),
+                Connection::SYN_RECEIVED => Some("syn_recv"),
+                Connection::ESTABLISHED | Connection::PICKED_UP => Some("established"),
+                Connection::FIN_ORIGINAL => Some("close_wait"),
+                Connection::FIN_REPLY => Some("fin_wait1"),
+                Connection::CLOSED | Connection::RESET => Some("closed"),
+                _ => None,
+            },
         }
+    }
+}
+
+impl Serialize for TcpFlags {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const NAMES: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
+        let seen = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 != 0);
+        serializer.collect_map(seen.map(|(_, name)| (name, true)))
     }
 }
 
@@ -161,11 +225,19 @@ impl TcpFlags {
 pub struct EveStats<'a> {
     timestamp: String,
     event_type: &'static str,
-    stats: Stats<'a>,
+    stats: Stats,
+    rivulet: StatsExtension<'a>,
+}
+
+/// Counters that Suricata does not have.
+#[derive(Serialize)]
+struct StatsExtension<'a> {
+    /// Packets dropped, by reason.
+    drops: &'a std::collections::BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
-struct Stats<'a> {
+struct Stats {
     /// Seconds since the first packet, or since the start of a live run.
     uptime: u64,
     capture: CaptureStats,
@@ -173,8 +245,6 @@ struct Stats<'a> {
     flow: FlowStats,
     detect: DetectStats,
     ips: IpsStats,
-    /// Packets dropped, by reason. Not in Suricata.
-    drops: &'a std::collections::BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -230,8 +300,8 @@ impl<'a> EveStats<'a> {
                     alert_queue_overflow: report.alerts_lost,
                 },
                 ips: IpsStats { accepted: report.packets_out, blocked: report.drops.values().sum() },
-                drops: &report.drops,
             },
+            rivulet: StatsExtension { drops: &report.drops },
         }
     }
 }
@@ -256,26 +326,14 @@ mod tests {
             packets: [3, 2],
             bytes: [180, 120],
             end_reason: 3,
-            vlan: 7,
             ..FlowReport::default()
         };
         let line = serde_json::to_value(EveFlow::new(&report)).unwrap();
-        assert_eq!(
-            (&line["event_type"], &line["proto"], &line["vlan"][0]),
-            (&"flow".into(), &"TCP".into(), &7.into())
-        );
+        assert_eq!((&line["event_type"], &line["proto"]), (&"flow".into(), &"TCP".into()));
         assert_eq!((&line["flow"]["pkts_toclient"], &line["flow"]["age"]), (&2.into(), &7.into()));
-        assert_eq!((&line["flow"]["reason"], &line["tcp"]["tcp_flags"]), (&"closed".into(), &"1b".into()));
+        assert_eq!((&line["flow"]["state"], &line["flow"]["reason"]), (&"closed".into(), &"timeout".into()));
+        assert_eq!((&line["tcp"]["tcp_flags"], &line["tcp"]["fin"]), (&"1b".into(), &true.into()));
         assert_eq!(line["flow"]["start"], "1970-01-01T00:00:02.000000+0000");
-        // The same number as in alerts of the flow, in both directions.
-        let turned = FlowReport {
-            source: report.destination,
-            destination: report.source,
-            source_port: 80,
-            destination_port: 1025,
-            ..report
-        };
-        assert_eq!(line["flow_id"], serde_json::to_value(EveFlow::new(&turned)).unwrap()["flow_id"]);
     }
 
     #[test]

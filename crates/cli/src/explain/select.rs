@@ -48,7 +48,7 @@ impl Selection {
 
     /// Returns whether this packet is selected.
     pub fn takes(&self, passage: &PacketTrace, runner: &Runner) -> bool {
-        let dropped = matches!(passage.outcome, Outcome::Dropped(_));
+        let dropped = matches!(passage.outcome, Outcome::Dropped(_)) && !passage.is_midstream;
         self.flow.is_none_or(|flow| passage.flow == Some(flow))
             && self.packet.is_none_or(|packet| passage.number == Some(packet))
             && (dropped || !self.dropped)

@@ -118,7 +118,7 @@ struct EventExplanation {
 
 #[derive(Serialize)]
 struct OutcomeExplanation {
-    /// `sent`, `dropped` or `pending`.
+    /// `sent`, `dropped`, `pending` or `unknown`.
     what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<String>,
@@ -152,7 +152,11 @@ impl Explanation {
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
             edges: EdgeExplanation::of_packet(passage, runner),
-            steps: passage.steps.iter().map(|step| StepExplanation::new(step, runner)).collect(),
+            steps: passage
+                .steps
+                .iter()
+                .map(|step| StepExplanation::new(step, passage.is_midstream, runner))
+                .collect(),
             rule: passage.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
                 let topology = assembly.graph.topology().map(|(topology, _)| topology);
@@ -205,6 +209,14 @@ fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) 
         Outcome::Held => {
             OutcomeExplanation { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
         }
+        Outcome::Dropped(reason) if passage.is_midstream => OutcomeExplanation {
+            what: "unknown",
+            reason: Some(reason.name()),
+            meaning: Some(
+                "Its TCP connection began before the capture. Where that was seen, the packet may pass.",
+            ),
+            ..nothing
+        },
         Outcome::Dropped(reason) => OutcomeExplanation {
             what: "dropped",
             reason: Some(reason.name()),
@@ -224,7 +236,7 @@ fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) 
 }
 
 impl StepExplanation {
-    fn new(step: &Step, runner: &Runner) -> StepExplanation {
+    fn new(step: &Step, is_midstream: bool, runner: &Runner) -> StepExplanation {
         let assembly = runner.assembly();
         let stage = assembly.graph.stages().get(step.stage);
         let reason = match step.verdict {
@@ -239,6 +251,7 @@ impl StepExplanation {
             kind: stage.map_or("", |stage| stage.descriptor().name),
             verdict: match step.verdict {
                 Verdict::Forward => "forward",
+                Verdict::Drop(_) if is_midstream => "unknown",
                 Verdict::Drop(_) => "drop",
                 Verdict::TurnBack => "turn back",
             },

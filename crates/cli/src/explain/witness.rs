@@ -80,6 +80,8 @@ pub struct PacketTrace {
     pub alias: Option<FlowKey>,
     /// The cached rule that this packet led to.
     pub rule: Option<RuleView>,
+    /// It was dropped, and its TCP connection began before the capture.
+    pub is_midstream: bool,
 }
 
 /// An observer of the packets of one call.
@@ -212,6 +214,7 @@ impl PacketTrace {
             outcome: Outcome::Held,
             alias: None,
             rule: None,
+            is_midstream: false,
         }
     }
 

@@ -147,8 +147,14 @@ impl Limiter {
 pub struct EveSuppressed<'a> {
     timestamp: String,
     event_type: &'static str,
-    suppressed: SuppressedFields<'a>,
+    rivulet: SuppressedExtension<'a>,
+}
+
+/// Suricata has no such event.
+#[derive(Serialize)]
+struct SuppressedExtension<'a> {
     function: &'a str,
+    suppressed: SuppressedFields<'a>,
 }
 
 #[derive(Serialize)]
@@ -167,15 +173,17 @@ impl<'a> EveSuppressed<'a> {
         EveSuppressed {
             timestamp: timestamp(told.timestamp_ns),
             event_type: "suppressed",
-            suppressed: SuppressedFields {
-                gid: told.group,
-                signature_id: told.signature_id,
-                signature: told.signature.as_ref(),
-                category: told.category.as_ref(),
-                alerts: told.alerts,
-                seconds: told.window_ns.div_ceil(1_000_000_000),
+            rivulet: SuppressedExtension {
+                function: &told.function,
+                suppressed: SuppressedFields {
+                    gid: told.group,
+                    signature_id: told.signature_id,
+                    signature: told.signature.as_ref(),
+                    category: told.category.as_ref(),
+                    alerts: told.alerts,
+                    seconds: told.window_ns.div_ceil(1_000_000_000),
+                },
             },
-            function: &told.function,
         }
     }
 }

@@ -57,10 +57,10 @@ impl Mark {
     pub fn kill_processes(&self) {
         for _ in 0..ROUNDS_MAX {
             let found = self.processes();
-            if found.is_empty() {
+            if found.marked.is_empty() && !found.is_one_starting {
                 return;
             }
-            for id in found {
+            for id in found.marked {
                 // It may have ended by itself.
                 let _ = kill_process(id, Signal::KILL);
             }
@@ -68,14 +68,16 @@ impl Mark {
         }
     }
 
-    fn processes(&self) -> Vec<Pid> {
-        let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    fn processes(&self) -> Found {
+        let mut found = Found { marked: Vec::new(), is_one_starting: false };
+        let Ok(all) = fs::read_dir("/proc") else { return found };
         let variable = format!("{VARIABLE}={}", self.0);
         let own = namespace(Path::new("/proc/self"));
         // By its number.
         let mut namespaces: HashMap<u64, bool> = HashMap::new();
         let mut is_marked = |process: &Path| {
             let environment = fs::read(process.join("environ")).unwrap_or_default();
+            found.is_one_starting |= environment.is_empty() && is_starting(process);
             if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
                 return true;
             }
@@ -88,7 +90,8 @@ impl Mark {
             (id != std::process::id() as i32).then_some((Pid::from_raw(id)?, path))
         });
         // One that has ended and was not waited for is neither marked nor in a namespace.
-        numbered.filter(|(_, path)| is_marked(path)).map(|(id, _)| id).collect()
+        let marked = numbered.filter(|(_, path)| is_marked(path)).map(|(id, _)| id).collect();
+        Found { marked, ..found }
     }
 
     /// Checks if the network namespace of a process has the mark.
@@ -106,6 +109,36 @@ impl Mark {
     }
 }
 
+/// The outcome of a look at all processes of the machine.
+struct Found {
+    /// Those with the mark.
+    marked: Vec<Pid>,
+    /// One was between two programs, so that nobody can say if it has the mark.
+    is_one_starting: bool,
+}
+
+/// Checks if a process whose environment was read as empty may have one: it was starting a program
+/// then, or still is. The kernel gives a process the memory of its new program first, and then, in
+/// it, arguments and environment; what was opened of the old program reads as empty from then on;
+/// who started it goes on in between. A process that has ended has no program.
+fn is_starting(process: &Path) -> bool {
+    let status = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    fs::read_link(process.join("exe")).is_ok() && !has_empty_environment(&status)
+}
+
+/// Checks if a process, by its line `/proc/PID/stat` (proc_pid_stat(5)), has a program, and nothing
+/// in its environment.
+fn has_empty_environment(status: &str) -> bool {
+    // Their places behind the program's name, which may hold anything.
+    const START_CODE: usize = 23;
+    const ENV_START: usize = 47;
+    let Some((_, fields)) = status.rsplit_once(") ") else { return false };
+    let fields: Vec<_> = fields.split_ascii_whitespace().collect();
+    // The kernel writes it last, after each entry of the environment.
+    let is_started = fields.get(START_CODE).is_some_and(|start| *start != "0");
+    is_started && matches!(fields.get(ENV_START..ENV_START + 2), Some([start, end]) if start == end)
+}
+
 /// Returns the number of a process's network namespace.
 fn namespace(process: &Path) -> Option<u64> {
     fs::metadata(process.join("ns/net")).ok().map(|link| link.ino())
@@ -113,22 +146,57 @@ fn namespace(process: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::process::Child;
+
     use super::*;
 
     #[test]
     fn marked_processes_are_found_and_killed_whatever_their_session() {
         let (mark, other) = (Mark::new(), Mark::parse("1-1").unwrap());
-        let start = |mark: &Mark| {
-            let mut command = Command::new("setsid");
-            command.args(["sleep", "600"]).env(VARIABLE, mark.as_str());
-            command.spawn().unwrap()
-        };
-        let (mut marked, mut free) = (start(&mark), start(&other));
+        let (mut marked, mut free) = (sleeper(&mark), sleeper(&other));
         mark.kill_processes();
         assert!(marked.wait().unwrap().code().is_none());
         assert!(free.try_wait().unwrap().is_none());
         free.kill().unwrap();
         free.wait().unwrap();
+    }
+
+    /// A process that is just starting shows no environment for a moment.
+    #[test]
+    fn processes_are_found_from_the_moment_of_their_start() {
+        for _ in 0..30 {
+            let mark = Mark::new();
+            let mut marked = sleeper(&mark);
+            mark.kill_processes();
+            assert!(marked.wait().unwrap().code().is_none());
+        }
+    }
+
+    #[test]
+    fn an_empty_environment_is_told_from_one_that_is_not_there_yet() {
+        let status = |code: &str, environment: &str| {
+            format!("7 (a) b) S {}{code} {}{environment} 0\n", "1 ".repeat(22), "1 ".repeat(23))
+        };
+        assert!(has_empty_environment(&status("4096", "8192 8192")));
+        for (code, environment) in [("4096", "8192 8200"), ("0", "8192 8192"), ("0", "0 0"), ("4096", "")] {
+            assert!(!has_empty_environment(&status(code, environment)), "{code} {environment}");
+        }
+        let mut bare = Command::new("sleep").arg("20").env_clear().spawn().unwrap();
+        let process = PathBuf::from(format!("/proc/{}", bare.id()));
+        // It may be starting for a moment.
+        while is_starting(&process) {
+            std::thread::yield_now();
+        }
+        bare.kill().unwrap();
+        bare.wait().unwrap();
+    }
+
+    /// Starts a process in a session of its own that ends by itself after some seconds.
+    fn sleeper(mark: &Mark) -> Child {
+        let mut command = Command::new("setsid");
+        command.args(["sleep", "20"]).env(VARIABLE, mark.as_str());
+        command.spawn().unwrap()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `rivulet explain`.
 
+use io::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use serde_json::Value;
 
 use super::*;
@@ -128,6 +129,40 @@ fn text_output_is_readable() {
     let said = place.refused(1, "explain p.rvl --read in.pcapng --packet 3001");
     assert!(said.contains("the captures have 3000"), "{said}");
     assert_eq!(place.stdout("explain p.rvl --read in.pcapng --flow 1000000 -o json"), "[]\n");
+}
+
+/// A capture from the middle of living connections, as `capture --connect` writes them.
+#[test]
+fn connections_from_before_the_capture_are_not_called_dropped() {
+    let place = Place::new();
+    place.write("p.rvl", POLICY);
+    place.stdout("traffic --write whole.pcapng --packets 400 --ipv6 0 --no-replies --protocols tcp=1 --ports 80 --flows 20");
+    let whole = place.json("explain p.rvl --read whole.pcapng --seed 1 -o json --limit 1000");
+    assert!(whole.as_array().unwrap().iter().all(|story| story["outcome"]["what"] != "unknown"), "{whole:#}");
+    let (mut reader, name) =
+        (CaptureReader::open(place.path("whole.pcapng")).unwrap(), place.path("in.pcapng"));
+    let mut writer = CaptureWriter::create(&name, CaptureFormat::of_path(&name)).unwrap();
+    let mut number = 0;
+    while let Some(record) = reader.next().unwrap() {
+        number += 1;
+        if number > 200 {
+            writer.write(&record).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    let stories = place.explain("--limit 1000");
+    let unknown: Vec<_> = stories.iter().filter(|story| story["outcome"]["what"] == "unknown").collect();
+    assert!(!unknown.is_empty());
+    for story in &unknown {
+        let step = story["steps"].as_array().unwrap().last().unwrap();
+        assert_eq!((&step["verdict"], &step["reason"]), (&"unknown".into(), &story["outcome"]["reason"]));
+        assert!(!story["headers"].as_str().unwrap().contains(" SYN "), "{story:#}");
+    }
+    let output =
+        place.command("explain p.rvl --read in.pcapng --seed 1 --dropped --limit 1000").output().unwrap();
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("nat-not-opening"));
+    let said = format!("{} packets are of TCP connections that began before the capture", unknown.len());
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
 }
 
 #[test]

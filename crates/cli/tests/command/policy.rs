@@ -110,6 +110,14 @@ fn example(place: &Place, name: &str) {
     place.write(name, std::fs::read(super::workspace("examples").join(name)).unwrap());
 }
 
+/// The servers' edge to the Internet is there for flows from the Internet: in reverse.
+#[test]
+fn the_example_with_zones_has_no_findings() {
+    let place = Place::new();
+    example(&place, "site.rvl");
+    assert_eq!(super::stderr(&place.run("policy check site.rvl -W")), "1 file: 0 errors, 0 warnings\n");
+}
+
 #[test]
 fn expectations_of_the_example_hold() {
     let place = Place::new();

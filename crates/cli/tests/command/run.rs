@@ -172,7 +172,7 @@ fn alerts_contain_the_fate_of_their_packets() {
         let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
         let action = text(&alert["alert"]["action"]);
         assert_eq!(action == "blocked", alert["proto"] == "UDP", "{line}");
-        seen.insert((text(&alert["function"]), action));
+        seen.insert((text(&alert["rivulet"]["function"]), action));
     }
     let expected = [("a", "allowed"), ("a", "blocked"), ("b", "blocked")];
     assert_eq!(seen, expected.map(|(f, a)| (f.to_owned(), a.to_owned())).into());
@@ -210,7 +210,7 @@ fn dns_capture() -> Vec<u8> {
 fn alerts_and_events_have_suricatas_fields() {
     let place = Place::new();
     place.write("in.pcap", dns_capture());
-    let rule = "alert dns any any -> any any (msg:\"evil name\"; dns.query; content:\"evil\"; classtype:trojan-activity; \
+    let rule = "alert dns any any -> any any (msg:\"evil name\"; dns.queries.rrname; content:\"evil\"; classtype:trojan-activity; \
                 metadata:created_at 2020_01_01, tag a, tag b; sid:7; rev:3;)";
     place.write("i.rules", rule);
     place.write("classes", "config classification: trojan-activity,A Network Trojan was detected,1\n");
@@ -244,7 +244,11 @@ fn alerts_and_events_have_suricatas_fields() {
     assert_eq!((&alert["direction"], &second["direction"]), (&"to_server".into(), &"to_client".into()));
     assert_eq!((&alert["app_proto"], &alert["tx_id"]), (&"dns".into(), &0.into()));
     assert_eq!(alert["dns"]["query"][0]["rrname"], "evil.example");
-    assert_eq!(second["dns"]["answer"]["answers"][0]["rdata"], "192.0.2.9");
+    assert_eq!((&second["dns"]["answer"]["rcode"], &second["tx_id"]), (&"NOERROR".into(), &1.into()));
+    assert_eq!(second["dns"]["answers"][0]["rdata"], "192.0.2.9");
+    for message in [&alert["dns"], &query["dns"], &second["dns"], &second["dns"]["answer"], &answer["dns"]] {
+        assert_eq!(message["version"], 2, "{message}");
+    }
     let counts = |line: &serde_json::Value| {
         ["pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient"]
             .map(|name| line["flow"][name].as_u64().unwrap())
@@ -263,6 +267,11 @@ fn alerts_and_events_have_suricatas_fields() {
     assert_eq!(
         (&stats["stats"]["decoder"]["pkts"], &stats["stats"]["detect"]["alert"]),
         (&2.into(), &2.into())
+    );
+    assert_eq!((&flow["app_proto"], &flow["flow"]["alerted"]), (&"dns".into(), &true.into()));
+    assert_eq!(
+        (&flow["flow"]["state"], &flow["flow"]["reason"]),
+        (&"established".into(), &"shutdown".into())
     );
     // Flow records and statistics are written only on request.
     assert_eq!(written("").len(), 4);

@@ -12,6 +12,8 @@ use crate::net::{Io, Network, Rivulet, Server, wait_until};
 const DOWN: Duration = Duration::from_millis(500);
 /// Longer than that time.
 const UP: Duration = Duration::from_millis(1_500);
+/// Longer than the silence after which a node of a quiet network is given up.
+const GIVEN_UP: Duration = Duration::from_secs(6);
 /// Period of requests for a neighbour's address, in ms: one may be lost.
 const ASK_AGAIN: u32 = 100;
 
@@ -19,14 +21,16 @@ fn start_dispatcher(network: &Network) -> Rivulet {
     network.up(POLICY, "--cluster dispatcher.toml --mode flow --assign round-robin --api api.sock")
 }
 
+/// Returns the number of nodes in this state.
+fn count(network: &Network, state: &str) -> usize {
+    let mut nodes = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+    let nodes = nodes.args(["nodes", "--api", "api.sock"]).current_dir(network.path("")).output().unwrap();
+    String::from_utf8_lossy(&nodes.stdout).matches(&format!(" {state} ")).count()
+}
+
 /// Waits until packets pass, and all units are at work.
 fn wait_for_all(network: &Network) {
-    wait_until("all units work", || {
-        let mut nodes = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
-        let nodes =
-            nodes.args(["nodes", "--api", "api.sock"]).current_dir(network.path("")).output().unwrap();
-        String::from_utf8_lossy(&nodes.stdout).matches(" active ").count() == UNITS.len()
-    });
+    wait_until("all units work", || count(network, "active") == UNITS.len());
     wait_until("packets pass", || network.inside.output("ping -c 1 -W 1 fd07::2").status.success());
 }
 
@@ -86,6 +90,28 @@ fn members_that_are_killed_end_nobody_else() {
     assert!(said.any(|line| line.contains("waiting for units: 0 of 3")));
     signal("TERM", waiting.id());
     assert!(waiting.wait().unwrap().success());
+}
+
+/// Nor is a unit started at one that is about to end.
+#[test]
+fn nodes_that_end_in_order_are_not_lost() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let mut units = start_units(&network, POLICY, false);
+    let config = std::fs::read_to_string(network.path("dispatcher.toml")).unwrap();
+    std::fs::write(network.path("dispatcher.toml"), format!("units_min = 1\n{config}")).unwrap();
+    let dispatcher = start_dispatcher(&network);
+    wait_until("two nodes are spare", || count(&network, "spare") == 2);
+    for left in [2, 1] {
+        units[left].end();
+        wait_until("the node has gone", || count(&network, "connecting") == UNITS.len() - left);
+        assert_eq!(count(&network, "active"), 1, "{left} nodes left");
+    }
+    // What was about to be lost would be by now.
+    std::thread::sleep(GIVEN_UP);
+    let said = dispatcher.said_so_far();
+    assert!(said.iter().all(|line| !line.contains("node lost")), "{said:#?}");
+    let report = dispatcher.end();
+    assert_eq!(report["drops"].get("unit-lost"), None, "{report}");
 }
 
 #[test]

@@ -103,6 +103,15 @@ fn interfaces_that_cannot_be_opened_are_reported() {
     network.middle.ip("link add bridge type bridge");
     let said = refused("--port inside=bridge --port outside=outside --driver xdp");
     assert!(said.contains("cannot open xdp:bridge") && said.contains("driver"), "{said}");
+    // A veth with XDP receives from its other end what fits a page.
+    network.inside.ip("link set eth0 mtu 3507");
+    let said = refused("--port inside=inside --port outside=outside --driver xdp");
+    assert!(said.contains("cannot open xdp:inside") && said.contains("PEER mtu 3506"), "{said}");
+    network.inside.ip("link del eth0");
+    network.connect_by("inside", &[], "numtxqueues 2 numrxqueues 2");
+    network.middle.run("ethtool -L inside rx 1");
+    let said = refused("--port inside=inside --port outside=outside --driver xdp");
+    assert!(said.contains("cannot open xdp:inside") && said.contains("PEER tx N"), "{said}");
 }
 
 #[test]

@@ -124,7 +124,8 @@ fn a_scan_gives_a_few_lines_and_a_count() {
     assert_eq!(raised, 5_000);
     let said = lines(&network.path("eve.json"));
     let windows = said.iter().filter(|line| line["event_type"] == "suppressed");
-    let suppressed: Vec<_> = windows.map(|line| line["suppressed"]["alerts"].as_u64().unwrap()).collect();
+    let suppressed: Vec<_> =
+        windows.map(|line| line["rivulet"]["suppressed"]["alerts"].as_u64().unwrap()).collect();
     assert!(!suppressed.is_empty() && alerts(&said) <= 20 * suppressed.len(), "{}", alerts(&said));
     assert_eq!(alerts(&said) as u64 + suppressed.iter().sum::<u64>(), raised);
     assert_eq!(report["outputs"]["alerts"]["suppressed"].as_u64().unwrap(), suppressed.iter().sum::<u64>());

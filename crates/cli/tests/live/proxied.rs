@@ -329,7 +329,7 @@ fn squid_is_killed_and_started_again_while_other_flows_go_on() {
     assert_eq!(ended.len(), 1, "{ended:?}");
     assert_eq!(
         (&ended[0]["flow"]["state"], &ended[0]["flow"]["reason"]),
-        (&"closed".into(), &"closed".into())
+        (&"closed".into(), &"timeout".into())
     );
 }
 

@@ -11,6 +11,7 @@ by_each_way!(
     a_line_based_session_works_in_both_directions,
     vlan_tags_stay_in_their_frames,
     offloads_of_a_stack_work_as_on_a_wire,
+    frames_of_big_tcp_are_cut,
     units_on_threads_carry_it_as_well,
 );
 
@@ -130,6 +131,46 @@ fn offloads_of_a_stack_work_as_on_a_wire(io: Io) {
     let longest = network.middle.run(&format!("tcpdump -nner {} greater 1515", written.display()));
     assert_eq!(longest, "");
 }
+
+/// Raises the limits of `eth0` beyond 64 KB, of IPv6 and of IPv4 (which older `ip` does not know):
+/// `IFLA_GSO_MAX_SIZE` and `IFLA_GSO_IPV4_MAX_SIZE`.
+const BIG_TCP: &str = "
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+for limit in (41, 63):
+    body = struct.pack('=BxHiII', 0, 0, socket.if_nametoindex('eth0'), 0, 0)
+    body += struct.pack('=HHI', 8, limit, 185000)
+    s.send(struct.pack('=IHHII', 16 + len(body), 16, 5, 1, 0) + body)
+    error = struct.unpack('=i', s.recv(4096)[16:20])[0]
+    assert error == 0, error
+";
+
+fn frames_of_big_tcp_are_cut(io: Io) {
+    let Some(network) = Network::new(io) else { return };
+    for host in [&network.inside, &network.outside] {
+        let set = host.command("python3").args(["-c", BIG_TCP]).output().unwrap();
+        if !set.status.success() {
+            let why = "no BIG TCP for IPv4 before Linux 6.3";
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+            println!("SKIPPED: {why}");
+            return;
+        }
+    }
+    let rivulet = network.up(WATCHED, "");
+    let _server = network.outside.serve("iperf3 -s", 5201);
+    for target in ["10.7.0.2", "fd07::2", "10.7.0.2 -R", "fd07::2 -R"] {
+        network.inside.iperf3(&format!("-c {target} -n 64M"));
+    }
+    let report = rivulet.end();
+    assert_eq!(report["drops"], serde_json::json!({}));
+    for interface in ["inside", "outside"] {
+        let unreadable = report["interfaces"][interface]["unreadable"].as_u64().unwrap();
+        assert!(unreadable <= FRAMES_OF_A_CALL, "{unreadable} frames from {interface}");
+    }
+}
+
+/// Frames that one system call receives: the first long ones show that there are such.
+const FRAMES_OF_A_CALL: u64 = 64;
 
 fn units_on_threads_carry_it_as_well(io: Io) {
     let Some(network) = Network::new(io) else { return };

@@ -55,6 +55,43 @@ fn nfdump_counts_every_packet_and_byte_of_a_run() {
     }
 }
 
+/// nfdump keeps sequence numbers by address and domain.
+#[test]
+fn processes_of_one_address_have_domains_of_their_own() {
+    let Some(capture) = traces::one("small/wikipedia.pcap") else { return };
+    if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let policy = place.path().join("monitor.rvl");
+    let text = "Port<0> a; Port<1> b; Monitor m; pipelet { a <-> m <-> b; }";
+    std::fs::write(&policy, text).unwrap();
+    let failures = |name: &str, runs: [&str; 2]| {
+        let flows = place.path().join(name);
+        std::fs::create_dir(&flows).unwrap();
+        let nfcapd = Collector::start(&flows);
+        for options in runs {
+            let output = Command::new(env!("CARGO_BIN_EXE_rivulet"))
+                .args(["run", "-q", "--ipfix", &format!("udp:{}", nfcapd.address())])
+                .args(options.split(' '))
+                .arg("--read")
+                .arg(&capture.path)
+                .arg(&policy)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        nfcapd.stop();
+        let output = Command::new("nfdump").args(["-I", "-R"]).arg(&flows).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("Sequence failures:"));
+        line.unwrap_or_else(|| panic!("{text}")).trim().parse::<u64>().unwrap()
+    };
+    assert_eq!(failures("derived", ["--seed 1", "--seed 2"]), 0);
+    assert_eq!(failures("given", ["--seed 1 --ipfix-domain 7", "--seed 1 --ipfix-domain 8"]), 0);
+    assert_eq!(failures("one", ["--seed 1", "--seed 1"]), 1, "what a second exporter looks like");
+}
+
 fn nfdump_totals(folder: &std::path::Path) -> (u64, u64) {
     let output =
         Command::new("nfdump").args(["-N", "-q", "-o", "fmt:%pkt|%byt", "-R"]).arg(folder).output().unwrap();

@@ -10,6 +10,7 @@ mod all_cores;
 mod captures;
 mod collector;
 mod command;
+mod eve;
 mod http;
 mod limits;
 mod messages;
