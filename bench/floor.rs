@@ -166,7 +166,8 @@ impl Table {
         loop {
             let bucket = &self.buckets[at];
             let slots = bucket.tags.iter().zip(&bucket.flows);
-            let mut same = slots.filter(|&(&of, &flow)| of == tag(hash) && self.flows[flow as usize].key == key);
+            let mut same =
+                slots.filter(|&(&of, &flow)| of == tag(hash) && self.flows[flow as usize].key == key);
             if let Some((_, &flow)) = same.next() {
                 return Some(flow);
             }
@@ -288,7 +289,8 @@ fn play<'a>(buffers: &mut [u8], cells: &mut impl Iterator<Item = &'a [u8]>, tabl
         buffer[HEADROOM_BYTES..HEADROOM_BYTES + CELL_BYTES].copy_from_slice(cell);
     }
     for (buffer, parsed) in buffers.chunks_exact(BUFFER_BYTES).zip(&mut parsed) {
-        let (key, transport) = parse(&buffer[HEADROOM_BYTES..HEADROOM_BYTES + FRAME_BYTES]).expect("a frame of ours");
+        let (key, transport) =
+            parse(&buffer[HEADROOM_BYTES..HEADROOM_BYTES + FRAME_BYTES]).expect("a frame of ours");
         let hash = hashed(key);
         prefetch(&table.buckets[table.bucket(hash)]);
         *parsed = (key, transport, hash, None);

@@ -3,21 +3,21 @@
 # floor that shares nothing with either (bench/floor.rs). Prints a table of tab-separated values; exits with 1 if a row is slower.
 #
 #   bench/regress.sh BASE [NEW]     two commits; NEW is HEAD unless said
+#   bench/regress.sh --profiles     what `cargo build --release` builds against what packages get (`dist`), of this tree
 #
 #   TURNS=N      turns of all rows, 7 unless said; some three minutes each
 #   CORE=N       the core that all run on (the last)
 #   ROWS=RE      only the rows whose name this regular expression matches, such as '^nat'
-#   OLD_PROGRAM=, NEW_PROGRAM=   programs that are built already: BASE and NEW are not used then
+#   OLD_PROGRAM=, NEW_PROGRAM=   programs that are built already; BASE and NEW are not used then
 #
 # A row's figure is nanoseconds a packet: of `rivulet bench`, and for `read` the processor time of a capture through a policy
 # without functions. `ratio` is the median over the turns of new over old, in the same turn; `least` and `most` are its spread.
-# Where the spread of the floor is large, others use the machine. A row is slower if its ratio is above 1.03 and no turn
-# says otherwise (`least` is above 1).
+# Where the spread of the floor is large, others use the machine. A row is slower if its ratio is above LIMIT (1.03; of
+# profiles 1.05) and no turn says otherwise (`least` is above 1).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly LIMIT=1.03
-readonly BASE=${1:?"usage: bench/regress.sh BASE [NEW]"} NEW=${2:-HEAD}
+readonly BASE=${1:?"usage: bench/regress.sh BASE [NEW] | --profiles"} NEW=${2:-HEAD}
 readonly TURNS=${TURNS:-7} CORE=${CORE:-$(($(nproc) - 1))} ROWS=${ROWS:-.}
 readonly TARGET=$PWD/${CARGO_TARGET_DIR:-target}/regress
 readonly READ_PACKETS=1000000 READ_FLOWS=1000
@@ -46,7 +46,12 @@ chain4-consolidated 1k 16
 main() {
     work=$(mktemp -d)
     trap clean EXIT
-    local old=${OLD_PROGRAM:-} new=${NEW_PROGRAM:-}
+    local old=${OLD_PROGRAM:-} new=${NEW_PROGRAM:-} limit=1.03
+    if [[ $BASE == --profiles ]]; then
+        cargo build --quiet --profile dist -p cli
+        cargo build --quiet --release -p cli
+        old=${CARGO_TARGET_DIR:-target}/dist/rivulet new=${CARGO_TARGET_DIR:-target}/release/rivulet limit=1.05
+    fi
     [[ -n $old ]] || { build "$BASE"; old=$built; }
     [[ -n $new ]] || { build "$NEW"; new=$built; }
     prepare
@@ -58,7 +63,7 @@ main() {
             note "$row" "$old" "$new" "$turn"
         done < <(rows)
     done
-    table
+    table "${LIMIT:-$limit}"
 }
 
 clean() {
@@ -66,8 +71,8 @@ clean() {
     git worktree prune
 }
 
-# build COMMIT: sets `built` to the program of a commit. The profile is the one of packages, by another name and said here, so that
-# it is one for both whatever their manifests say.
+# build COMMIT: sets `built` to the program of a commit. The profile is that of packages, but said here: it is one for both, whatever
+# their manifests say.
 build() {
     local commit tree
     commit=$(git rev-parse --verify --quiet "$1^{commit}") || { echo "no commit $1 here: is the clone shallow?" >&2; exit 2; }
@@ -139,8 +144,9 @@ processor_us() {
     { time alone "$1" run "$work/wire.rvl" --read "$2" --quiet >/dev/null; } 2>&1 | awk '{ print ($1 + $2) * 1e6 }'
 }
 
+# table LIMIT
 table() {
-    python3 - "$LIMIT" "$work/measured.tsv" <<'PYTHON'
+    python3 - "$1" "$work/measured.tsv" <<'PYTHON'
 import sys
 from statistics import median
 
