@@ -142,6 +142,9 @@ impl LoadedRules {
                 (Ok(_), RuleAction::Reject(RejectTarget::Destination | RejectTarget::Both)) => {
                     Some("as `reject`: answers go to senders alone".to_owned())
                 }
+                (Ok(_), _) if !one.rule.tags.is_empty() => {
+                    Some("without `tag`: packets after a match are not recorded".to_owned())
+                }
                 (Ok(_), _) => None,
             };
             problems.extend(what.map(|what| RuleProblem {
@@ -266,4 +269,4 @@ fn is_supported(need: &Capability) -> bool {
 /// Unsupported keywords of tests and actions. For buffers and their contents, see
 /// [`Inspection::new`].
 const UNSUPPORTED: &[&str] =
-    &["app-layer-event", "filesize", "flowint", "ftpdata_command", "tag", "tls.version", "xbits"];
+    &["app-layer-event", "filesize", "flowint", "ftpdata_command", "tls.version", "xbits"];
