@@ -248,9 +248,8 @@ fn is_supported(need: &Capability) -> bool {
                 | Application::Dns
         ),
         Capability::Buffer(buffer) => match buffer {
-            B::DnsResponseName | B::Ja3Hash | B::Ja3String | B::Ja3sHash | B::Ja3sString | B::Ja4Hash => {
-                false
-            }
+            B::DnsResponseName | B::Ja4Hash => false,
+            B::Ja3Hash | B::Ja3String | B::Ja3sHash | B::Ja3sString => true,
             B::FileMagic | B::FileName => false,
             B::TlsRandom | B::TlsRandomTime | B::TlsRandomBytes | B::TlsCertificates => true,
             B::Payload | B::Base64Data | B::FileData | B::EthernetHeader | B::Ipv4Header | B::Ipv6Header => {
