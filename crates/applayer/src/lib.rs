@@ -5,7 +5,8 @@
 //! - [`dns`]: parses names, types and flags of a message;
 //! - [`tls`]: parses hellos and certificates in one direction of a stream;
 //! - [`ssh`]: parses the identification string of one direction;
-//! - [`ftp`]: finds commands that name a third party's address.
+//! - [`ftp`]: finds commands that name a third party's address;
+//! - [`smtp`]: finds mails among a client's commands.
 //!
 //! The parsers have no clock and do no I/O. Only [`tls::Certificate`] allocates. States have a
 //! fixed layout and can be copied as bytes: all zeros is the initial state, and any bytes are a
@@ -30,6 +31,7 @@ pub mod dns;
 pub mod ftp;
 pub mod http;
 mod input;
+pub mod smtp;
 pub mod ssh;
 pub mod starttls;
 pub mod tls;

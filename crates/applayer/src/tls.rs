@@ -8,6 +8,7 @@ mod anomaly;
 mod certificate;
 mod event;
 mod hello;
+mod ja3;
 mod stream;
 mod version;
 
@@ -15,6 +16,7 @@ pub use anomaly::TlsAnomaly;
 pub use certificate::{ALTERNATIVE_NAMES_MAX, Certificate, Fingerprint, UnreadableCertificate};
 pub use event::{Certificates, TlsEvent, TlsSink, message};
 pub use hello::{ClientHello, ServerHello};
+pub use ja3::{ja3, ja3_hash, ja3s};
 pub use stream::TlsStream;
 pub use version::ProtocolVersion;
 

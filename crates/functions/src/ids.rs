@@ -13,8 +13,10 @@ mod inspection_point;
 mod inspector;
 mod limit;
 mod load;
+mod mail;
 mod message;
 mod multipart;
+mod odd_head;
 mod prefilter;
 mod prefilters;
 mod shortage;
@@ -105,7 +107,7 @@ nf::counters! {
     tls_messages: messages,
     /// HTTP messages with a longer head than `head`.
     heads_cut: messages,
-    /// HTTP messages with a longer body than `body`.
+    /// HTTP messages with a longer body, and mails, than `body`.
     bodies_cut: messages,
     /// Directions with a longer TLS handshake message than `handshake`.
     handshakes_cut: directions,
@@ -135,7 +137,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["Snort", "Suricata", "IPS"],
     summary: "Inspects packets, streams and messages with Suricata rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
-    state_version: 3,
+    state_version: 4,
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,

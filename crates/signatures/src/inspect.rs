@@ -32,6 +32,7 @@ mod transform;
 mod unsupported;
 mod view;
 
+pub use base64::decode as decode_base64;
 pub use budget::{STEP_BYTES, STEPS_MAX};
 pub use inspection::{BufferInspection, Inspection};
 pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, InspectionScratch, PACKET_STEPS_MAX};

@@ -301,7 +301,9 @@ impl<S: HttpSink> DirectionParser<'_, S> {
         if text.is_empty() {
             return;
         }
-        let Some((mut response, mut found)) = start::status_line(text) else {
+        // Clients pass over CRs before it, as over empty lines.
+        let line = &text[text.iter().take_while(|byte| **byte == b'\r').count()..];
+        let Some((mut response, mut found)) = start::status_line(line) else {
             if self.half.has(flag::MAY_BE_LOOSE) {
                 self.half.set(flag::LOOSE);
                 self.report(whole.found.with(HttpAnomaly::UnexpectedBody));
@@ -310,6 +312,7 @@ impl<S: HttpSink> DirectionParser<'_, S> {
             self.emit(HttpEvent::Skipped(whole.raw));
             return self.report(whole.found.with(HttpAnomaly::InvalidStatusLine));
         };
+        found.add_if(line.len() < text.len(), HttpAnomaly::StatusLineBlanks);
         self.end_loose(MessageEnd::Complete);
         self.begin(response.version, &whole);
         self.half.status = response.status;

@@ -2,6 +2,8 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+mod lenient;
+
 /// A decoder of content codings.
 pub struct ContentDecoder {
     zlib: Decompress,
@@ -9,12 +11,17 @@ pub struct ContentDecoder {
     out: Vec<u8>,
     /// Output of one coding, the input of the next.
     between: Vec<u8>,
+    /// The letters of a head, in lower case.
+    letters: Vec<u8>,
+    /// A body without its chunks.
+    unchunked: Vec<u8>,
 }
 
 impl Default for ContentDecoder {
     fn default() -> ContentDecoder {
         let [zlib, raw] = [true, false].map(Decompress::new);
-        ContentDecoder { zlib, raw, out: Vec::new(), between: Vec::new() }
+        let [out, between, letters, unchunked] = [const { Vec::new() }; 4];
+        ContentDecoder { zlib, raw, out, between, letters, unchunked }
     }
 }
 

@@ -16,6 +16,8 @@ pub struct InspectionPoints {
     pub stream: bool,
     /// Messages of an application protocol over TCP.
     pub message: Option<MessageKind>,
+    /// True if mails are inspected beside HTTP messages.
+    pub mail: bool,
 }
 
 /// A kind of application message.
@@ -31,6 +33,8 @@ pub enum MessageKind {
     Tls,
     /// The SSH identification string.
     Ssh,
+    /// A mail in SMTP, with its files.
+    Mail,
 }
 
 /// The reason why a rule has no inspection point.
@@ -64,6 +68,7 @@ impl MessageKind {
             MessageKind::Dns => "DNS messages",
             MessageKind::Tls => "TLS handshakes",
             MessageKind::Ssh => "SSH greetings",
+            MessageKind::Mail => "mails",
         }
     }
 
@@ -84,6 +89,7 @@ impl MessageKind {
                 MessageKind::Dns => application == Application::Dns,
                 MessageKind::Tls => application == Application::Tls,
                 MessageKind::Ssh => application == Application::Ssh,
+                MessageKind::Mail => application == Application::Smtp,
             },
         }
     }
@@ -121,7 +127,7 @@ fn family(buffer: Buffer) -> Option<MessageKind> {
         | B::DnsAdditionalsName => Some(MessageKind::Dns),
         _ => match buffer.name().split_once('.') {
             Some(("http", _)) => Some(MessageKind::HttpHead),
-            Some(("tls", _)) => Some(MessageKind::Tls),
+            Some(("tls" | "ja3" | "ja3s", _)) => Some(MessageKind::Tls),
             Some(("ssh", _)) => Some(MessageKind::Ssh),
             _ => None,
         },
@@ -131,7 +137,10 @@ fn family(buffer: Buffer) -> Option<MessageKind> {
 impl InspectionPoints {
     /// Determines the inspection points of a rule.
     pub fn of(rule: &Rule) -> Result<InspectionPoints, NoInspectionPoint> {
-        let message = message(rule)?;
+        let message = message(rule)?.map(|family| match family {
+            MessageKind::HttpBody if asks_mail(rule) && !family.is_in(rule.protocol) => MessageKind::Mail,
+            _ => family,
+        });
         if let Some(family) = message.filter(|family| !family.is_in(rule.protocol)) {
             return Err(NoInspectionPoint::OtherProtocol(rule.protocol, family.name()));
         }
@@ -174,9 +183,21 @@ impl InspectionPoints {
             tcp_packet: !streams_only && if packets_only { message.is_none() } else { in_place },
             other_packet: !other_message && !streams_only,
             stream: only_payload && !packets_only && message.is_none(),
+            mail: message == Some(MessageKind::HttpBody)
+                && asks_mail(rule)
+                && MessageKind::Mail.is_in(rule.protocol)
+                && goes(MessageKind::Mail, true),
             message,
         })
     }
+}
+
+/// Returns whether mails have all buffers that the rule inspects.
+fn asks_mail(rule: &Rule) -> bool {
+    let of_mail = |one: &signatures::BufferMatches| {
+        matches!(one.buffer, Buffer::FileData | Buffer::Payload | Buffer::Base64Data)
+    };
+    rule.buffers.iter().any(|one| one.buffer == Buffer::FileData) && rule.buffers.iter().all(of_mail)
 }
 
 /// Returns whether a rule of this protocol applies to control connections of FTP.
@@ -233,6 +254,9 @@ pub fn may_go(rule: &Rule, to_server: bool) -> bool {
 /// Returns whether messages of this direction can have all buffers that the rule inspects.
 pub fn may_have(rule: &Rule, family: MessageKind, to_server: bool) -> bool {
     use Buffer as B;
+    if family == MessageKind::Mail {
+        return to_server;
+    }
     if !matches!(family, MessageKind::HttpHead | MessageKind::HttpBody | MessageKind::Dns) {
         return true;
     }
@@ -337,7 +361,13 @@ mod tests {
     #[test]
     fn unsatisfiable_rules_are_refused() {
         for (head, options, why) in [
-            ("smtp", "file_data; content:\"x\";", "`smtp` has no HTTP messages"),
+            ("smtp", "http.uri; content:\"x\";", "`smtp` has no HTTP messages"),
+            ("smtp", "file.data; content:\"x\"; http.uri; content:\"x\";", "`smtp` has no HTTP messages"),
+            (
+                "smtp",
+                "flow:to_client; file.data; content:\"x\";",
+                "no message in this direction has all these buffers",
+            ),
             ("udp", "http.uri; content:\"x\";", "`udp` has no HTTP messages"),
             ("http", "dns.query; content:\"x\";", "`http` has no DNS messages"),
             ("dns", "tls.sni; content:\"x\";", "`dns` has no TLS handshakes"),

@@ -15,9 +15,12 @@ use signatures::inspect::InspectionScratch;
 mod abandoned;
 mod actions;
 mod events;
+mod fingerprints;
+mod mail;
 mod orientation;
 mod protocols;
 mod streams;
+mod trailers;
 
 use super::alert_subject::AlertSubject;
 use super::candidates::Candidates;
@@ -131,9 +134,11 @@ impl<'a, 'c> Inspector<'a, 'c> {
 
     /// Inspects the incomplete messages at the end of the flow.
     pub fn flow_end(mut self, state: &mut State) {
-        if state.detector.verdict() != Detection::Known(AppProtocol::Http1) {
+        let Detection::Known(application @ (AppProtocol::Http1 | AppProtocol::Smtp)) =
+            state.detector.verdict()
+        else {
             return;
-        }
+        };
         self.size = state.size;
         let flow = self.context.flow();
         let (source, destination) = flow.key.ends(flow.reversed);
@@ -157,7 +162,10 @@ impl<'a, 'c> Inspector<'a, 'c> {
             self.context.set_direction(direction);
             self.work.acted.clear();
             self.work.matches.clear();
-            self.end_http(direction, facts, state);
+            match application {
+                AppProtocol::Smtp => self.mail(direction, facts, &mut state.flowbits),
+                _ => self.end_http(direction, facts, state),
+            }
             self.act(state);
         }
     }

@@ -81,7 +81,9 @@ impl TrackerKey {
             TrackBy::Flow => [own(2), self.flow, 0, 0],
             TrackBy::Source => [own(3), a, b, 0],
             TrackBy::Destination => [own(4), c, d, 0],
-            // The key has no room for four words besides the rule: two of them are mixed.
+            // A pair counts whichever end sent. The key has no room for four words besides the
+            // rule: two of them are mixed.
+            TrackBy::Both if [a, b] > [c, d] => [own(5), c ^ a.rotate_left(24), d, b],
             TrackBy::Both => [own(5), a ^ c.rotate_left(24), b, d],
         }
     }
@@ -238,7 +240,7 @@ mod tests {
             (tracked(1, 1, 2, 8, 3), [true, true, true, true, true]),
             (tracked(1, 1, 9, 7, 4), [true, true, false, false, false]),
             (tracked(1, 9, 2, 7, 3), [true, false, true, false, true]),
-            (tracked(1, 2, 1, 7, 3), [true, false, false, false, true]),
+            (tracked(1, 2, 1, 7, 3), [true, false, false, true, true]),
             (tracked(2, 1, 2, 7, 3), [false; 5]),
         ] {
             let tracks = [TrackBy::Rule, TrackBy::Source, TrackBy::Destination, TrackBy::Both, TrackBy::Flow];

@@ -142,6 +142,9 @@ impl LoadedRules {
                 (Ok(_), RuleAction::Reject(RejectTarget::Destination | RejectTarget::Both)) => {
                     Some("as `reject`: answers go to senders alone".to_owned())
                 }
+                (Ok(_), _) if !one.rule.tags.is_empty() => {
+                    Some("without `tag`: packets after a match are not recorded".to_owned())
+                }
                 (Ok(_), _) => None,
             };
             problems.extend(what.map(|what| RuleProblem {
@@ -245,9 +248,8 @@ fn is_supported(need: &Capability) -> bool {
                 | Application::Dns
         ),
         Capability::Buffer(buffer) => match buffer {
-            B::DnsResponseName | B::Ja3Hash | B::Ja3String | B::Ja3sHash | B::Ja3sString | B::Ja4Hash => {
-                false
-            }
+            B::DnsResponseName | B::Ja4Hash => false,
+            B::Ja3Hash | B::Ja3String | B::Ja3sHash | B::Ja3sString => true,
             B::FileMagic | B::FileName => false,
             B::TlsRandom | B::TlsRandomTime | B::TlsRandomBytes | B::TlsCertificates => true,
             B::Payload | B::Base64Data | B::FileData | B::EthernetHeader | B::Ipv4Header | B::Ipv6Header => {
@@ -266,4 +268,4 @@ fn is_supported(need: &Capability) -> bool {
 /// Unsupported keywords of tests and actions. For buffers and their contents, see
 /// [`Inspection::new`].
 const UNSUPPORTED: &[&str] =
-    &["app-layer-event", "filesize", "flowint", "ftpdata_command", "tag", "tls.version", "xbits"];
+    &["app-layer-event", "filesize", "flowint", "ftpdata_command", "tls.version", "xbits"];

@@ -12,6 +12,9 @@ use super::decoder::{ContentDecoder, DecodedBody};
 use super::inspection_buffers::InspectionBuffers;
 use super::multipart;
 
+mod lenient;
+mod trailers;
+
 /// Number of header lines that are searched for another line of the same header.
 pub const REPEATED_MAX: usize = 64;
 
@@ -22,7 +25,7 @@ pub struct HttpMessage {
     /// The header lines in `text`.
     lines: Vec<StoredHeader>,
     /// The first line, the raw header lines, an empty line; then the unchunked body, up to the
-    /// inspection limit. This is the payload that rules inspect.
+    /// inspection limit, and the raw trailers. This is the payload that rules inspect.
     text: Vec<u8>,
 }
 
@@ -56,6 +59,8 @@ struct MessageProgress {
     reserved: u8,
     /// Length of the text when the message was inspected before its end; 0 if it was not.
     inspected_len: u32,
+    /// Offset in the text at which the body ends and trailers begin; 0 if there are none.
+    body_end: u32,
 }
 
 /// A header line: its place in the text, and of name and value within it.
@@ -79,6 +84,8 @@ pub enum ReadyPart {
     Head(usize),
     /// The whole message, up to the inspection limit.
     Whole(usize),
+    /// The head once more, now with its trailers.
+    Trailers(usize),
 }
 
 /// The messages that a piece of a stream touches, in order.
@@ -97,6 +104,8 @@ pub struct HttpMessages {
     /// The number of the first message in its direction.
     first: u64,
     lengths: InspectedLengths,
+    /// The head of a message without its trailers.
+    bare_head: HttpMessage,
 }
 
 /// Messages of which a part is not inspected.
@@ -240,6 +249,11 @@ impl HttpSink for HttpMessages {
                     self.ready.push(ReadyPart::Whole(number));
                 }
             }
+            HttpEvent::Trailer(header) => {
+                let was_cut = message.state.is_head_cut;
+                message.trailer(&header, lengths.head);
+                self.cut.heads += u64::from(message.state.is_head_cut - was_cut);
+            }
             HttpEvent::Gap(_) => message.state.is_body_apart = 1,
             HttpEvent::End(_) => {
                 if message.state.is_head_complete == 0 {
@@ -250,6 +264,7 @@ impl HttpSink for HttpMessages {
                 if message.is_in_body() {
                     self.ready.push(ReadyPart::Whole(number));
                 }
+                self.ready.extend(message.has_trailers().then_some(ReadyPart::Trailers(number)));
                 message.state.is_head_complete = OVER;
             }
             _ => {}
@@ -312,8 +327,14 @@ impl HttpMessage {
     }
 
     fn header(&mut self, header: &HeaderLine<'_>, head_max: usize) {
-        let HeaderLine { raw, name, value, field, .. } = *header;
         let room = (head_max + LINE_END.len()).saturating_sub(self.text.len());
+        let number = number_of(field_of(header.field, header.name));
+        self.line(header, (number, self.first_line(number, header.name)), room);
+    }
+
+    /// Adds a header line, as far as there is room for it.
+    fn line(&mut self, header: &HeaderLine<'_>, (field, first): (u32, u32), room: usize) {
+        let HeaderLine { raw, name, value, .. } = *header;
         let kept = &raw[..raw.len().min(room)];
         self.state.is_head_cut |= u8::from(kept.len() < raw.len());
         if kept.is_empty() {
@@ -321,11 +342,9 @@ impl HttpMessage {
         }
         let start = self.text.len() as u32;
         self.text.extend_from_slice(kept);
-        let number = number_of(field_of(field, name));
-        let first = self.first_line(number, name);
         self.state.has_repeated |= u8::from(first != 0);
         let line = StoredHeader {
-            field: number,
+            field,
             first,
             start,
             len: kept.len() as u32,
@@ -389,7 +408,8 @@ impl HttpMessage {
     }
 
     fn body(&self) -> &[u8] {
-        self.text.get(self.state.head_len as usize..).unwrap_or_default()
+        let end = if self.has_trailers() { self.state.body_end as usize } else { self.text.len() };
+        self.text.get(self.state.head_len as usize..end).unwrap_or_default()
     }
 
     /// Returns the headers by their first lines, with their numbers.
@@ -463,7 +483,7 @@ impl HttpMessage {
             buffers.share(buffer, range);
         });
         self.fill_headers(buffers, wanted);
-        !with_body || self.body().is_empty() || self.fill_body(buffers, wanted, decoder)
+        !with_body || !self.may_have_body() || self.fill_body(buffers, wanted, decoder)
     }
 
     fn fill_request(&self, buffers: &mut InspectionBuffers, wanted: &BufferMask, target: Range<usize>) {
@@ -527,7 +547,10 @@ impl HttpMessage {
             });
         }
         if wanted.has(Buffer::HttpHeaderRaw) {
-            buffers.share(Buffer::HttpHeaderRaw, self.header_lines());
+            match self.has_trailers() {
+                true => buffers.write(Buffer::HttpHeaderRaw, |out| self.write_raw_lines(out)),
+                false => buffers.share(Buffer::HttpHeaderRaw, self.header_lines()),
+            }
         }
         if wanted.has(Buffer::HttpHeaderNames) {
             buffers.write(Buffer::HttpHeaderNames, |out| {
@@ -589,15 +612,17 @@ impl HttpMessage {
             }
         }
         // The host may read the body differently, so both forms are inspected.
-        if decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
+        if !self.body().is_empty() && decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
             let start = self.state.head_len as usize;
-            buffers.share(own, start..self.text.len());
+            buffers.share(own, start..start + self.body().len());
             buffers.again(Buffer::FileData);
             for file in multipart::files(kind, self.body()) {
                 buffers.share(Buffer::FileData, start + file.start..start + file.end);
             }
         }
-        decoded.is_none() && self.state.is_body_apart == 0
+        let decoded_here = decoded.is_some();
+        let is_in_stream = !decoded_here && self.state.is_body_apart == 0;
+        !self.fill_lenient_body(buffers, own, decoder, decoded_here) && is_in_stream
     }
 }
 

@@ -85,8 +85,8 @@ impl Prefilters {
             if points.stream && may_be(rule, TCP) {
                 groups[TCP].push(item(rule, PatternUse::Stream(number), anchor(rule), TCP));
             }
-            let Some(family) = points.message else { continue };
-            for to_server in [true, false] {
+            let families = points.message.into_iter().chain(points.mail.then_some(MessageKind::Mail));
+            for (family, to_server) in families.flat_map(|family| [(family, true), (family, false)]) {
                 if may_go(rule, to_server) && may_have(rule, family, to_server) {
                     let rules = messages.entry((family, to_server)).or_default();
                     rule.buffers.iter().for_each(|one| rules.wanted.add(one.buffer));
@@ -99,7 +99,7 @@ impl Prefilters {
                         rules.always.push(number);
                         continue;
                     };
-                    if is_body(buffer) {
+                    if is_body(buffer) && family == MessageKind::HttpBody {
                         let mut body = item(rule, PatternUse::Body(number), Some(literal.clone()), TCP);
                         body.ports[usize::from(to_server)] = None;
                         groups[TCP].push(body);

@@ -2,7 +2,7 @@
 
 use applayer::detect::{AppProtocol, Detection, Detector};
 use applayer::http::Exchange;
-use applayer::{ssh, tls};
+use applayer::{smtp, ssh, tls};
 use mpm::Cursor;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{AlertFlow, FlowFindings};
@@ -45,7 +45,8 @@ pub struct State {
     pub sent: [u32; 2],
     /// DNS messages so far, modulo 2^32.
     pub dns_messages: u32,
-    reserved: [u8; 4],
+    /// The mails of SMTP.
+    pub mail: smtp::MailReader,
 }
 
 /// Packets and bytes of a flow, by direction.
@@ -211,7 +212,7 @@ impl State {
         self.protocol_change = ProtocolChange { before, is_again: 1, tls: 0 };
         self.detector = Detector::default();
         self.exchange = Exchange::default();
-        (self.tls, self.ssh) = Default::default();
+        (self.tls, self.ssh, self.mail) = Default::default();
     }
 
     /// Handles a new connection on the same ports.
@@ -302,7 +303,7 @@ pub enum KeptBuffer {
     Line,
     /// The state of an incomplete HTTP message.
     Progress,
-    /// The text of an incomplete HTTP message.
+    /// The text of an incomplete HTTP message, or mail.
     Text,
     /// Rules whose pattern was found since the message began and that inspect its body: four bytes
     /// each.

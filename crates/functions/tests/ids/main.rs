@@ -11,7 +11,9 @@ mod handover;
 mod hidden;
 mod ids_oracle_selftest;
 mod ids_properties;
+mod lenient_bodies;
 mod limits;
+mod mails;
 mod memory;
 mod messages;
 mod normalized;
@@ -21,6 +23,7 @@ mod orientation;
 mod packets;
 mod stream_memory;
 mod streams;
+mod trailers;
 mod verdicts;
 
 #[path = "../ids_oracle/captures.rs"]

@@ -89,6 +89,22 @@ fn tls_is_inspected_when_its_handshake_shows_names() {
     }
 }
 
+#[test]
+fn hellos_have_fingerprints() {
+    let rules = [
+        r#"alert tls any any -> any any (msg:"text"; ja3.string; content:"771,"; startswith; sid:1;)"#,
+        r#"alert tls any any -> any any (msg:"hash"; ja3.hash; pcre:"/^[0-9a-f]{32}$/"; sid:2;)"#,
+        r#"alert tls any any -> any any (msg:"both"; ja3.hash; content:!"g"; tls.sni; content:"evil"; sid:3;)"#,
+        r#"alert tls any any -> any any (msg:"server"; ja3s.hash; content:!"g"; sid:4;)"#,
+    ]
+    .join("\n");
+    for len in [10_000, 1] {
+        let mut talk = Talk::open(443);
+        tls::client_hello(b"evil.example").chunks(len).for_each(|part| talk.piece(Client, part));
+        assert_eq!(watch(&rules, &talk.segments).rules(), [1, 2, 3], "{len}");
+    }
+}
+
 /// The handshake message of a chain with a further certificate of this length, in records.
 fn long_chain(len: usize) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat();

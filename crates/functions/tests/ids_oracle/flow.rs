@@ -376,7 +376,11 @@ impl FlowState {
             })
         });
         for rule in rules {
-            self.look(looking, rule, direction, true, &look.buffers);
+            let place = self.place(looking.packet, direction, true);
+            let held = |before| looking.rules[rule].holds(&place, before);
+            if !look.before.as_ref().is_some_and(held) {
+                self.look(looking, rule, direction, true, &look.buffers);
+            }
         }
     }
 

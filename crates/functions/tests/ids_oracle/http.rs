@@ -6,6 +6,7 @@ use std::io::Read;
 use signatures::Buffer;
 
 use super::buffer::Piece;
+use super::lenient;
 use super::parting::{Header, Part, Parting, Start};
 pub use super::parting::{Input, Side};
 use super::uri;
@@ -28,6 +29,9 @@ pub struct Look {
     /// True for rules about a body.
     pub with_body: bool,
     pub buffers: Buffers,
+    /// The buffers of the head, if it was looked at before its trailers came: rules that matched
+    /// then do not match again.
+    pub before: Option<Buffers>,
     /// True if the function's behaviour is unspecified: a head or a coding beyond what is supported
     /// here.
     pub vague: bool,
@@ -47,6 +51,7 @@ struct Message {
     head_ended: bool,
     body: Vec<u8>,
     body_looked_at: bool,
+    trailers: Vec<Header>,
 }
 
 impl Messages {
@@ -101,7 +106,17 @@ fn take(side: Side, part: Part, open: &mut Option<Message>, looks: &mut Vec<Look
                 looks.extend(message.end(side));
             }
         }
-        _ => looks.extend(open.take().into_iter().flat_map(|mut message| message.end(side))),
+        Part::Trailer(header) => message.trailers.push(header),
+        _ => {
+            let Some(mut message) = open.take() else { return };
+            looks.extend(message.end(side));
+            if !message.trailers.is_empty() {
+                let with_trailers = message.look(side, false);
+                message.trailers.clear();
+                let before = Some(message.look(side, false).buffers);
+                looks.push(Look { before, ..with_trailers });
+            }
+        }
     }
 }
 
@@ -141,23 +156,44 @@ impl Message {
         self.put_headers(side, &mut put);
         let body = &self.body[..self.body.len().min(BODY_BYTES)];
         let (plain, understood) = self.decoded(body);
-        if with_body && !body.is_empty() {
+        let mut payload = [&line[..], b"\r\n"].concat();
+        payload.extend(self.headers.iter().flat_map(|header| &header.raw));
+        payload.extend(b"\r\n");
+        let lenient = self.lenient(side, &payload, plain != body).filter(|_| with_body);
+        let vague = payload.len() > HEAD_BYTES
+            || with_body && !(understood && lenient.as_ref().is_none_or(|(_, understood)| *understood));
+        let readings = (with_body && !body.is_empty()).then_some(plain);
+        for reading in readings.into_iter().chain(lenient.map(|(reading, _)| reading)) {
             let of_side = match side {
                 Side::Request => Buffer::HttpRequestBody,
                 Side::Response => Buffer::HttpResponseBody,
             };
-            put(of_side, plain.clone());
-            put(Buffer::FileData, plain);
+            put(of_side, reading.clone());
+            put(Buffer::FileData, reading);
         }
-        let mut payload = [&line[..], b"\r\n"].concat();
-        payload.extend(self.headers.iter().flat_map(|header| &header.raw));
-        payload.extend(b"\r\n");
-        let vague = payload.len() > HEAD_BYTES || with_body && !understood;
         if with_body {
             payload.extend(body);
+            payload.extend(self.trailers.iter().flat_map(|header| &header.raw));
         }
         put(Buffer::Payload, payload);
-        Look { side, with_body, buffers: all, vague }
+        Look { side, with_body, buffers: all, before: None, vague }
+    }
+
+    /// Returns the body as lenient clients read it, if that differs, and whether it could be
+    /// decoded. `is_decoded`: its content codings were undone.
+    fn lenient(&self, side: Side, head: &[u8], is_decoded: bool) -> Option<(Vec<u8>, bool)> {
+        let body = &self.body[..self.body.len().min(BODY_BYTES)];
+        let raw: Vec<u8> = self.headers.iter().flat_map(|header| header.raw.clone()).collect();
+        let hidden = match side {
+            Side::Response if self.start.line.is_empty() => lenient::late_response(body),
+            Side::Response if body.is_empty() => lenient::behind_blank_line(&raw).map(|body| (head, body)),
+            _ => None,
+        };
+        match hidden.filter(|(_, body)| self.start.line.is_empty() || !body.is_empty()) {
+            Some((head, body)) => Some(lenient::reading(head, body, false).unwrap_or((body.to_vec(), true))),
+            None if body.is_empty() => None,
+            None => lenient::reading(head, body, is_decoded),
+        }
     }
 
     fn put_headers(&self, side: Side, put: &mut impl FnMut(Buffer, Vec<u8>)) {
@@ -167,7 +203,12 @@ impl Message {
         let mut start = [&self.start.line[..], b"\r\n"].concat();
         let (mut plain, mut raw, mut names) = (Vec::new(), Vec::new(), b"\r\n".to_vec());
         raw.extend(self.headers.iter().flat_map(|header| &header.raw));
-        for (name, value) in &self.joined() {
+        if !self.trailers.is_empty() {
+            raw.extend(b"\r\n");
+            raw.extend(self.trailers.iter().flat_map(|header| &header.raw));
+        }
+        let trailers = self.trailers.iter().map(|header| (&header.name[..], header.value.clone()));
+        for (name, value) in &self.joined().into_iter().chain(trailers).collect::<Vec<_>>() {
             let each = [&shown(name, value)[..], b"\r\n"].concat();
             start.extend(&each);
             if !is_cookie(name) {
@@ -184,7 +225,7 @@ impl Message {
         if !plain.is_empty() {
             put(Buffer::HttpHeader, plain);
         }
-        if !self.headers.is_empty() {
+        if !self.headers.is_empty() || !self.trailers.is_empty() {
             put(Buffer::HttpHeaderRaw, [&raw[..], b"\r\n"].concat());
             put(Buffer::HttpHeaderNames, [&names[..], b"\r\n"].concat());
         }

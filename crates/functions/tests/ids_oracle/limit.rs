@@ -63,7 +63,7 @@ fn key(rule: usize, filter: bool, track: TrackBy, place: &Place<'_>) -> Key {
     match track {
         TrackBy::Source => (rule, filter, source, None, None),
         TrackBy::Destination => (rule, filter, None, destination, None),
-        TrackBy::Both => (rule, filter, source, destination, None),
+        TrackBy::Both => (rule, filter, source.min(destination), source.max(destination), None),
         TrackBy::Rule => (rule, filter, None, None, None),
         TrackBy::Flow => (rule, filter, None, None, Some(place.packet.flow)),
     }

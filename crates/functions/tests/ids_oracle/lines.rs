@@ -66,7 +66,10 @@ pub fn is_blank(byte: &u8) -> bool {
 }
 
 /// Parses a first line; `None` if it is not one.
-pub fn start(side: Side, line: &[u8]) -> Option<Start> {
+pub fn start(side: Side, mut line: &[u8]) -> Option<Start> {
+    while let (Side::Response, [b'\r', rest @ ..]) = (side, line) {
+        line = rest;
+    }
     let trimmed = |mut text: &'_ [u8]| -> Vec<u8> {
         while text.first().is_some_and(is_blank) {
             text = &text[1..];

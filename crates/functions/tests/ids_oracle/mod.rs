@@ -19,6 +19,7 @@ pub mod dns;
 mod flow;
 pub mod header;
 pub mod http;
+pub mod lenient;
 mod limit;
 pub mod lines;
 pub mod parting;

@@ -18,6 +18,8 @@ pub enum Part {
     HeadEnd,
     /// A piece of the body, without chunks.
     Body(Vec<u8>),
+    /// A header after a chunked body.
+    Trailer(Header),
     /// The end of the message.
     End,
 }
@@ -227,8 +229,16 @@ impl Parting {
                 _ => self.lose(side),
             },
             State::Trailers => {
-                if without_end(&half.line(false)?).is_empty() {
+                let raw = half.line(true)?;
+                if without_end(&raw).is_empty() {
                     half.end(parts);
+                    return Some(());
+                }
+                let header = header(&raw);
+                let is_odd = |part: &[u8]| part.contains(&b'\n') || part.contains(&b'\r');
+                self.vague |= is_odd(&header.name) || is_odd(&header.value);
+                if !blank(&raw[0]) {
+                    parts.push(Part::Trailer(header));
                 }
             }
             State::Other => {

@@ -14,8 +14,9 @@ impl Reader<'_> {
                 self.out.push(char::from(byte));
             }
             b'Z' => self.last_line_end(),
+            // It takes CR and LF together, or fails.
             b'R' if self.backtracks => self.mark(Group::Atomic, LINE_END),
-            b'R' => self.out.push_str(&format!("(?:{LINE_END})")),
+            b'R' => return Err(Atomic),
             b'N' => self.out.push_str(r"[^\n]"),
             b'Q' => loop {
                 if self.rest.is_empty() || self.skip(b"\\E") {

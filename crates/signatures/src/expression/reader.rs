@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
                     (self.mode, self.item) = (open.mode, open.begin);
                     self.out.push(')');
                 }
-                b'^' => self.line_begins(),
+                b'^' => self.line_begins()?,
                 b'$' if self.mode.multiline => self.out.push_str("(?m:$)"),
                 b'$' if self.dollar_end_only => self.out.push_str(r"\z"),
                 b'$' => self.last_line_end(),
@@ -136,8 +136,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Translates `^`.
-    pub fn line_begins(&mut self) {
+    pub fn line_begins(&mut self) -> Step {
         match (self.mode.multiline, self.backtracks) {
+            // An automaton would find an empty line behind the last line ending.
+            (true, false) if self.rest.starts_with(b"$") => return Err(ExpressionFeature::LookAround),
             (false, _) => self.out.push_str(r"\A"),
             (true, false) => self.out.push_str("(?m:^)"),
             // No line begins after the last line ending.
@@ -147,6 +149,7 @@ impl<'a> Reader<'a> {
                 self.out.push(')');
             }
         }
+        Ok(())
     }
 
     /// Translates `$` and `\Z`.

@@ -2,13 +2,13 @@
 
 use crate::Base64Mode;
 
-/// Decodes in place.
+/// Decodes Base64 in place, leniently.
 ///
 /// Input ends at the first `=`, and at any other byte outside the alphabet unless the mode skips
 /// those. A final group of two or three letters gives one or two bytes, padded or not; excess bits
 /// are ignored. The strict mode returns nothing unless the input is as RFC 4648, section 4
 /// requires: whole groups, padding, no excess bits.
-pub(crate) fn decode(buffer: &mut Vec<u8>, mode: Base64Mode) {
+pub fn decode(buffer: &mut Vec<u8>, mode: Base64Mode) {
     if mode == Base64Mode::Strict && !is_strict(buffer) {
         return buffer.clear();
     }

@@ -23,6 +23,24 @@ pub(crate) fn uricontent(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseR
     draft.push_to(given, Buffer::HttpUri, PayloadMatch::Content(content))
 }
 
+/// Parses an older spelling of a content in `tls.cert_subject`.
+pub(crate) fn tls_subject(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+    let content = read(given)?;
+    draft.push_to(given, Buffer::TlsCertSubject, PayloadMatch::Content(content))
+}
+
+/// Parses an older spelling of a content in `tls.cert_issuer`.
+pub(crate) fn tls_issuerdn(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+    let content = read(given)?;
+    draft.push_to(given, Buffer::TlsCertIssuer, PayloadMatch::Content(content))
+}
+
+/// Parses an older spelling of a content in `tls.cert_fingerprint`, in any case.
+pub(crate) fn tls_fingerprint(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+    let content = Content { nocase: true, ..read(given)? };
+    draft.push_to(given, Buffer::TlsCertFingerprint, PayloadMatch::Content(content))
+}
+
 fn read(given: KeywordUse<'_>) -> ParseResult<Content> {
     let (negated, value) = given.value.negation();
     if !value.text.starts_with('"') {

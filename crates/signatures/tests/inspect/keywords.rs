@@ -119,6 +119,12 @@ fn pcre() {
         (r#"pcre:!"/b/";"#, b"abc", false),
         (r#"pcre:"/^b/";"#, b"a\nb", false),
         (r#"pcre:"/^b/m";"#, b"a\nb", true),
+        // No line begins behind the last line ending.
+        (r#"pcre:"/^$/m";"#, b"a\n", false),
+        (r#"pcre:"/^$/m";"#, b"a\n\nb", true),
+        // CR and LF are one line ending.
+        (r#"pcre:"/a\R\n/";"#, b"a\r\n", false),
+        (r#"pcre:"/a\R\n/";"#, b"a\r\n\n", true),
         (r#"pcre:"/a.b/";"#, b"a\nb", false),
         (r#"pcre:"/a.b/s";"#, b"a\nb", true),
         (r#"pcre:"/\xff\x00/";"#, b"\xff\x00", true),

@@ -271,6 +271,10 @@ fn buffers() {
             r#"http.uri; content:"a"; bsize:5<>10; http.uri.raw; bsize:>1;"#,
         ),
         (
+            r#"tls.subject:"CN=a"; tls.issuerdn:!"CN=b"; tls.fingerprint:"0A:f1";"#,
+            r#"tls.cert_subject; content:"CN=a"; tls.cert_issuer; content:!"CN=b"; tls.cert_fingerprint; content:"0A|3A|f1"; nocase;"#,
+        ),
+        (
             r#"http.uri; content:"a"; http_uri;"#,
             "24: a buffer named for all that follows and one named behind a content exclude each other",
         ),

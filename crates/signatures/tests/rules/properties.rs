@@ -45,6 +45,8 @@ const OPTIONS: &[&str] = &[
     r#"content:"abcdef"; startswith; http_uri;"#,
     r#"content:"abcdef"; http_header; fast_pattern:1,3;"#,
     r#"uricontent:"/x";"#,
+    r#"tls.subject:"CN=x";"#,
+    r#"tls.fingerprint:!"0A:f1";"#,
     "urilen:>7,raw;",
     "isdataat:!5,relative;",
     "isdataat:!1,relative;",

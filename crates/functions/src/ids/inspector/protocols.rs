@@ -9,6 +9,7 @@ use packet::Direction;
 use signatures::{Buffer, TlsState};
 
 use super::events::Handshake;
+use super::fingerprints::fingerprint;
 use super::{InspectionPoint, Inspector, ports, side};
 use crate::ids::COUNTERS;
 use crate::ids::alert_subject::AlertSubject;
@@ -26,7 +27,7 @@ pub(super) const LINE_BYTES: usize = 16 << 10;
 
 /// The place where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum BodyLocation {
+pub(super) enum BodyLocation {
     /// There is no body yet.
     None,
     /// It was searched as a part of this direction's stream.
@@ -48,17 +49,20 @@ impl Inspector<'_, '_> {
             Detection::Known(AppProtocol::Dns) => self.dns_stream(event, facts, state),
             Detection::Known(AppProtocol::Tls) => self.tls(event, facts, state),
             Detection::Known(AppProtocol::Ssh) => self.ssh(event, facts, state),
-            Detection::Known(application @ (AppProtocol::Smtp | AppProtocol::Ftp)) => {
-                self.starttls(application, event, state);
-            }
+            Detection::Known(AppProtocol::Smtp) => self.smtp(event, facts, state),
+            Detection::Known(AppProtocol::Ftp) => self.starttls(AppProtocol::Ftp, event, state),
             _ => {}
         }
     }
 
     /// Inspects the incomplete messages, because the connection has apparently ended.
     pub(super) fn cut(&mut self, event: StreamEvent<'_>, facts: InspectionFacts<'_>, state: &mut State) {
-        if state.detector.verdict() == Detection::Known(AppProtocol::Http1) {
-            self.http(event, facts, state);
+        match state.detector.verdict() {
+            Detection::Known(AppProtocol::Http1) => self.http(event, facts, state),
+            Detection::Known(AppProtocol::Smtp) if event.kind == StreamEventKind::Restart => {
+                self.mail(event.direction, facts, &mut state.flowbits);
+            }
+            _ => {}
         }
     }
 
@@ -104,7 +108,14 @@ impl Inspector<'_, '_> {
         self.count_cut(COUNTERS.bodies_cut, cut.bodies);
         for number in 0..messages.ready.len() {
             let (ready, flowbits) = (messages.ready[number], &mut state.flowbits);
-            self.message(&messages, ready, event.direction, facts, flowbits);
+            match ready {
+                ReadyPart::Trailers(number) => self.trailers(&mut messages, number, facts, flowbits),
+                ReadyPart::Head(number) => {
+                    messages.part_head(number);
+                    self.message(&messages, ready, event.direction, facts, flowbits);
+                }
+                _ => self.message(&messages, ready, event.direction, facts, flowbits),
+            }
         }
         messages.end(&mut saved_progress, &mut saved_text);
         if saved_progress.as_slice().is_empty() {
@@ -116,7 +127,7 @@ impl Inspector<'_, '_> {
     }
 
     /// Counts messages of which a part is not inspected.
-    fn count_cut(&mut self, counter: nf::Counter, messages: u64) {
+    pub(super) fn count_cut(&mut self, counter: nf::Counter, messages: u64) {
         if messages > 0 {
             self.context.count(counter, messages);
             self.is_beyond = true;
@@ -133,10 +144,13 @@ impl Inspector<'_, '_> {
         flowbits: &mut Flowbits,
     ) {
         let (number, family) = match ready {
-            ReadyPart::Head(number) => (number, MessageKind::HttpHead),
+            ReadyPart::Head(number) | ReadyPart::Trailers(number) => (number, MessageKind::HttpHead),
             ReadyPart::Whole(number) => (number, MessageKind::HttpBody),
         };
-        let message = messages.get(number);
+        let message = match family {
+            MessageKind::HttpHead => messages.head(number),
+            _ => messages.get(number),
+        };
         let about = AlertSubject::Http(message, messages.transaction(number));
         let with_body = family == MessageKind::HttpBody;
         if !with_body {
@@ -159,7 +173,7 @@ impl Inspector<'_, '_> {
     }
 
     /// Inspects rules whose pattern is in one of a message's buffers.
-    fn search_message(
+    pub(super) fn search_message(
         &mut self,
         search: &MessagePrefilter,
         body: BodyLocation,
@@ -282,6 +296,8 @@ impl Inspector<'_, '_> {
             return;
         }
         let kept = KeptBuffer::Line.of(event.direction);
+        let search = self.ids.searches.message(MessageKind::Tls, facts.to_server);
+        let wanted = search.map(|search| search.wanted).unwrap_or_default();
         let mut all_buffers = std::mem::take(&mut self.work.all_buffers);
         let mut hellos = std::mem::take(&mut self.work.hellos);
         hellos.clear();
@@ -298,6 +314,7 @@ impl Inspector<'_, '_> {
                 }
                 all_buffers[used].clear();
                 hellos.push(hello(&reported));
+                fingerprint(&reported, &mut all_buffers[used], &wanted);
                 let validity = handshake(reported, &mut all_buffers[used]);
                 handshake_event.validity = handshake_event.validity.take().or(validity);
                 used += 1;
@@ -326,7 +343,7 @@ impl Inspector<'_, '_> {
     }
 
     /// Handles lines by which client and server negotiate TLS.
-    fn starttls(&mut self, application: AppProtocol, event: StreamEvent<'_>, state: &mut State) {
+    pub(super) fn starttls(&mut self, application: AppProtocol, event: StreamEvent<'_>, state: &mut State) {
         let (kept, is_client) = (KeptBuffer::Line.of(event.direction), state.is_to_server(event.direction));
         let StreamEventKind::Data(mut bytes) = event.kind else {
             state.protocol_change.tls = 0;
@@ -337,6 +354,7 @@ impl Inspector<'_, '_> {
             state.protocol_change.tls = 0;
         } else if state.protocol_change.tls == 0
             && !self.context.has_buffer(kept)
+            && !state.mail.is_asked()
             && bytes.last() == Some(&b'\n')
         {
             return;
@@ -357,6 +375,11 @@ impl Inspector<'_, '_> {
                 TLS_ASKED if starttls::agrees(application, whole) => TLS_AGREED,
                 other => other,
             };
+            match (application, is_client) {
+                (AppProtocol::Smtp, true) => state.mail.command(whole),
+                (AppProtocol::Smtp, false) => state.mail.reply(whole),
+                _ => {}
+            }
             begun.clear();
             self.context.give_buffer(kept, begun);
             bytes = rest;

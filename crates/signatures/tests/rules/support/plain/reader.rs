@@ -114,6 +114,16 @@ impl Reader {
                 let said = Said { negated: not, bytes: bytes(rest), ..Said::default() };
                 self.push_to(Buffer::HttpUri, Part::Content(said));
             }
+            "tls.subject" | "tls.issuerdn" | "tls.fingerprint" => {
+                let buffer = match name {
+                    "tls.subject" => Buffer::TlsCertSubject,
+                    "tls.issuerdn" => Buffer::TlsCertIssuer,
+                    _ => Buffer::TlsCertFingerprint,
+                };
+                let nocase = name == "tls.fingerprint";
+                let said = Said { negated: not, bytes: bytes(rest), nocase, ..Said::default() };
+                self.push_to(buffer, Part::Content(said));
+            }
             "nocase" => self.content().nocase = true,
             "startswith" => self.content().starts = true,
             "endswith" => self.content().ends = true,
