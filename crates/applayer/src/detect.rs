@@ -110,6 +110,18 @@ pub struct Detector {
 const FAILED: u8 = 1;
 const FIRST: u8 = 2;
 
+/// The result of each `verdict`; of others, [`Detection::Failed`].
+const VERDICTS: [Detection; FIRST as usize + AppProtocol::ALL.len()] = {
+    let mut verdicts = [Detection::Unknown; FIRST as usize + AppProtocol::ALL.len()];
+    verdicts[FAILED as usize] = Detection::Failed;
+    let mut at = 0;
+    while at < AppProtocol::ALL.len() {
+        verdicts[FIRST as usize + at] = Detection::Known(AppProtocol::ALL[at]);
+        at += 1;
+    }
+    verdicts
+};
+
 impl Detector {
     /// Handles bytes of one direction that begin at `offset` in its stream. Directions must be
     /// passed in order of arrival.
@@ -203,14 +215,9 @@ impl Detector {
     }
 
     /// Returns the current result for the flow.
+    #[inline]
     pub fn verdict(&self) -> Detection {
-        match self.verdict {
-            0 => Detection::Unknown,
-            known => known
-                .checked_sub(FIRST)
-                .and_then(|at| AppProtocol::ALL.get(usize::from(at)))
-                .map_or(Detection::Failed, |application| Detection::Known(*application)),
-        }
+        VERDICTS.get(usize::from(self.verdict)).copied().unwrap_or(Detection::Failed)
     }
 
     /// Returns the protocol of one direction's own beginning. It may differ from the flow's.

@@ -53,9 +53,19 @@ impl Signals {
         for signal in STOP.into_iter().chain(more.iter().copied()) {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_second))?;
         }
-        for signal in STOP.into_iter().chain(more.iter().copied()).chain(STRAY).chain(real_time) {
+        let stops = |signal| {
             signal_hook::flag::register(signal, Arc::clone(&is_second))?;
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)
+        };
+        for signal in STOP.into_iter().chain(more.iter().copied()).chain(STRAY) {
+            stops(signal)?;
+        }
+        for signal in real_time {
+            match stops(signal) {
+                // A debugger keeps the last one to itself.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                installed => drop(installed?),
+            }
         }
         // A write beyond the file size limit then fails like one to a full disk.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;

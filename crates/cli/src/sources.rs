@@ -198,17 +198,27 @@ impl Source {
         self.place_next();
     }
 
-    /// Reads ahead, and determines the next frame's time from the timestamps that follow it.
+    /// Determines the next frame's time. Where its timestamp does not continue from the latest one,
+    /// those that follow are read ahead.
     fn place_next(&mut self) {
-        let is_enough = |ahead: &VecDeque<BufferedFrame>| {
-            ahead.iter().skip(1).filter(|ahead| ahead.stamp_ns.is_some()).count() >= STAMPS_AHEAD
+        while self.ahead.is_empty() && self.read_ahead() {}
+        let Some(stamp_ns) = self.ahead.front().map(|next| next.stamp_ns) else {
+            self.next_ns = None;
+            return;
         };
-        while !is_enough(&self.ahead) && self.ahead.len() < AHEAD_MAX && self.read_ahead() {}
-        let stamps = self.ahead.iter().skip(1).filter_map(|ahead| ahead.stamp_ns);
-        let mut following = [0; STAMPS_AHEAD];
-        let count = following.iter_mut().zip(stamps).map(|(to, stamp)| *to = stamp).count();
-        let timeline = &mut self.timeline;
-        self.next_ns = self.ahead.front().map(|next| timeline.at(next.stamp_ns, &following[..count]));
+        let continued = self.timeline.continued(stamp_ns);
+        self.next_ns = continued.or_else(|| Some(self.place_by_following(stamp_ns)));
+    }
+
+    #[cold]
+    fn place_by_following(&mut self, stamp_ns: Option<u64>) -> u64 {
+        let following = |ahead: &VecDeque<BufferedFrame>| {
+            let mut stamps = ahead.iter().skip(1).filter_map(|ahead| ahead.stamp_ns);
+            std::array::from_fn::<_, STAMPS_AHEAD, _>(|_| stamps.next())
+        };
+        while following(&self.ahead).contains(&None) && self.ahead.len() < AHEAD_MAX && self.read_ahead() {}
+        let stamps: Vec<u64> = following(&self.ahead).into_iter().flatten().collect();
+        self.timeline.at(stamp_ns, &stamps)
     }
 
     /// Returns the port that an interface of a `rivulet capture` file is named after, and whether

@@ -58,7 +58,7 @@ impl NetworkFunction for Forgetful {
 
 fn registry() -> nf::Registry<serde_json::Value> {
     let mut registry = functions::registry();
-    registry.add::<Forgetful>("");
+    registry.add(nf::loader!(Forgetful), "");
     registry
 }
 

@@ -116,14 +116,14 @@ impl Reassembly {
         for (packet, verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta();
             match states.as_mut().and_then(|states| states.at(meta.transit.flow)) {
-                Some((header, streams, _)) if *verdict == Verdict::Forward && meta.transit.side == side => {
+                Some((header, streams, _)) if verdict.is_forward() && meta.transit.side == side => {
                     self.reassembler.own(header);
                     if let Some(reason) = self.reassembler.normalize(packet, streams) {
                         *verdict = Verdict::Drop(reason);
                         drops = true;
                     }
                     if let Some(short) = self.reassembler.shortage() {
-                        let is_dropped = *verdict != Verdict::Forward;
+                        let is_dropped = !verdict.is_forward();
                         self.report((stage, short), packet, header, is_dropped, effects);
                     }
                 }

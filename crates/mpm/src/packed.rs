@@ -10,8 +10,9 @@ pub(crate) const PACKED_MAX: usize = 64;
 
 /// Bytes of text folded at once; most packets fit.
 const CHUNK: usize = 1536;
-/// Texts up to this size are too small to clear a whole chunk for.
+/// Texts up to these sizes are too small to clear a whole chunk for.
 const LITTLE: usize = 64;
+const MEDIUM: usize = 320;
 
 /// Finds windows of one width.
 #[derive(Clone, Debug)]
@@ -34,8 +35,10 @@ impl Packed {
     /// Reports the positions of probable windows in the text, in ascending order.
     #[inline]
     pub(crate) fn find(&self, text: &[u8], mut found: impl FnMut(usize)) {
-        if text.len() <= LITTLE {
-            return self.find_in(&mut [0; LITTLE], text, &mut found);
+        match text.len() {
+            ..=LITTLE => return self.find_in(&mut [0; LITTLE], text, &mut found),
+            ..=MEDIUM => return self.find_in(&mut [0; MEDIUM], text, &mut found),
+            _ => {}
         }
         let mut chunk = [0; CHUNK];
         let mut start = 0;

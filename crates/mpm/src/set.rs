@@ -9,6 +9,10 @@ use crate::plan;
 /// Limit on the literals of a set.
 pub const LITERALS_MAX: usize = 1 << 16;
 
+/// Bytes of a short piece and those before it that are searched as one text.
+const JOINT: usize = 96;
+const _: () = assert!(2 * RECENT <= JOINT);
+
 /// Literals that are searched for together. A literal's number is its position in the input;
 /// duplicates are allowed.
 ///
@@ -73,17 +77,22 @@ impl LiteralSet {
     /// from the start of the piece, for each occurrence of each literal that ends in this piece.
     ///
     /// Occurrences may begin in an earlier piece, overlap, or coincide with those of other
-    /// literals. However a stream is cut, the same occurrences are found, each once. Those that
-    /// began in earlier pieces come first. The order is deterministic for the same set, cursor and
-    /// piece, but not sorted.
+    /// literals. However a stream is cut, the same occurrences are found, each once. The order is
+    /// deterministic for the same set, cursor and piece, but not sorted.
     #[inline]
     pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize)) {
         let recent = cursor.recent();
         let recent = &recent[recent.len() - recent.len().min(self.reach)..];
-        if !recent.is_empty() {
-            self.span(recent, piece, &mut found);
+        match recent.len() + piece.len() {
+            _ if recent.is_empty() => self.find(piece, found),
+            // One search costs less than two.
+            ..=JOINT => self.span(recent, piece, |_, seam, end| end > seam, &mut found),
+            _ => {
+                let ahead = &piece[..piece.len().min(self.reach)];
+                self.span(recent, ahead, |start, seam, end| start < seam && end > seam, &mut found);
+                self.find(piece, found);
+            }
         }
-        self.find(piece, found);
         cursor.advance(piece);
     }
 
@@ -111,16 +120,24 @@ impl LiteralSet {
         size_of::<Self>() + size_of_val(&self.needles[..]) + size_of_val(&self.layers[..]) + layers
     }
 
-    /// Reports literals that begin in `recent`, which has at most `reach` bytes, and end in the
-    /// next piece.
-    fn span(&self, recent: &[u8], piece: &[u8], found: &mut impl FnMut(u32, usize)) {
-        let mut joint = [0; 2 * RECENT];
-        let (seam, end) = (recent.len(), recent.len() + piece.len().min(self.reach));
+    /// Reports literals in `recent` and `piece`, with at most [`JOINT`] bytes together, that
+    /// `is_new` says are: it gets where a literal starts, where the piece begins, and where the
+    /// literal ends.
+    #[inline]
+    fn span(
+        &self,
+        recent: &[u8],
+        piece: &[u8],
+        is_new: impl Fn(usize, usize, usize) -> bool,
+        found: &mut impl FnMut(u32, usize),
+    ) {
+        let mut joint = [0; JOINT];
+        let (seam, end) = (recent.len(), recent.len() + piece.len());
         joint[..seam].copy_from_slice(recent);
-        joint[seam..end].copy_from_slice(&piece[..end - seam]);
+        joint[seam..end].copy_from_slice(piece);
         for layer in &self.layers {
             layer.find(&self.needles, &joint[..end], &mut |literal, start, end| {
-                if start < seam && end > seam {
+                if is_new(start, seam, end) {
                     found(literal, end - seam);
                 }
             });

@@ -10,6 +10,10 @@ const PAIRS: usize = BLOCK / 2;
 const PART: usize = 16;
 /// Bytes of text covered by a block's windows.
 const SPAN: usize = BLOCK + 4;
+/// The same for a short text, or a short rest of one.
+const SHORT_BLOCK: usize = 32;
+const SHORT_PAIRS: usize = SHORT_BLOCK / 2;
+const SHORT_SPAN: usize = SHORT_BLOCK + 4;
 /// Case folding: letters become lower case, and some other bytes collide with them.
 const FOLD: u16 = 0x2020;
 
@@ -104,8 +108,7 @@ impl Sieve {
     }
 }
 
-/// Gathers the lookups as bits of one number and tests that: a branch per window would be
-/// mispredicted too often.
+/// Passes block by block, and over a short rest by a short block.
 #[inline]
 fn pass<const STRIDE: usize, const SIZE: usize>(
     table: &[u8; SIZE],
@@ -114,47 +117,61 @@ fn pass<const STRIDE: usize, const SIZE: usize>(
     mut found: impl FnMut(usize),
 ) {
     const { assert!(STRIDE == 1 || STRIDE == 2 || STRIDE == 4) };
-    let mut hashes = [0; PAIRS];
     for from in (0..text.len()).step_by(BLOCK) {
-        let padded: [u8; SPAN];
-        let block = match text[from..].first_chunk() {
-            Some(block) => block,
-            None => {
-                padded = array_at(text, from);
-                &padded
+        match (text[from..].first_chunk(), text.len() - from) {
+            (Some(block), _) => {
+                look::<STRIDE, SIZE, SPAN, PAIRS>(table, hash, block, PAIRS, from, &mut found)
             }
-        };
-        let pairs = PAIRS.min((text.len() - from).div_ceil(2));
-        for odd in 0..if STRIDE == 1 { 2 } else { 1 } {
-            hash.of_block(block, odd, &mut hashes);
-            let mut seen = look::<STRIDE, _>(table, &hashes, pairs);
-            while seen != 0 {
-                found(from + odd + seen.trailing_zeros() as usize * STRIDE.max(2));
-                seen &= seen - 1;
+            (None, rest @ ..=SHORT_BLOCK) => {
+                let block: &[u8; SHORT_SPAN] = &array_at(text, from);
+                look::<STRIDE, SIZE, SHORT_SPAN, SHORT_PAIRS>(
+                    table,
+                    hash,
+                    block,
+                    rest.div_ceil(2),
+                    from,
+                    &mut found,
+                );
+            }
+            (None, rest) => {
+                let (block, pairs) = (&array_at(text, from), PAIRS.min(rest.div_ceil(2)));
+                look::<STRIDE, SIZE, SPAN, PAIRS>(table, hash, block, pairs, from, &mut found);
             }
         }
     }
 }
 
-/// Returns the hashes in the table, in steps of `STRIDE` bytes: one bit each, the first in the
-/// lowest.
+/// Looks up the windows of a block, in steps of `STRIDE` bytes, and reports those in the table.
+///
+/// Gathers the lookups as bits of one number, the first in the lowest, and tests that: a branch per
+/// window would be mispredicted too often.
 #[inline(always)]
-fn look<const STRIDE: usize, const SIZE: usize>(
+fn look<const STRIDE: usize, const SIZE: usize, const SPAN: usize, const PAIRS: usize>(
     table: &[u8; SIZE],
-    hashes: &[u16; PAIRS],
+    hash: Hash,
+    block: &[u8; SPAN],
     pairs: usize,
-) -> u64 {
+    from: usize,
+    found: &mut impl FnMut(usize),
+) {
     let step = if STRIDE == 4 { 2 } else { 1 };
-    let (parts, _) = hashes.as_chunks::<PART>();
-    let mut seen = 0;
-    for (number, part) in parts.iter().take(pairs.div_ceil(PART)).enumerate() {
-        let mut here = 0;
-        for window in (0..PART / step).rev() {
-            here = 2 * here + u64::from(byte(table, part[window * step]));
+    let mut hashes = [0; PAIRS];
+    for odd in 0..if STRIDE == 1 { 2 } else { 1 } {
+        hash.of_block(block, odd, &mut hashes);
+        let (parts, _) = hashes.as_chunks::<PART>();
+        let mut seen: u64 = 0;
+        for (number, part) in parts.iter().take(pairs.div_ceil(PART)).enumerate() {
+            let mut here = 0;
+            for window in (0..PART / step).rev() {
+                here = 2 * here + u64::from(byte(table, part[window * step]));
+            }
+            seen |= here << (number * PART / step);
         }
-        seen |= here << (number * PART / step);
+        while seen != 0 {
+            found(from + odd + seen.trailing_zeros() as usize * STRIDE.max(2));
+            seen &= seen - 1;
+        }
     }
-    seen
 }
 
 impl Hash {
@@ -174,9 +191,14 @@ impl Hash {
 
     /// Hashes the windows of the block at even or at odd positions.
     #[inline(never)]
-    fn of_block(self, block: &[u8; SPAN], odd: usize, hashes: &mut [u16; PAIRS]) {
+    fn of_block<const SPAN: usize, const PAIRS: usize>(
+        self,
+        block: &[u8; SPAN],
+        odd: usize,
+        hashes: &mut [u16; PAIRS],
+    ) {
         // `odd` is 0 or 1, and `last` at most 2.
-        let pairs = |at: usize| block[at..][..BLOCK].as_chunks::<2>().0;
+        let pairs = |at: usize| block[at..][..2 * PAIRS].as_chunks::<2>().0;
         let both = pairs(odd).iter().zip(pairs(odd + self.last));
         for ((first, last), hash) in both.zip(hashes) {
             *hash = self.of_pairs(u16::from_le_bytes(*first), u16::from_le_bytes(*last));

@@ -6,13 +6,28 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Returns eight bytes from `at`, little-endian; zeros beyond the end.
 #[inline(always)]
 pub(crate) fn word_at(text: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(text, at))
+    match text.get(at..).unwrap_or_default().first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => last_word(text, at),
+    }
+}
+
+/// The last eight bytes, less those before `at`: short texts have few other words.
+fn last_word(text: &[u8], at: usize) -> u64 {
+    let missing = (at + size_of::<u64>()).saturating_sub(text.len());
+    match text.last_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes).checked_shr(8 * missing as u32).unwrap_or(0),
+        None => u64::from_le_bytes(padded(text.get(at..).unwrap_or_default())),
+    }
 }
 
 /// Returns the window at `at`, little-endian; zeros beyond the end.
 #[inline(always)]
 pub(crate) fn window_at(text: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(text, at))
+    match text.get(at..).unwrap_or_default().first_chunk() {
+        Some(bytes) => u32::from_le_bytes(*bytes),
+        None => last_word(text, at) as u32,
+    }
 }
 
 /// Returns `N` bytes from `at`; zeros beyond the end.
@@ -85,4 +100,23 @@ impl Hasher for KeyHasher {
 #[inline(always)]
 pub(crate) fn folded(window: u32) -> u32 {
     window | 0x2020_2020
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_follow_the_text() {
+        let text: Vec<u8> = (1..=20).collect();
+        for len in 0..text.len() {
+            for at in 0..len + 10 {
+                let expected: [u8; 8] = std::array::from_fn(|i| *text[..len].get(at + i).unwrap_or(&0));
+                let word = word_at(&text[..len], at);
+                assert_eq!(word.to_le_bytes(), expected, "{len} bytes, from {at}");
+                assert_eq!(window_at(&text[..len], at), word as u32, "{len} bytes, from {at}");
+                assert_eq!(array_at(&text[..len], at), expected, "{len} bytes, from {at}");
+            }
+        }
+    }
 }

@@ -65,7 +65,7 @@ pub use meters::{METERS_SCANNED_MAX, MeterKey, MeterValue, Meters};
 pub use payload_cache::{CACHED_PAYLOAD_MAX, CachedPayload, PayloadCache};
 pub use plan::{PLAN_SHAPE_MAX, PREDICTING_NFS_MAX, Plan, PlanShape, PlannedActions};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
-pub use registry::{ConfigSource, MakeError, Registry, RegistryEntry};
+pub use registry::{ConfigSource, Loader, MakeError, Registry, RegistryEntry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::SharedSet;
 pub use shared_state::{OwnedAddresses, PassedSources, SharedState};

@@ -31,10 +31,37 @@ pub struct RegistryEntry<C: ConfigSource> {
     pub readme: &'static str,
     /// Bytes of its per-flow state, without the map.
     pub state_bytes: usize,
-    make: Make<C>,
+    make: Box<Make<C>>,
 }
 
-type Make<C> = fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<<C as ConfigSource>::Error>>;
+type Make<C> =
+    dyn Fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<<C as ConfigSource>::Error>> + Send + Sync;
+
+/// Builds the stages of an NF, see [`loader!`](crate::loader).
+pub struct Loader<N: NetworkFunction> {
+    load: fn(N::Config, Setup) -> Result<Box<dyn Stage>, LoadError>,
+}
+
+impl<N: NetworkFunction> Loader<N> {
+    /// Returns the loader of the NF.
+    #[expect(clippy::new_without_default, reason = "only `loader!` makes one")]
+    pub const fn new() -> Loader<N> {
+        Loader { load: load::<N> }
+    }
+}
+
+/// Returns the loader of an NF type, for [`Registry::add`].
+///
+/// The stage, with the NF's code in it, is compiled in the crate that names the type here, as that
+/// crate is optimised, and once. Without a static, each crate that builds a registry would compile
+/// it anew, as itself is optimised.
+#[macro_export]
+macro_rules! loader {
+    ($function:ty) => {{
+        static LOADER: $crate::Loader<$function> = $crate::Loader::new();
+        &LOADER
+    }};
+}
 
 /// An error of [`RegistryEntry::make`].
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +91,17 @@ impl<C: ConfigSource> Registry<C> {
         Registry::default()
     }
 
-    /// Adds an NF type with its manual.
-    pub fn add<N: NetworkFunction>(&mut self, readme: &'static str) {
-        let state_bytes = size_of::<N::State>();
+    /// Adds an NF type, by its [`loader!`](crate::loader), with its manual.
+    pub fn add<N: NetworkFunction>(&mut self, loader: &'static Loader<N>, readme: &'static str) {
+        let make = |config: &C, setup: Setup| {
+            let config: N::Config = config.read().map_err(MakeError::Form)?;
+            Ok((loader.load)(config, setup)?)
+        };
         self.entries.push(RegistryEntry {
             descriptor: N::DESCRIPTOR,
             readme,
-            state_bytes,
-            make: make::<N, C>,
+            state_bytes: size_of::<N::State>(),
+            make: Box::new(make),
         });
     }
 
@@ -95,12 +125,4 @@ impl<C: ConfigSource> RegistryEntry<C> {
     pub fn make(&self, config: &C, setup: Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>> {
         (self.make)(config, setup)
     }
-}
-
-fn make<N: NetworkFunction, C: ConfigSource>(
-    config: &C,
-    setup: Setup,
-) -> Result<Box<dyn Stage>, MakeError<C::Error>> {
-    let config: N::Config = config.read().map_err(MakeError::Form)?;
-    Ok(load::<N>(config, setup)?)
 }

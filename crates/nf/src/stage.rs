@@ -104,7 +104,7 @@ impl PacketTotals {
     pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [PacketTotals; 2] {
         let mut loads = [PacketTotals::default(); 2];
         for (packet, &verdict) in packets.iter().zip(verdicts) {
-            if verdict == Verdict::Forward {
+            if verdict.is_forward() {
                 loads[packet.meta().transit.side as usize].add(packet.len());
             }
         }
@@ -612,7 +612,7 @@ impl<N: NetworkFunction> Loaded<N> {
         for (packet, verdict) in packets.unwrap_or_default().iter().zip(verdicts.unwrap_or_default()) {
             let number = progress.step();
             let transit = &packet.meta().transit;
-            if *verdict != Verdict::Forward || transit.side != *side {
+            if !verdict.is_forward() || transit.side != *side {
                 continue;
             }
             let of_flow = Self::of_flow(&mut states, record_of(number, transit.flow));
@@ -729,7 +729,7 @@ impl<N: NetworkFunction> Loaded<N> {
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (packet, verdict) in packets.unwrap_or_default().iter_mut().zip(verdicts.unwrap_or_default()) {
             let number = progress.step();
-            if *verdict != Verdict::Forward || packet.meta().transit.side != *side {
+            if !verdict.is_forward() || packet.meta().transit.side != *side {
                 continue;
             }
             let len = packet.len();
@@ -759,7 +759,7 @@ impl<N: NetworkFunction> Loaded<N> {
             if Self::RESIZES && packet.len() != len {
                 *changed = true;
             }
-            if decided != Verdict::Forward {
+            if !decided.is_forward() {
                 *verdict = decided;
                 *changed = true;
                 if let Verdict::Drop(reason) = decided {

@@ -280,7 +280,6 @@ impl PacketPool {
 
     /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`], and
     /// returns their number.
-    #[inline]
     pub fn take_small(&mut self, count: usize, batch: &mut Vec<Packet>) -> usize {
         let rest = self.small.len().saturating_sub(count);
         let taken = self.small.len() - rest;

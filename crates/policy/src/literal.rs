@@ -60,9 +60,14 @@ impl Prefix {
     }
 
     /// Returns whether an address is in the prefix.
+    #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
-        let (first, last) = self.bounds();
-        address.is_ipv4() == first.is_ipv4() && (first..=last).contains(&address)
+        let bits_shared = match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        bits_shared >= u32::from(self.length)
     }
 
     /// Returns the first and the last address of the prefix.

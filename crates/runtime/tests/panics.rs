@@ -79,7 +79,7 @@ fn assemble(settings: &str) -> Assembly {
     let policy = Policy::read("fragile.rvl", &text, &mut |_| Err("no files".into()));
     let policy = policy.map_err(|report| report.render(policy::Colour::Off)).unwrap();
     let mut registry: Registry<_> = functions::registry();
-    registry.add::<Fragile>("");
+    registry.add(nf::loader!(Fragile), "");
     runtime::assemble(&policy, &registry, SEED, None).map_err(|wrong| format!("{wrong:?}")).unwrap()
 }
 

@@ -19,8 +19,10 @@ pub fn register(text: &str, name: &Name) -> Result<String, MissingLine> {
     lines.insert(at, &module);
     let text = lines.join("\n") + "\n";
     let end = text.find(END).ok_or(MissingLine("    registry\n}"))?;
-    let registration =
-        format!("    registry.add::<{name}::{}>(include_str!(\"{name}/README.md\"));\n", name.type_name());
+    let registration = format!(
+        "    registry.add(nf::loader!({name}::{}), include_str!(\"{name}/README.md\"));\n",
+        name.type_name()
+    );
     Ok(format!("{}{registration}{}", &text[..end], &text[end..]))
 }
 
@@ -53,7 +55,7 @@ mod tests {
 
     const LIB: &str = "//! Doc.\n\npub mod alpha;\npub mod gamma;\n\nuse nf::Registry;\n\n\
         pub fn registry() -> Registry {\n    let mut registry = Registry::new();\n    \
-        registry.add::<alpha::Alpha>(include_str!(\"alpha/README.md\"));\n    registry\n}\n";
+        registry.add(nf::loader!(alpha::Alpha), include_str!(\"alpha/README.md\"));\n    registry\n}\n";
 
     #[test]
     fn modules_stay_sorted() {
@@ -61,8 +63,7 @@ mod tests {
         assert!(with("beta").contains("pub mod alpha;\npub mod beta;\npub mod gamma;\n"));
         assert!(with("aa").contains("\n\npub mod aa;\npub mod alpha;\n"));
         assert!(with("zeta_x").contains("pub mod gamma;\npub mod zeta_x;\n"));
-        let registered =
-            "registry.add::<zeta_x::ZetaX>(include_str!(\"zeta_x/README.md\"));\n    registry\n}\n";
+        let registered = "registry.add(nf::loader!(zeta_x::ZetaX), include_str!(\"zeta_x/README.md\"));\n    registry\n}\n";
         assert!(with("zeta_x").ends_with(registered));
         assert!(register("fn main() {}", &"beta".parse().unwrap()).is_err());
     }

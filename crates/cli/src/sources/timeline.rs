@@ -27,13 +27,23 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Returns the time of a packet with this timestamp. `following` are the next timestamps, as
-    /// far as they are known.
+    /// Returns the time of a packet if its timestamp continues from the latest one, or is missing.
+    #[inline]
+    pub fn continued(&mut self, stamp_ns: Option<u64>) -> Option<u64> {
+        let latest_ns = self.latest_ns?;
+        let Some(stamp_ns) = stamp_ns else {
+            self.jumps.without_time += 1;
+            return Some(latest_ns);
+        };
+        self.goes_on(stamp_ns, latest_ns).then(|| self.advance(stamp_ns, latest_ns))
+    }
+
+    /// Returns the time of a packet that is the first, or does not continue. `following` are the
+    /// next timestamps, as far as they are known.
     pub fn at(&mut self, stamp_ns: Option<u64>, following: &[u64]) -> u64 {
         let Some(stamp_ns) = stamp_ns else {
             self.jumps.without_time += 1;
-            // The time of the previous packet, else of the next.
-            return self.latest_ns.or_else(|| following.first().copied()).unwrap_or(0);
+            return following.first().copied().unwrap_or(0);
         };
         let Some(latest_ns) = self.latest_ns else {
             let first_ns = match following {
@@ -46,7 +56,7 @@ impl Timeline {
             self.latest_ns = Some(first_ns);
             return first_ns;
         };
-        if !self.goes_on(stamp_ns, latest_ns) && !self.goes_back_to_a_clock(stamp_ns, latest_ns) {
+        if !self.goes_back_to_a_clock(stamp_ns, latest_ns) {
             if following.first().is_some_and(|&next| self.goes_on(next, latest_ns)) {
                 self.jumps.broken += 1;
                 return latest_ns;
@@ -60,6 +70,10 @@ impl Timeline {
                 self.offset_ns = i128::from(latest_ns) - i128::from(stamp_ns);
             }
         }
+        self.advance(stamp_ns, latest_ns)
+    }
+
+    fn advance(&mut self, stamp_ns: u64, latest_ns: u64) -> u64 {
         let at_ns = self.placed(stamp_ns, self.offset_ns);
         self.latest_ns = Some(latest_ns.max(at_ns));
         at_ns
@@ -107,7 +121,8 @@ mod tests {
         let mut timeline = Timeline::default();
         let times = (0..stamps.len()).map(|i| {
             let following: Vec<u64> = stamps[i + 1..].iter().filter_map(ns).take(2).collect();
-            timeline.at(ns(&stamps[i]), &following) / 1_000_000_000
+            let continued = timeline.continued(ns(&stamps[i]));
+            continued.unwrap_or_else(|| timeline.at(ns(&stamps[i]), &following)) / 1_000_000_000
         });
         (times.collect(), timeline.jumps)
     }

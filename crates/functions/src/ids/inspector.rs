@@ -287,12 +287,14 @@ impl<'a, 'c> Inspector<'a, 'c> {
         let hits = scanned.map(|_| &self.work.hits[..]);
         let searched = search.packet(own.payload, hits, &mut may_match);
         self.context.count(COUNTERS.bytes_searched, searched as u64);
-        let empty = std::mem::take(&mut self.work.empty);
-        let view = InspectionInput { payload: own.payload, start: 0, buffers: &empty, packet: Some(own) };
-        let about = AlertSubject::Nothing;
-        let point = InspectionPoint { view, facts, excerpt: own.payload, is_stream: false, about };
-        self.inspect(&mut may_match, point, flowbits);
-        self.work.empty = empty;
+        if !may_match.is_empty() {
+            let empty = std::mem::take(&mut self.work.empty);
+            let view = InspectionInput { payload: own.payload, start: 0, buffers: &empty, packet: Some(own) };
+            let about = AlertSubject::Nothing;
+            let point = InspectionPoint { view, facts, excerpt: own.payload, is_stream: false, about };
+            self.inspect(&mut may_match, point, flowbits);
+            self.work.empty = empty;
+        }
         self.work.may_match = may_match;
     }
 

@@ -100,8 +100,8 @@ pub struct GroupPrefilter {
 /// length of the input does not matter.
 pub const LONG_BYTES: usize = 5;
 /// The distances, in bytes from the beginning of a packet, within which shorter patterns are
-/// searched for together.
-const REACHES: [usize; 2] = [64, NEAR_BYTES];
+/// searched for together. Most are among the first bytes, where a search costs the least.
+const REACHES: [usize; 2] = [32, NEAR_BYTES];
 
 impl GroupPrefilter {
     fn new(items: &[&GroupedRule]) -> Result<GroupPrefilter, LiteralSetError> {
@@ -146,6 +146,9 @@ impl GroupPrefilter {
         may_match: &mut Vec<u32>,
     ) -> usize {
         may_match.extend_from_slice(&self.always_in_packets);
+        if payload.is_empty() {
+            return 0;
+        }
         let mut searched = 0;
         for (reach, search) in &self.near {
             let beginning = &payload[..payload.len().min(*reach)];

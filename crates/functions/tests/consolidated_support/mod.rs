@@ -17,15 +17,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Returns the registry of all built-in functions and those of this file.
 pub fn registry() -> Registry<serde_json::Value> {
     let mut registry = functions::registry();
-    registry.add::<Remark>("");
-    registry.add::<Stamp>("");
-    registry.add::<Hop>("");
-    registry.add::<Enter>("");
-    registry.add::<Leave>("");
-    registry.add::<TagPusher>("");
-    registry.add::<TagPopper>("");
-    registry.add::<Probe<false>>("");
-    registry.add::<Probe<true>>("");
+    registry.add(nf::loader!(Remark), "");
+    registry.add(nf::loader!(Stamp), "");
+    registry.add(nf::loader!(Hop), "");
+    registry.add(nf::loader!(Enter), "");
+    registry.add(nf::loader!(Leave), "");
+    registry.add(nf::loader!(TagPusher), "");
+    registry.add(nf::loader!(TagPopper), "");
+    registry.add(nf::loader!(Probe<false>), "");
+    registry.add(nf::loader!(Probe<true>), "");
     registry
 }
 

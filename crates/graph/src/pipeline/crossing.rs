@@ -127,7 +127,7 @@ impl Pipeline {
             begin = end;
         }
         order.put_back(packets);
-        if verdicts.iter().any(|verdict| *verdict != Verdict::Forward) {
+        if verdicts.iter().any(|verdict| !verdict.is_forward()) {
             order.put_back(verdicts);
         }
         self.complete_effects(before, packets, verdicts);

@@ -214,7 +214,7 @@ impl Pipeline {
         let mut known = std::mem::take(&mut self.known_groups);
         known.clear();
         for at in 0..packets.len() {
-            if verdicts[at] != Verdict::Forward || packets[at].meta().transit.side != side {
+            if !verdicts[at].is_forward() || packets[at].meta().transit.side != side {
                 continue;
             }
             let Some(routing) = &mut self.flows.routing else { break };
@@ -320,7 +320,7 @@ impl Pipeline {
         run: &mut BatchRun<'_, '_>,
     ) {
         for at in bits(here) {
-            if verdicts[at] != Verdict::Forward {
+            if !verdicts[at].is_forward() {
                 continue;
             }
             let Some(routing) = &mut self.flows.routing else { return };
@@ -407,7 +407,7 @@ impl Pipeline {
 
 /// Returns those of these packets that go on.
 fn forwarded(of: u64, verdicts: &[Verdict]) -> u64 {
-    bits(of).filter(|&at| verdicts[at] == Verdict::Forward).fold(0, |set, at| set | 1 << at)
+    bits(of).filter(|&at| verdicts[at].is_forward()).fold(0, |set, at| set | 1 << at)
 }
 
 /// Returns the places of bits, in ascending order.

@@ -33,7 +33,7 @@ impl Pipeline {
         let (mut count, mut bytes, mut settled_ns) = (0, 0, self.flows.settled_ns);
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta_mut();
-            if verdict != Verdict::Forward || meta.transit.relearn_alias {
+            if !verdict.is_forward() || meta.transit.relearn_alias {
                 break;
             }
             let at_ns = settled_ns.max(meta.transit.timestamp_ns);

@@ -125,7 +125,7 @@ impl Sides {
         let (mut seen, mut count) = (0u64, 0);
         for (i, (packet, verdict)) in packets.iter().zip(verdicts).enumerate() {
             let transit = &packet.meta().transit;
-            if *verdict != Verdict::Forward || transit.side != side {
+            if !verdict.is_forward() || transit.side != side {
                 continue;
             }
             let (flow, bit) = (transit.flow, 1 << (transit.flow % 64));

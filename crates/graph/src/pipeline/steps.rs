@@ -93,7 +93,7 @@ impl Pipeline {
                 for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
                     let transit = &packet.meta().transit;
                     let rule = cache.rule(transit.flow, transit.direction);
-                    if *verdict == Verdict::Forward
+                    if verdict.is_forward()
                         && let Some(rule) = rule
                         && packet.set_ends(&rule.ends, known).is_err()
                     {
@@ -118,7 +118,7 @@ impl Pipeline {
         match *step {
             Step::SetDscp(dscp) => {
                 let forwarded =
-                    packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
+                    packets.iter_mut().zip(verdicts.iter()).filter(|of| of.1.is_forward());
                 forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
             }
             Step::Encap(stage) => {
@@ -157,7 +157,7 @@ impl Pipeline {
                 crossing.load.bytes -= load.packets * layer.len() as u64;
             }
             Step::Drop(stage, reason) => {
-                let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
+                let forwarded = verdicts.iter_mut().filter(|verdict| verdict.is_forward());
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
                 self.stages.all[stage].pass(PacketTotals::default(), load.packets);
             }
@@ -167,7 +167,7 @@ impl Pipeline {
                 }
             }
             Step::DropAtEnd(reason) => {
-                let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
+                let forwarded = verdicts.iter_mut().filter(|verdict| verdict.is_forward());
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
             }
             // They have been seen to.
@@ -189,7 +189,7 @@ pub(super) fn drop_panicked(
     verdicts: &mut [Verdict],
 ) {
     for (number, verdict) in verdicts.iter_mut().enumerate() {
-        if *verdict == Verdict::Forward && panicked >> number & 1 != 0 {
+        if verdict.is_forward() && panicked >> number & 1 != 0 {
             *verdict = Verdict::Drop(DropReason::FunctionPanic);
         }
     }
@@ -209,7 +209,7 @@ fn drop_unless<T>(
 ) {
     let mut dropped = 0;
     for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
-        if *verdict == Verdict::Forward
+        if verdict.is_forward()
             && let Err(reason) = done(packet)
         {
             *verdict = Verdict::Drop(reason);

@@ -22,7 +22,7 @@ impl Routing {
         let (notes, keeps) = (visits || self.topology.reads().attributes, self.has_keepers());
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let transit = &mut packet.meta_mut().transit;
-            if *verdict != Verdict::Forward || transit.side != side {
+            if !verdict.is_forward() || transit.side != side {
                 continue;
             }
             let header = records.header(transit.flow);

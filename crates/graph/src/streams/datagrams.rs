@@ -47,7 +47,7 @@ const WORDS: usize = DATAGRAM_ROOM / UNIT / 64;
 const FREE: u64 = 0;
 const DELIVERED: u64 = u64::MAX;
 
-/// The record in [`Datagrams::flows`] of a slot that is no flow's.
+/// The record in [`SlotFlows`] of a slot that is no flow's.
 const NO_FLOW: u32 = u32::MAX;
 
 /// The classes of slots in the table.
@@ -70,7 +70,7 @@ pub struct Datagrams {
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
     /// The flow of each slot's datagram, which moves with it.
-    flows: Vec<u32>,
+    flows: SlotFlows,
     /// No datagram is given up before.
     due_ns: u64,
     /// Slots whose bytes are in use until the group ends.
@@ -85,6 +85,37 @@ pub struct Datagrams {
     moved: i64,
     /// Of what is restored, what was to be given up by then is gone.
     gone_until_ns: u64,
+}
+
+/// The flows of slots.
+struct SlotFlows {
+    of: Vec<u32>,
+    /// Slots that are some flow's. Mostly none are when a flow ends.
+    count: usize,
+}
+
+impl SlotFlows {
+    fn set(&mut self, slot: usize, flow: u32) {
+        let before = std::mem::replace(&mut self.of[slot], flow);
+        self.count += usize::from(flow != NO_FLOW);
+        self.count -= usize::from(before != NO_FLOW);
+    }
+
+    /// Returns true if a slot is this flow's.
+    fn has(&self, flow: u32) -> bool {
+        self.count > 0 && self.of.contains(&flow)
+    }
+
+    /// Returns the first slot of a flow.
+    fn first(&self, flow: u32) -> Option<usize> {
+        self.slots(flow).next()
+    }
+
+    /// Returns the slots of a flow.
+    fn slots(&self, flow: u32) -> impl Iterator<Item = usize> {
+        let of = if self.has(flow) { &self.of[..] } else { &[] };
+        (0..).zip(of).filter(move |(_, of)| **of == flow).map(|(slot, _)| slot)
+    }
 }
 
 /// A place for a datagram.
@@ -155,7 +186,7 @@ impl Datagrams {
             begins: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
             inline,
             until_ns: vec![FREE; DATAGRAMS_MAX],
-            flows: vec![NO_FLOW; DATAGRAMS_MAX],
+            flows: SlotFlows { of: vec![NO_FLOW; DATAGRAMS_MAX], count: 0 },
             due_ns: u64::MAX,
             delivered: Vec::with_capacity(crate::GROUP_MAX),
             noted: None,
@@ -208,7 +239,7 @@ impl Datagrams {
             Added::Lost => self.release(number, Unheld::Displaced),
             Added::Whole { .. } => {
                 self.until_ns[number as usize] = DELIVERED;
-                self.flows[number as usize] = NO_FLOW;
+                self.flows.set(number as usize, NO_FLOW);
                 self.delivered.push(number);
             }
             _ => {}
@@ -328,14 +359,14 @@ impl Datagrams {
         self.held -= slot.held.len() as u64;
         self.unheld.extend(slot.held.into_iter().map(|packet| (packet, why)));
         self.until_ns[number as usize] = FREE;
-        self.flows[number as usize] = NO_FLOW;
+        self.flows.set(number as usize, NO_FLOW);
     }
 
     /// Nothing of a slot's datagram passes any more, until it expires.
     fn condemn_slot(&mut self, number: u32, packet: &Packet, why: Unheld) {
         let transit = &packet.meta().transit;
         self.delivered.retain(|delivered| *delivered != number);
-        self.flows[number as usize] = transit.flow;
+        self.flows.set(number as usize, transit.flow);
         let until_ns = self.deadline(&self.table.datagram(number), transit.timestamp_ns);
         self.set_deadline(number, until_ns);
         let slot = self.table.get_mut(number);
@@ -353,7 +384,7 @@ impl Datagrams {
             Some(known) => known,
             None => self.occupy(datagram, self.deadline(&datagram, transit.timestamp_ns), lost)?,
         };
-        self.flows[number as usize] = transit.flow;
+        self.flows.set(number as usize, transit.flow);
         Some(number)
     }
 
@@ -389,7 +420,7 @@ impl Datagrams {
         let at = number as usize;
         self.here[at * WORDS..][..WORDS].fill(0);
         self.begins[at * WORDS..][..WORDS].fill(0);
-        self.flows[at] = NO_FLOW;
+        self.flows.set(at, NO_FLOW);
         self.set_deadline(number, until_ns);
         Some(number)
     }

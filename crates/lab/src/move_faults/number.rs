@@ -83,7 +83,7 @@ pub fn chain(process: u8) -> Result<Assembly, String> {
     let policy = Policy::read("number", &text, &mut |_| Err(String::new()));
     let policy = policy.map_err(|report| report.render(Colour::Off))?;
     let mut registry = functions::registry();
-    registry.add::<Number>("");
+    registry.add(nf::loader!(Number), "");
     runtime::assemble(&policy, &registry, 1, None).map_err(|wrong| format!("{wrong:?}"))
 }
 

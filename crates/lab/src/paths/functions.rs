@@ -17,10 +17,10 @@ use super::Path;
 /// All functions, with those that only experiments have.
 pub fn registry() -> Registry<Value> {
     let mut registry = ::functions::registry();
-    registry.add::<Rewrite>("");
-    registry.add::<Work>("");
-    registry.add::<Flush>("");
-    registry.add::<Listen>("");
+    registry.add(nf::loader!(Rewrite), "");
+    registry.add(nf::loader!(Work), "");
+    registry.add(nf::loader!(Flush), "");
+    registry.add(nf::loader!(Listen), "");
     registry
 }
 

@@ -7,35 +7,29 @@ use super::*;
 use crate::streams::saved::{Rest, StreamRestoreError};
 
 impl Datagrams {
-    /// Returns the slots to search for a flow's datagrams.
-    fn in_use(&self) -> std::ops::Range<usize> {
-        if self.table.len() == 0 { 0..0 } else { 0..DATAGRAMS_MAX }
-    }
-
     /// Detaches a flow that has ended. Its datagrams stay: their hosts keep waiting.
     pub fn leave(&mut self, flow: u32) {
-        let in_use = self.in_use();
-        self.flows[in_use].iter_mut().filter(|of| **of == flow).for_each(|of| *of = NO_FLOW);
+        while let Some(at) = self.flows.first(flow) {
+            self.flows.set(at, NO_FLOW);
+        }
     }
 
     /// The flow is elsewhere, and so are its datagrams.
     pub fn forget(&mut self, flow: u32) {
-        for at in self.in_use() {
-            if self.flows[at] == flow {
-                self.moved -= self.table.get(at as u32).held.len() as i64;
-                self.release(at as u32, Unheld::Moved);
-            }
+        while let Some(at) = self.flows.first(flow) {
+            self.moved -= self.table.get(at as u32).held.len() as i64;
+            self.release(at as u32, Unheld::Moved);
         }
     }
 
     /// Returns true if a flow has datagrams.
     pub fn has(&self, flow: u32) -> bool {
-        self.in_use().any(|at| self.flows[at] == flow)
+        self.flows.has(flow)
     }
 
     /// Adds a flow's datagrams to `out`.
     pub fn save(&self, flow: u32, out: &mut Vec<u8>) {
-        for at in self.in_use().filter(|&at| self.flows[at] == flow) {
+        for at in self.flows.slots(flow) {
             let (slot, datagram) = (self.table.get(at as u32), self.table.datagram(at as u32));
             let here = &self.here[at * WORDS..][..WORDS];
             let words = here.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
@@ -112,7 +106,7 @@ impl Datagrams {
             return Ok(());
         };
         let at = number as usize;
-        self.flows[at] = flow;
+        self.flows.set(at, flow);
         self.here[at * WORDS..][..words].copy_from_slice(&here);
         self.begins[at * WORDS..][..words].copy_from_slice(&begins);
         for (unit, bytes) in units_in(&here).zip(bytes.chunks(UNIT)) {
