@@ -1,10 +1,12 @@
 //! Evacuation: flows of draining units move to others, without waiting for packets.
 //!
-//! With [pre-copy](crate::dispatcher::Config::pre_copy), replicas of the flows that a bucket finds
+//! With [pre-copy](crate::dispatcher::Config::pre_copy), replicas of flows that had packets of late
 //! go to their next owners first. Once they are there, the flows move, and only what has changed
-//! since has to follow. Until then packets of their flowlets go to their old owners. More flows are
-//! copied at a time as long as their replicas arrive within a bucket, and fewer if they take
-//! longer: links and units are then busy.
+//! since has to follow. Until then packets of their flowlets go to their old owners. Silent flows
+//! move at once: few of them have a packet while their states travel, and replicas cost more. Some of
+//! them are copied all the same, as samples of the time that states take. More flows are taken at a
+//! time as long as the replicas arrive soon, and fewer if they take long: links and units are then
+//! busy, and packets of flows that move would wait.
 
 use crate::dispatcher::config::UnitChoice;
 use crate::dispatcher::evacuation::{COPIES_MIN, Evacuation};
@@ -23,6 +25,20 @@ pub const MOVES_PER_BUCKET: u32 = 4096;
 /// be lost, or too large for the unit.
 const COPY_PATIENCE_BUCKETS: u64 = 100;
 
+/// Buckets of the load meter within which replicas have come soon: more flows are taken at a time.
+const SOON_BUCKETS: u64 = 20;
+
+/// Buckets of the load meter after which replicas have come late: fewer flows are taken at a time.
+const LATE_BUCKETS: u64 = 40;
+
+/// Buckets of the load meter without a packet after which a flow is silent. States travel for a
+/// tenth of that, so one in ten such flows, at most, has a packet meanwhile.
+const SILENT_BUCKETS: u64 = 10 * SOON_BUCKETS;
+
+/// Of so many flows that a bucket finds, one is copied ahead even if it is silent. At least one of
+/// the least number of flows that are taken at a time.
+const SAMPLED_OF: u32 = COPIES_MIN;
+
 impl Dispatcher {
     /// Moves flows of draining units: up to [`MOVES_PER_BUCKET`] of the next
     /// [`FLOWS_SCANNED_PER_BUCKET`] indexes.
@@ -34,6 +50,7 @@ impl Dispatcher {
             FLOWS_SCANNED_PER_BUCKET.min(self.flows.used()),
             if self.config.pre_copy { self.evacuation.copies_max } else { MOVES_PER_BUCKET },
         );
+        let mut found_count = 0;
         loop {
             let Some(unit) = self.draining().find(|&unit| self.units.flows(unit) > 0) else { return };
             while self.units.flows(unit) > 0 {
@@ -49,9 +66,13 @@ impl Dispatcher {
                 if self.evacuation.awaited.contains(&self.flows.id(index)) {
                     continue; // With another flow of its group.
                 }
+                let is_sample = found_count % SAMPLED_OF == 0;
+                found_count += 1;
                 // If all active units refused it, the flow stays until its next packet or its end.
                 let moved = match self.refuge(index) {
-                    Some(to) if self.config.pre_copy => self.copy_ahead(now_ns, index, to, outputs),
+                    Some(to) if self.config.pre_copy && (is_sample || !self.is_silent(now_ns, index)) => {
+                        self.copy_ahead(now_ns, index, to, outputs)
+                    }
                     Some(to) => self.relocate(index, to, outputs),
                     None => 0,
                 };
@@ -82,11 +103,12 @@ impl Dispatcher {
         if !awaited.is_empty() && waited_ns < COPY_PATIENCE_BUCKETS.saturating_mul(self.config.bucket_ns) {
             return false;
         }
-        // The timer fires once in a bucket.
-        *copies_max = match waited_ns < self.config.bucket_ns.saturating_mul(2) {
-            true => (*copies_max * 2).min(MOVES_PER_BUCKET),
-            false => (*copies_max / 2).max(COPIES_MIN),
-        };
+        let waited_buckets = waited_ns / self.config.bucket_ns;
+        if waited_buckets <= SOON_BUCKETS {
+            *copies_max = (*copies_max * 2).min(MOVES_PER_BUCKET);
+        } else if waited_buckets > LATE_BUCKETS {
+            *copies_max = (*copies_max / 2).max(COPIES_MIN);
+        }
         awaited.clear();
         for (flow, to) in std::mem::take(copied) {
             let owner = self.flows.live(flow).map(|live| live.owner());
@@ -96,6 +118,20 @@ impl Dispatcher {
             }
         }
         true
+    }
+
+    /// Returns true if the flow, and all of its affinity group, had no packet of late.
+    fn is_silent(&self, now_ns: u64, index: u32) -> bool {
+        let silent_ns = self.config.bucket_ns.saturating_mul(SILENT_BUCKETS);
+        let is_silent = |index| now_ns.saturating_sub(self.flows.get(index).last_seen_ns) >= silent_ns;
+        self.moving_with(index).all(is_silent)
+    }
+
+    /// Returns the flow and those that move with it: its affinity group.
+    fn moving_with(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
+        let group = self.groups.as_ref().and_then(|groups| Some((groups, groups.of_flow(index)?)));
+        let members = group.into_iter().flat_map(|(groups, group)| groups.flows(group));
+        members.chain(group.is_none().then_some(index))
     }
 
     /// Asks for replicas of a flow, or of all flows of its affinity group, at the unit to which it
@@ -125,9 +161,7 @@ impl Dispatcher {
         outputs: &mut Vec<DispatcherOutput>,
         asked: &mut impl Extend<FlowId>,
     ) {
-        let group = self.groups.as_ref().and_then(|groups| Some((groups, groups.of_flow(index)?)));
-        let members = group.into_iter().flat_map(|(groups, group)| groups.flows(group));
-        for index in members.chain(group.is_none().then_some(index)) {
+        for index in self.moving_with(index) {
             let (flow, live) = (self.flows.id(index), self.flows.get(index));
             if live.owner() != to {
                 let message = FromDispatcher::Replicate { flow, epoch: live.epoch, to };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::message::{FlowId, UnitId};
 
-/// Least number of flows whose states are copied at a time, and the first one.
+/// Least number of flows that are copied or move at a time, and the first one.
 pub(crate) const COPIES_MIN: u32 = 64;
 
 /// The evacuation of draining units.
@@ -17,7 +17,7 @@ pub(crate) struct Evacuation {
     pub awaited: BTreeSet<FlowId>,
     /// Time of the latest request for a replica.
     pub copied_ns: u64,
-    /// Limit on the flows whose states are copied at a time.
+    /// Limit on the flows that are copied or move at a time.
     pub copies_max: u32,
 }
 

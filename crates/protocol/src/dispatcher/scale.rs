@@ -20,7 +20,7 @@ impl Dispatcher {
     /// flows, and ends silent flows. Does nothing before
     /// [`next_timeout_ns`](Dispatcher::next_timeout_ns).
     ///
-    /// Adds at most two outputs for each of
+    /// Adds at most four outputs for each of
     /// [`MOVES_PER_BUCKET`](crate::dispatcher::MOVES_PER_BUCKET) flows, three for each unit, and for
     /// each of [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one per
     /// unit that has its state or a replica.

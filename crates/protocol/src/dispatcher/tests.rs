@@ -1,6 +1,7 @@
 //! The dispatcher as a whole: rule by rule, and against a reference.
 
 mod bench;
+mod evacuation;
 mod flowlets;
 mod guesses;
 mod membership;
