@@ -32,7 +32,7 @@ lowest = min(map(min, drawn.values())) // 10 * 10
 highest = -(-max(map(max, drawn.values())) // 10) * 10
 
 print("# Instructions over time\n")
-print("Instructions that a packet costs (`bench/instructions.sh`), at each commit that counted them anew.")
+print("Instructions that a packet costs (`bench/instructions.sh`), at each commit that counted them again.")
 print("Written by `bench/curve.sh`.\n")
 print(f"In per cent of {rows[0][0]}, lines in this order: {', '.join(DRAWN)}.\n")
 print("```mermaid\nxychart-beta")

@@ -1,11 +1,11 @@
-//! What the least of a network function costs on this machine: a packet is copied in, parsed with all checks, found in
-//! a table of flows, and leaves with another source and right checksums.
+//! A floor for the cost of a network function on this machine: a packet is copied in, parsed with
+//! all checks, found in a table of flows, and leaves with another source and right checksums.
 //!
-//! It shares nothing with the product: not its parser, nor its keys, nor its table. So when both take longer, the
-//! machine has changed; when only one does, the product has.
+//! It shares nothing with the product: not its parser, nor its keys, nor its table. So when both
+//! take longer, the machine has changed; when only one does, the product has.
 //!
-//!   floor FLOWS ROUNDS                    prints nanoseconds per packet, the median of the rounds
-//!   floor capture FLOWS PACKETS FILE      writes the same traffic as a capture file (pcap, nanoseconds)
+//!   floor FLOWS ROUNDS                prints nanoseconds per packet, the median of the rounds
+//!   floor capture FLOWS PACKETS FILE  writes the same traffic as a pcap file, in nanoseconds
 
 use std::hint::black_box;
 use std::io::{BufWriter, Write};
@@ -101,10 +101,10 @@ fn capture(flows: usize, packets: usize, path: &str) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Addresses and ports, and the protocol with the part of the hash that chooses among the slots of a bucket.
+/// Addresses; ports and protocol.
 type Key = [u64; 2];
 
-/// What a flow's packets get: a source. One cache line.
+/// A flow, with the source that its packets get. One cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Flow {

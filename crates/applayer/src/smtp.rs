@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Where a connection's client is, in its commands or in a mail: of fixed layout, and all zeros is
-/// the initial state.
+/// The place of a connection's client, in its commands or in a mail: of fixed layout, and all zeros
+/// is the initial state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub struct MailReader(u32);
@@ -49,8 +49,8 @@ impl MailReader {
         matches!(self.phase(), ASKED | REFUSED)
     }
 
-    /// Handles a line of the client outside of mails. A chunk of `BDAT` may have up to 512 MiB, of a
-    /// longer one the rest is taken for commands.
+    /// Handles a line of the client outside of mails. A chunk of `BDAT` may have up to 512 MiB, of
+    /// a longer one the rest is taken for commands.
     pub fn command(&mut self, line: &[u8]) {
         let mut words = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let name = words.next().unwrap_or_default();

@@ -54,7 +54,7 @@ impl<N: NetworkFunction> Loader<N> {
 ///
 /// The stage, with the NF's code in it, is compiled in the crate that names the type here, as that
 /// crate is optimised, and once. Without a static, each crate that builds a registry would compile
-/// it anew, as itself is optimised.
+/// it again, as itself is optimised.
 #[macro_export]
 macro_rules! loader {
     ($function:ty) => {{

@@ -19,7 +19,7 @@ enum TransferCoding {
     QuotedPrintable,
 }
 
-/// What the headers of a mail or of a part say.
+/// The facts in the headers of a mail or of a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartHeaders<'a> {
     /// The delimiter of parts within, without its hyphens.
@@ -148,9 +148,9 @@ struct Delimiter {
     level: usize,
     /// True for the one after the last part.
     is_last: bool,
-    /// Where the content before it ends; the line ending belongs to the delimiter.
+    /// The end of the content before it; the line ending belongs to the delimiter.
     content_end: usize,
-    /// Where the line after it begins.
+    /// The beginning of the line after it.
     line_end: usize,
 }
 

@@ -117,8 +117,7 @@ impl Pipeline {
         let load = crossing.load;
         match *step {
             Step::SetDscp(dscp) => {
-                let forwarded =
-                    packets.iter_mut().zip(verdicts.iter()).filter(|of| of.1.is_forward());
+                let forwarded = packets.iter_mut().zip(verdicts.iter()).filter(|of| of.1.is_forward());
                 forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
             }
             Step::Encap(stage) => {

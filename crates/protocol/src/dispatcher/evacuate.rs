@@ -3,8 +3,8 @@
 //! With [pre-copy](crate::dispatcher::Config::pre_copy), replicas of flows that had packets of late
 //! go to their next owners first. Once they are there, the flows move, and only what has changed
 //! since has to follow. Until then packets of their flowlets go to their old owners. Silent flows
-//! move at once: few of them have a packet while their states travel, and replicas cost more. Some of
-//! them are copied all the same, as samples of the time that states take. More flows are taken at a
+//! move at once: few of them have a packet while their states travel, and replicas cost more. Some
+//! of them are copied anyway, as samples of the time that states take. More flows are taken at a
 //! time as long as the replicas arrive soon, and fewer if they take long: links and units are then
 //! busy, and packets of flows that move would wait.
 
@@ -32,10 +32,10 @@ const SOON_BUCKETS: u64 = 20;
 const LATE_BUCKETS: u64 = 40;
 
 /// Buckets of the load meter without a packet after which a flow is silent. States travel for a
-/// tenth of that, so one in ten such flows, at most, has a packet meanwhile.
+/// tenth of that, so one in ten such flows, at most, has a packet in the meantime.
 const SILENT_BUCKETS: u64 = 10 * SOON_BUCKETS;
 
-/// Of so many flows that a bucket finds, one is copied ahead even if it is silent. At least one of
+/// One of this many flows that a bucket finds is copied ahead even if it is silent. At least one of
 /// the least number of flows that are taken at a time.
 const SAMPLED_OF: u32 = COPIES_MIN;
 

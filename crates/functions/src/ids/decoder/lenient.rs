@@ -1,4 +1,4 @@
-//! How a lenient client may read a body whose codings its headers name in an odd way.
+//! Readings of a body by lenient clients, where headers name its codings in an odd way.
 
 use super::ContentDecoder;
 

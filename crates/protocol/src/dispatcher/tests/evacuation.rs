@@ -5,8 +5,8 @@ use crate::message::{FlowId, FromDispatcher, FromUnit, UnitId};
 use super::bench::{Bench, MS};
 use crate::dispatcher::*;
 
-/// Two units, the second of which drains, now. Returns its flows: of these, recent ones have just had
-/// a packet, and others are silent.
+/// Two units, the second of which drains, now. Returns its flows: of these, recent ones have just
+/// had a packet, and others are silent.
 fn draining(flows: u32, is_recent: impl Fn(usize) -> bool) -> (Bench, u64, Vec<FlowId>) {
     let config = Config {
         mode: Granularity::Flow,
