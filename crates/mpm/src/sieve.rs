@@ -117,31 +117,26 @@ fn pass<const STRIDE: usize, const SIZE: usize>(
     mut found: impl FnMut(usize),
 ) {
     const { assert!(STRIDE == 1 || STRIDE == 2 || STRIDE == 4) };
+    let (mut hashes, mut few) = ([0; PAIRS], [0; SHORT_PAIRS]);
     for from in (0..text.len()).step_by(BLOCK) {
-        match (text[from..].first_chunk(), text.len() - from) {
-            (Some(block), _) => {
-                look::<STRIDE, SIZE, SPAN, PAIRS>(table, hash, block, PAIRS, from, &mut found)
+        let pairs = (text.len() - from).div_ceil(2).min(PAIRS);
+        let mut found = |at| found(from + at);
+        match text[from..].first_chunk::<SPAN>() {
+            Some(block) => look::<STRIDE, _, _, _>(table, hash, block, (&mut hashes, pairs), &mut found),
+            None if pairs <= SHORT_PAIRS => {
+                let block = array_at::<SHORT_SPAN>(text, from);
+                look::<STRIDE, _, _, _>(table, hash, &block, (&mut few, pairs), &mut found);
             }
-            (None, rest @ ..=SHORT_BLOCK) => {
-                let block: &[u8; SHORT_SPAN] = &array_at(text, from);
-                look::<STRIDE, SIZE, SHORT_SPAN, SHORT_PAIRS>(
-                    table,
-                    hash,
-                    block,
-                    rest.div_ceil(2),
-                    from,
-                    &mut found,
-                );
-            }
-            (None, rest) => {
-                let (block, pairs) = (&array_at(text, from), PAIRS.min(rest.div_ceil(2)));
-                look::<STRIDE, SIZE, SPAN, PAIRS>(table, hash, block, pairs, from, &mut found);
+            None => {
+                let block = array_at::<SPAN>(text, from);
+                look::<STRIDE, _, _, _>(table, hash, &block, (&mut hashes, pairs), &mut found);
             }
         }
     }
 }
 
-/// Looks up the windows of a block, in steps of `STRIDE` bytes, and reports those in the table.
+/// Looks up the first `pairs` windows of a block, in steps of `STRIDE` bytes, and reports those in
+/// the table. `hashes` is memory for it.
 ///
 /// Gathers the lookups as bits of one number, the first in the lowest, and tests that: a branch per
 /// window would be mispredicted too often.
@@ -150,14 +145,12 @@ fn look<const STRIDE: usize, const SIZE: usize, const SPAN: usize, const PAIRS: 
     table: &[u8; SIZE],
     hash: Hash,
     block: &[u8; SPAN],
-    pairs: usize,
-    from: usize,
+    (hashes, pairs): (&mut [u16; PAIRS], usize),
     found: &mut impl FnMut(usize),
 ) {
     let step = if STRIDE == 4 { 2 } else { 1 };
-    let mut hashes = [0; PAIRS];
     for odd in 0..if STRIDE == 1 { 2 } else { 1 } {
-        hash.of_block(block, odd, &mut hashes);
+        hash.of_block(block, odd, hashes);
         let (parts, _) = hashes.as_chunks::<PART>();
         let mut seen: u64 = 0;
         for (number, part) in parts.iter().take(pairs.div_ceil(PART)).enumerate() {
@@ -168,7 +161,7 @@ fn look<const STRIDE: usize, const SIZE: usize, const SPAN: usize, const PAIRS: 
             seen |= here << (number * PART / step);
         }
         while seen != 0 {
-            found(from + odd + seen.trailing_zeros() as usize * STRIDE.max(2));
+            found(odd + seen.trailing_zeros() as usize * STRIDE.max(2));
             seen &= seen - 1;
         }
     }

@@ -39,8 +39,10 @@ type Make<C> =
 
 /// Builds the stages of an NF, see [`loader!`](crate::loader).
 pub struct Loader<N: NetworkFunction> {
-    load: fn(N::Config, Setup) -> Result<Box<dyn Stage>, LoadError>,
+    load: Load<N>,
 }
+
+type Load<N> = fn(<N as NetworkFunction>::Config, Setup) -> Result<Box<dyn Stage>, LoadError>;
 
 impl<N: NetworkFunction> Loader<N> {
     /// Returns the loader of the NF.
