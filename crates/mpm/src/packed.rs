@@ -35,10 +35,11 @@ impl Packed {
     /// Reports the positions of probable windows in the text, in ascending order.
     #[inline]
     pub(crate) fn find(&self, text: &[u8], mut found: impl FnMut(usize)) {
-        match text.len() {
-            ..=LITTLE => return self.find_in(&mut [0; LITTLE], text, &mut found),
-            ..=MEDIUM => return self.find_in(&mut [0; MEDIUM], text, &mut found),
-            _ => {}
+        if text.len() <= LITTLE {
+            return self.find_in(&mut [0; LITTLE], text, &mut found);
+        }
+        if text.len() <= MEDIUM {
+            return self.find_in(&mut [0; MEDIUM], text, &mut found);
         }
         let mut chunk = [0; CHUNK];
         let mut start = 0;
