@@ -261,6 +261,7 @@ fn floor(flows: usize, rounds: usize) -> f64 {
     let mut table = Table::new(flows);
     for cell in tape.chunks_exact_mut(CELL_BYTES) {
         cell[..FRAME_BYTES].copy_from_slice(&frame(deck.draw()));
+        // `frame` writes what `parse` asks for.
         let (key, _) = parse(&cell[..FRAME_BYTES]).expect("a frame of ours");
         if table.find(key, hashed(key)).is_none() {
             table.insert(key);
@@ -289,6 +290,7 @@ fn play<'a>(buffers: &mut [u8], cells: &mut impl Iterator<Item = &'a [u8]>, tabl
         buffer[HEADROOM_BYTES..HEADROOM_BYTES + CELL_BYTES].copy_from_slice(cell);
     }
     for (buffer, parsed) in buffers.chunks_exact(BUFFER_BYTES).zip(&mut parsed) {
+        // The tape has frames of `frame` alone, and a copy of one is as good.
         let (key, transport) =
             parse(&buffer[HEADROOM_BYTES..HEADROOM_BYTES + FRAME_BYTES]).expect("a frame of ours");
         let hash = hashed(key);

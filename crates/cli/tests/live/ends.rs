@@ -106,7 +106,7 @@ fn nodes_that_end_in_order_are_not_lost() {
         wait_until("the node has gone", || count(&network, "connecting") == UNITS.len() - left);
         assert_eq!(count(&network, "active"), 1, "{left} nodes left");
     }
-    // What was about to be lost would be by now.
+    // That nobody is lost shows only once the time for it has passed: there is nothing to wait for.
     std::thread::sleep(GIVEN_UP);
     let said = dispatcher.said_so_far();
     assert!(said.iter().all(|line| !line.contains("node lost")), "{said:#?}");
