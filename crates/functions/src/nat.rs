@@ -73,8 +73,8 @@ pub struct Nat {
     hosts: nptv6::OutsideHosts,
     /// The shares of affinity groups in ports and blocks.
     shares: PortShares,
-    /// Below this number of ports in use, or of blocks if there are blocks, none can be wanting.
-    full_from: u32,
+    /// No static rule uses a port, so that each address has all ports of every range.
+    has_all_ports: bool,
 }
 
 nf::counters! {
@@ -171,8 +171,7 @@ impl NetworkFunction for Nat {
             forwards.ports_of(class, address).collect()
         });
         let shares = PortShares::new(&config, setup.affinity_groups)?;
-        let is_whole = config.forwards.is_empty() && config.one_to_one.is_empty();
-        let full_from = if is_whole || config.blocks.is_some() { shares.full_from() } else { 0 };
+        let has_all_ports = config.forwards.is_empty() && config.one_to_one.is_empty();
         let addresses = space.addresses().len() as u32;
         for &address in space.addresses() {
             setup.owns(Some(Side::Outside), from_v4(address), from_v4(address));
@@ -189,7 +188,8 @@ impl NetworkFunction for Nat {
         if hosts.has_neighbours() {
             setup.set_capacity(nptv6::HOSTS, nptv6::HOSTS_SEEN_MAX);
         }
-        if is_whole && !config.inside.is_empty() && config.untranslated == config::UnmatchedAction::Drop {
+        if has_all_ports && !config.inside.is_empty() && config.untranslated == config::UnmatchedAction::Drop
+        {
             let all_v6 = (Addr::NONE, Addr::from_bytes([0xff; 16]));
             setup.passes_sources("inside", config.inside.iter().map(net::Prefix4::bounds).chain([all_v6]));
         }
@@ -226,7 +226,7 @@ impl NetworkFunction for Nat {
             prefixes,
             hosts,
             shares,
-            full_from,
+            has_all_ports,
             config,
         })
     }

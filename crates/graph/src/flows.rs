@@ -295,7 +295,11 @@ impl Flows {
     /// Ends flows that functions give up for the one that begins with this packet.
     #[cold]
     fn let_give_way(&mut self, packet: &Packet, stages: &mut Stages, pool: &mut PacketPool) {
-        (0..stages.all.len()).for_each(|stage| self.let_give_way_at(stage, packet, stages, pool));
+        for stage in 0..stages.all.len() {
+            if stages.all[stage].makes_room() {
+                self.let_give_way_at(stage, packet, stages, pool);
+            }
+        }
     }
 
     #[cold]

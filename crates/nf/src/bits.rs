@@ -62,14 +62,23 @@ impl Bits {
 
     /// Sets the bit of an existing item.
     pub fn set(&mut self, item: u32) {
-        self.words[item as usize / 64] |= 1 << (item % 64);
-        self.summarize(item);
+        self.change(item, |word, bit| word | bit);
     }
 
     /// Clears the bit of an existing item.
     pub fn clear(&mut self, item: u32) {
-        self.words[item as usize / 64] &= !(1 << (item % 64));
-        self.summarize(item);
+        self.change(item, |word, bit| word & !bit);
+    }
+
+    #[inline(always)]
+    fn change(&mut self, item: u32, change: impl FnOnce(u64, u64) -> u64) {
+        let at = item as usize / 64;
+        let word = &mut self.words[at];
+        let before = std::mem::replace(word, change(*word, 1 << (item % 64)));
+        let full = halves_full(*word);
+        if full != halves_full(before) {
+            self.summarize(at, full);
+        }
     }
 
     /// Returns the first item in `from..end` whose bit is zero.
@@ -123,11 +132,8 @@ impl Bits {
         })
     }
 
-    /// Updates the summaries above an item.
-    fn summarize(&mut self, item: u32) {
-        let mut at = item as usize / 64;
-        let word = self.words[at];
-        let mut full = [word & EVEN == EVEN, word & ODD == ODD];
+    /// Updates the summaries above a word whose even or odd half became full, or no longer is.
+    fn summarize(&mut self, mut at: usize, mut full: [bool; 2]) {
         for level in &mut self.levels {
             let before = level.each_ref().map(|words| words[at / 64]);
             for (words, full) in level.iter_mut().zip(full) {
@@ -142,6 +148,12 @@ impl Bits {
             at /= 64;
         }
     }
+}
+
+/// Checks if all even bits of a word are set, and all odd ones.
+#[inline(always)]
+fn halves_full(word: u64) -> [bool; 2] {
+    [word & EVEN == EVEN, word & ODD == ODD]
 }
 
 #[cfg(test)]

@@ -20,7 +20,10 @@ const FILL: usize = 4;
 /// Limit on the buckets probed for an entry.
 pub const PROBES_MAX: usize = 8;
 
-/// Seven tags and seven numbers; tag 0 marks an empty slot. The eighth tag word counts the entries
+/// Tag of an empty slot.
+const EMPTY: u32 = 0;
+
+/// Seven tags and seven numbers. The eighth tag word counts the entries
 /// that overflowed to a later bucket.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
@@ -34,6 +37,21 @@ impl Bucket {
     #[inline(always)]
     fn slots_with(&self, tag: u32) -> Matches {
         Matches(equal_mask(&self.tags, tag) & ((1 << (2 * SLOTS)) - 1))
+    }
+
+    /// Stores an entry in an empty slot. Returns false if there is none.
+    #[inline(always)]
+    fn enter(&mut self, tag: u32, number: u32) -> bool {
+        let Some(slot) = self.slots_with(EMPTY).next() else { return false };
+        (self.tags[slot], self.numbers[slot]) = (tag, number);
+        true
+    }
+
+    /// Empties the slot of an entry. Returns false if it is not here.
+    #[inline(always)]
+    fn leave(&mut self, tag: u32, number: u32) -> bool {
+        let found = self.slots_with(tag).find(|&slot| self.numbers[slot] == number);
+        found.map(|slot| self.tags[slot] = EMPTY).is_some()
     }
 
     #[inline(always)]
@@ -168,17 +186,26 @@ impl HashIndex {
         if self.len >= self.capacity {
             return Err(IndexFull);
         }
+        let home = self.home(hash);
+        if self.buckets[home].enter(tag(hash), number) {
+            self.len += 1;
+            return Ok(());
+        }
+        self.insert_farther(hash, number)
+    }
+
+    /// Inserts into a bucket after the first one.
+    #[cold]
+    #[inline(never)]
+    fn insert_farther(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         let mut at = self.home(hash);
-        for passed in 0..PROBES_MAX {
-            let bucket = &mut self.buckets[at];
-            if let Some(slot) = bucket.tags[..SLOTS].iter().position(|&tag| tag == 0) {
-                bucket.tags[slot] = tag(hash);
-                bucket.numbers[slot] = number;
+        for passed in 1..PROBES_MAX {
+            at = self.next(at, hash);
+            if self.buckets[at].enter(tag(hash), number) {
                 self.len += 1;
                 self.pass(hash, passed, 1);
                 return Ok(());
             }
-            at = self.next(at, hash);
         }
         Err(IndexFull)
     }
@@ -195,12 +222,24 @@ impl HashIndex {
 
     /// Removes `number`, inserted under `hash`. Returns false if it was absent.
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
-        let tag = tag(hash);
+        let home = self.home(hash);
+        let bucket = &mut self.buckets[home];
+        if bucket.leave(tag(hash), number) {
+            self.len -= 1;
+            return true;
+        }
+        bucket.passed() != 0 && self.remove_farther(hash, number)
+    }
+
+    /// Removes from a bucket after the first one.
+    #[cold]
+    #[inline(never)]
+    fn remove_farther(&mut self, hash: u64, number: u32) -> bool {
         let mut at = self.home(hash);
-        for passed in 0..PROBES_MAX {
+        for passed in 1..PROBES_MAX {
+            at = self.next(at, hash);
             let bucket = &mut self.buckets[at];
-            if let Some(slot) = (0..SLOTS).find(|&s| bucket.tags[s] == tag && bucket.numbers[s] == number) {
-                bucket.tags[slot] = 0;
+            if bucket.leave(tag(hash), number) {
                 self.len -= 1;
                 self.pass(hash, passed, u32::MAX);
                 return true;
@@ -208,7 +247,6 @@ impl HashIndex {
             if bucket.passed() == 0 {
                 return false;
             }
-            at = self.next(at, hash);
         }
         false
     }
@@ -226,7 +264,7 @@ impl HashIndex {
     }
 }
 
-/// Returns the part of the hash kept in the bucket; never 0.
+/// Returns the part of the hash kept in the bucket; never [`EMPTY`].
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1

@@ -24,6 +24,24 @@ use crate::index::HashIndex;
 /// The key under which an item is taken. All zeros is no key.
 pub type PoolKey = [u64; 6];
 
+/// A key that was looked up in a pool, so that the steps of one decision search for it once. What
+/// was found counts until the pool gives the item to another key.
+#[derive(Clone, Copy)]
+pub struct KeyLookup<'k> {
+    key: &'k PoolKey,
+    hash: u64,
+    /// Number of the entry with this key.
+    entry: Option<u32>,
+    note: u64,
+}
+
+impl KeyLookup<'_> {
+    /// Sets the note that an item gets when it is taken, see [`SharedPool::note`].
+    pub fn with_note(self, note: u64) -> Self {
+        KeyLookup { note, ..self }
+    }
+}
+
 /// A pool of items.
 pub struct SharedPool {
     name: &'static str,
@@ -196,9 +214,22 @@ impl SharedPool {
         self.holds.as_ref().map_or(0, |holds| holds.cut)
     }
 
+    /// Looks a key up.
+    pub fn look_up<'k>(&self, key: &'k PoolKey) -> KeyLookup<'k> {
+        let hash = self.hasher.hash_words(key);
+        let entry = self.by_key.find(hash, |entry| self.entries[entry as usize].key == *key);
+        KeyLookup { key, hash, entry, note: 0 }
+    }
+
     /// Returns the item taken under this key.
     pub fn item_of(&self, key: &PoolKey) -> Option<u32> {
-        self.entry_of(key).map(|entry| self.entries[entry].item)
+        self.item_under(self.look_up(key))
+    }
+
+    /// Same, of a key that was looked up.
+    pub fn item_under(&self, found: KeyLookup<'_>) -> Option<u32> {
+        let entry = self.entry_under(found)?;
+        (entry.users > 0).then_some(entry.item)
     }
 
     /// Returns the key of a taken item.
@@ -217,11 +248,8 @@ impl SharedPool {
     }
 
     /// Returns the item held for this key.
-    pub fn held_for(&self, key: &PoolKey) -> Option<u32> {
-        if self.held() == 0 {
-            return None;
-        }
-        let entry = &self.entries[self.any_entry_of(key)?];
+    pub fn held_for(&self, found: KeyLookup<'_>) -> Option<u32> {
+        let entry = self.entry_under(found)?;
         (entry.users == 0).then_some(entry.item)
     }
 
@@ -240,30 +268,30 @@ impl SharedPool {
     }
 
     /// Adds a user to the item taken under this key, if any.
-    pub fn join(&mut self, key: &PoolKey) -> Option<u32> {
-        let entry = self.entry_of(key)?;
-        let entry = &mut self.entries[entry];
+    pub fn join(&mut self, found: KeyLookup<'_>) -> Option<u32> {
+        self.item_under(found)?;
+        let entry = &mut self.entries[found.entry? as usize];
         entry.users += 1;
         Some(entry.item)
     }
 
     /// Takes an item of the range that is neither in use nor held, under this key, with one user.
     /// The key must not have an item yet.
-    pub fn take(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
+    pub fn take(&mut self, key: KeyLookup<'_>, choice: PoolRange) -> Option<u32> {
         let unavailable = self.holds.as_ref().map_or(&self.taken, |holds| &holds.unavailable);
-        let found = search(unavailable, choice);
-        self.take_found(key, found)
+        let item = search(unavailable, choice);
+        self.take_found(key, item)
     }
 
     /// Same, but takes items that are held for other keys, too.
-    pub fn take_any(&mut self, key: &PoolKey, choice: PoolRange) -> Option<u32> {
-        let found = search(&self.taken, choice);
-        self.take_found(key, found)
+    pub fn take_any(&mut self, key: KeyLookup<'_>, choice: PoolRange) -> Option<u32> {
+        let item = search(&self.taken, choice);
+        self.take_found(key, item)
     }
 
     /// Takes this very item under the key, if it is not in use, with one user. The key must not
     /// have an item yet.
-    pub fn take_item(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
+    pub fn take_item(&mut self, key: KeyLookup<'_>, item: u32) -> Option<u32> {
         self.take_any(key, PoolRange { first: item, count: 1, from: item, step: 1 })
     }
 
@@ -337,16 +365,10 @@ impl SharedPool {
         bits + holds + entries * size_of::<PoolEntry>() + self.by_item.memory() + self.by_key.memory()
     }
 
-    fn entry_of(&self, key: &PoolKey) -> Option<usize> {
-        self.any_entry_of(key).filter(|&entry| self.entries[entry].users > 0)
-    }
-
-    /// Same, also if the key's item is held.
-    fn any_entry_of(&self, key: &PoolKey) -> Option<usize> {
-        let found = self
-            .by_key
-            .find(self.hasher.hash_words(key), |entry| self.entries[entry as usize].key == *key)?;
-        Some(found as usize)
+    /// Returns the entry of a key, taken or held, if it still is that key's.
+    fn entry_under(&self, found: KeyLookup<'_>) -> Option<&PoolEntry> {
+        let entry = &self.entries[found.entry? as usize];
+        (entry.item != NO_ITEM && entry.key == *found.key).then_some(entry)
     }
 
     fn entry_at(&self, item: u32) -> Option<usize> {
@@ -363,13 +385,13 @@ impl SharedPool {
     }
 
     /// Takes an item that is not in use.
-    fn take_found(&mut self, key: &PoolKey, found: Option<u32>) -> Option<u32> {
-        let taken = found.and_then(|item| Some((item, self.enter(key, item)?)));
+    fn take_found(&mut self, key: KeyLookup<'_>, item: Option<u32>) -> Option<u32> {
+        let taken = item.and_then(|item| Some((item, self.enter(key, item)?)));
         let Some((item, entry)) = taken else {
             self.exhausted += 1;
             return None;
         };
-        self.entries[entry as usize] = PoolEntry { key: *key, note: 0, users: 1, item };
+        self.entries[entry as usize] = PoolEntry { key: *key.key, note: key.note, users: 1, item };
         self.taken.set(item);
         if let Some(holds) = &mut self.holds {
             holds.unavailable.set(item);
@@ -380,7 +402,7 @@ impl SharedPool {
     }
 
     /// Creates an entry for an item taken under this key. `None` if all entries are in use.
-    fn enter(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
+    fn enter(&mut self, key: KeyLookup<'_>, item: u32) -> Option<u32> {
         self.leave_hold(key, item);
         let entry = match self.free.pop() {
             Some(entry) => entry,
@@ -394,21 +416,22 @@ impl SharedPool {
             }
         };
         // Both indexes have room for all entries.
-        self.by_key.insert(self.hasher.hash_words(key), entry).ok()?;
+        self.by_key.insert(key.hash, entry).ok()?;
         self.by_item.insert(self.hash(item), entry).ok()?;
         Some(entry)
     }
 
     /// Ends the item's hold, and lets the one for its new key go on without that key.
-    fn leave_hold(&mut self, key: &PoolKey, item: u32) {
-        if self.held() == 0 {
-            return;
+    fn leave_hold(&mut self, key: KeyLookup<'_>, item: u32) {
+        if self.holds.as_ref().is_some_and(|holds| holds.unavailable.has(item))
+            && let Some(entry) = self.any_entry_at(item)
+        {
+            self.end_hold(entry as u32, self.entries[entry].key != *key.key);
         }
-        if let Some(entry) = self.any_entry_at(item) {
-            self.end_hold(entry as u32, self.entries[entry].key != *key);
-        }
-        if let Some(entry) = self.any_entry_of(key) {
-            self.by_key.remove(self.hasher.hash_words(key), entry as u32);
+        if self.entry_under(key).is_some()
+            && let Some(entry) = key.entry
+        {
+            self.by_key.remove(key.hash, entry);
         }
     }
 
@@ -506,10 +529,10 @@ mod tests {
     fn item_is_shared_by_key_and_freed_by_its_last_user() {
         let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
         let (a, b) = ([1; 6], [2; 6]);
-        assert_eq!(pool.take(&a, all(7)), Some(7));
-        assert_eq!(pool.join(&a), Some(7));
-        assert_eq!(pool.join(&b), None);
-        assert_eq!(pool.take(&b, all(7)), Some(8));
+        assert_eq!(pool.take(pool.look_up(&a), all(7)), Some(7));
+        assert_eq!(pool.join(pool.look_up(&a)), Some(7));
+        assert_eq!(pool.join(pool.look_up(&b)), None);
+        assert_eq!(pool.take(pool.look_up(&b), all(7)), Some(8));
         assert_eq!(pool.key_of(7), Some(&a));
         pool.set_note(7, 99);
         assert_eq!((pool.note(7), pool.users(7)), (99, 2));
@@ -522,12 +545,15 @@ mod tests {
     fn search_keeps_parity_and_stays_in_range() {
         let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
         let odd = PoolRange { first: 100, count: 4, from: 101, step: 2 };
-        assert_eq!(pool.take(&[1; 6], odd), Some(101));
-        assert_eq!(pool.take(&[2; 6], odd), Some(103));
-        assert_eq!(pool.take(&[3; 6], odd), None);
+        assert_eq!(pool.take(pool.look_up(&[1; 6]), odd), Some(101));
+        assert_eq!(pool.take(pool.look_up(&[2; 6]), odd), Some(103));
+        assert_eq!(pool.take(pool.look_up(&[3; 6]), odd), None);
         assert_eq!(pool.exhausted(), 1);
-        assert_eq!(pool.take(&[4; 6], PoolRange { from: 99, ..odd }), None);
-        assert_eq!(pool.take(&[4; 6], PoolRange { first: 198, count: 10, from: 198, step: 1 }), None);
+        assert_eq!(pool.take(pool.look_up(&[4; 6]), PoolRange { from: 99, ..odd }), None);
+        assert_eq!(
+            pool.take(pool.look_up(&[4; 6]), PoolRange { first: 198, count: 10, from: 198, step: 1 }),
+            None
+        );
     }
 
     #[test]
@@ -538,13 +564,13 @@ mod tests {
         for i in 0..65_536u32 {
             let from = i * 700;
             let choice = PoolRange { first: 0, count: pool.size(), from, step: 1 };
-            assert_eq!(pool.take(&[u64::from(i) + 1; 6], choice), Some(from));
+            assert_eq!(pool.take(pool.look_up(&[u64::from(i) + 1; 6]), choice), Some(from));
         }
         assert_eq!(pool.fresh, 65_536);
         // No further user fits, and no entry leaks.
         let choice = PoolRange { first: 1, count: 10, from: 1, step: 1 };
-        assert!(!pool.has_free(choice) && pool.take(&[99_999; 6], choice).is_none());
-        assert!(pool.leave(700) && pool.take(&[99_999; 6], choice) == Some(1));
+        assert!(!pool.has_free(choice) && pool.take(pool.look_up(&[99_999; 6]), choice).is_none());
+        assert!(pool.leave(700) && pool.take(pool.look_up(&[99_999; 6]), choice) == Some(1));
         assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
     }
 
@@ -559,26 +585,26 @@ mod tests {
     fn held_item_goes_to_its_last_key_alone() {
         let mut pool = holding(8);
         let (a, b) = ([1; 6], [2; 6]);
-        assert_eq!(pool.take(&a, TEN), Some(4));
+        assert_eq!(pool.take(pool.look_up(&a), TEN), Some(4));
         assert!(pool.leave_held(4, 1_000));
-        assert_eq!((pool.in_use(), pool.held(), pool.held_for(&a)), (0, 1, Some(4)));
+        assert_eq!((pool.in_use(), pool.held(), pool.held_for(pool.look_up(&a))), (0, 1, Some(4)));
         // Nobody has it.
-        assert_eq!((pool.item_of(&a), pool.join(&a), pool.users(4)), (None, None, 0));
+        assert_eq!((pool.item_of(&a), pool.join(pool.look_up(&a)), pool.users(4)), (None, None, 0));
         assert!(pool.key_of(4).is_none());
         assert!(!pool.leave(4) && !pool.leave_held(4, 1_000) && pool.is_unavailable(4));
-        assert_eq!(pool.take(&b, TEN), Some(5));
+        assert_eq!(pool.take(pool.look_up(&b), TEN), Some(5));
         // Its key has it again, or another one.
-        assert_eq!(pool.take_item(&a, 4), Some(4));
+        assert_eq!(pool.take_item(pool.look_up(&a), 4), Some(4));
         assert_eq!((pool.held(), pool.in_use(), pool.holds_cut()), (0, 2, 0));
         assert!(pool.leave_held(4, 1_010));
-        assert_eq!(pool.take(&a, TEN), Some(6));
-        assert_eq!((pool.held(), pool.item_of(&a), pool.held_for(&a)), (1, Some(6), None));
+        assert_eq!(pool.take(pool.look_up(&a), TEN), Some(6));
+        assert_eq!((pool.held(), pool.item_of(&a), pool.held_for(pool.look_up(&a))), (1, Some(6), None));
         // The first hold was over at 1,100, and the second one goes on until 1,110.
         pool.end_holds(1_109);
         assert!(pool.is_unavailable(4) && pool.held() == 1);
         pool.end_holds(1_110);
         assert!(!pool.is_unavailable(4) && pool.held() == 0);
-        assert_eq!((pool.take(&[3; 6], TEN), pool.item_of(&a)), (Some(4), Some(6)));
+        assert_eq!((pool.take(pool.look_up(&[3; 6]), TEN), pool.item_of(&a)), (Some(4), Some(6)));
         assert_eq!(pool.holds_cut(), 0);
     }
 
@@ -587,31 +613,31 @@ mod tests {
         let mut pool = holding(8);
         let key = |i: u64| [i + 1; 6];
         for i in 0..4 {
-            assert!(pool.take(&key(i), TEN).is_some());
+            assert!(pool.take(pool.look_up(&key(i)), TEN).is_some());
         }
         for item in 4..8 {
             pool.leave_held(item, 1_000 + u64::from(item));
         }
         assert_eq!((pool.held(), pool.holds_cut()), (3, 1), "at most three");
-        assert_eq!(pool.take(&key(20), TEN), Some(4), "the oldest");
+        assert_eq!(pool.take(pool.look_up(&key(20)), TEN), Some(4), "the oldest");
         // Six more can be taken, of which no entry is left for the last.
         for i in 21..25 {
-            assert!(pool.take(&key(i), TEN).is_some());
+            assert!(pool.take(pool.look_up(&key(i)), TEN).is_some());
         }
         assert_eq!((pool.in_use(), pool.held(), pool.holds_cut()), (5, 3, 1));
-        assert_eq!(pool.take(&key(25), TEN), Some(2));
+        assert_eq!(pool.take(pool.look_up(&key(25)), TEN), Some(2));
         assert_eq!((pool.in_use(), pool.held(), pool.holds_cut()), (6, 2, 2), "an entry was needed");
         assert!(pool.has_free(TEN), "items that are held are free");
         let held = PoolRange { first: 6, count: 2, from: 6, step: 1 };
-        assert_eq!(pool.take(&key(26), held), None);
-        assert_eq!(pool.take_any(&key(26), held), Some(6));
+        assert_eq!(pool.take(pool.look_up(&key(26)), held), None);
+        assert_eq!(pool.take_any(pool.look_up(&key(26)), held), Some(6));
         assert_eq!((pool.held(), pool.holds_cut()), (1, 3));
         // A hold whose time has come is not cut.
         pool.end_holds(1_000);
         assert_eq!(pool.held(), 1);
         pool.end_holds(2_000);
         assert_eq!((pool.held(), pool.holds_cut()), (0, 3));
-        assert_eq!(pool.take(&key(27), TEN), Some(5));
+        assert_eq!(pool.take(pool.look_up(&key(27)), TEN), Some(5));
     }
 
     proptest! {
@@ -646,10 +672,10 @@ mod tests {
                     }
                     None if used.len() < entries => {
                         let own = held.iter().find(|&&(_, of, _)| of == key).map(|&(item, ..)| item);
-                        prop_assert_eq!(pool.held_for(&name), own);
+                        prop_assert_eq!(pool.held_for(pool.look_up(&name)), own);
                         let taken = match own {
-                            Some(item) if what > 2 => pool.take_item(&name, item),
-                            _ => pool.take(&name, TEN).or_else(|| pool.take_any(&name, TEN)),
+                            Some(item) if what > 2 => pool.take_item(pool.look_up(&name), item),
+                            _ => pool.take(pool.look_up(&name), TEN).or_else(|| pool.take_any(pool.look_up(&name), TEN)),
                         };
                         let item = taken.unwrap();
                         prop_assert!(used.iter().all(|&(of, _)| of != item));
@@ -680,7 +706,7 @@ mod tests {
             let mut pool = SharedPool::new("ports", 200, 200, NONE, 1).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             for (i, from) in starts.iter().enumerate() {
-                let item = pool.take(&[i as u64 + 1; 6], all(*from));
+                let item = pool.take(pool.look_up(&[i as u64 + 1; 6]), all(*from));
                 prop_assert_eq!(item.is_some(), seen.len() < 200);
                 if let Some(item) = item {
                     prop_assert!(seen.insert(item));

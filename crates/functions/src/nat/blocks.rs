@@ -31,7 +31,8 @@ impl Nat {
             };
             let (address, range) = self.block(block, blocks);
             if let Some(item) = self.take_in(wanted, address, range, SharedPool::take, context) {
-                context.pool(pool::BLOCKS).join(&whose);
+                let blocks = context.pool(pool::BLOCKS);
+                blocks.join(blocks.look_up(&whose));
                 return Ok(item);
             }
         }
@@ -86,15 +87,16 @@ impl Nat {
         let now_ns = context.now_ns();
         let blocks = context.pool(pool::BLOCKS);
         blocks.end_holds(now_ns);
-        let own = blocks.held_for(&whose);
+        let whose = blocks.look_up(&whose);
+        let own = blocks.held_for(whose);
         let own = own.filter(|own| {
             choices.clone().any(|choice| (choice.first..choice.first + choice.count).contains(own))
         });
         let block = match own {
-            Some(own) => blocks.take_item(&whose, own),
+            Some(own) => blocks.take_item(whose, own),
             None => IN_ORDER
                 .into_iter()
-                .find_map(|take| choices.clone().find_map(|choice| take(blocks, &whose, choice))),
+                .find_map(|take| choices.clone().find_map(|choice| take(blocks, whose, choice))),
         }?;
         context.count(COUNTERS.blocks_taken, 1);
         self.log_block(NatLogEvent::BlockTaken, internal, block, context);

@@ -112,7 +112,9 @@ impl Nat {
         blocks: BlockConfig,
         context: &mut Context<'_>,
     ) -> Option<PoolRange> {
-        if class == PortClass::Other || context.pool(pool::BLOCKS).in_use() < self.full_from {
+        let share = self.shares.blocks_for(context.affinity_group());
+        let count = share.end - share.start;
+        if class == PortClass::Other || context.pool(pool::BLOCKS).in_use() < count {
             return None;
         }
         let mut may_have_more = false;
@@ -129,10 +131,9 @@ impl Nat {
                 return None;
             }
         }
-        let share = self.shares.blocks_for(context.affinity_group());
         let of = |address: usize| {
             let first = address as u32 * self.shares.blocks_per_address() + share.start;
-            PoolRange { first, count: share.end - share.start, from: first, step: 1 }
+            PoolRange { first, count, from: first, step: 1 }
         };
         let addresses: Vec<usize> = self.addresses_for(internal.addr, context).collect();
         let is_free = |&address: &usize| context.pool(pool::BLOCKS).has_free(of(address));
@@ -150,10 +151,13 @@ impl Nat {
         internal: Endpoint,
         context: &mut Context<'_>,
     ) -> Option<PoolRange> {
-        if class == PortClass::Other || context.pool(pool::PORTS).in_use() < self.full_from {
+        if class == PortClass::Other {
             return None;
         }
         let within = self.shares.share_for(class, internal.port, context.affinity_group())?;
+        if self.has_all_ports && context.pool(pool::PORTS).in_use() < within.count() {
+            return None;
+        }
         let mut full = None;
         for address in self.addresses_for(internal.addr, context) {
             let mut choices = self.space.choices(class, address, within, within.first, 1);

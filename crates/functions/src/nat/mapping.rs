@@ -1,6 +1,6 @@
 //! Mappings: allocation of external endpoints from the pools, and their release.
 
-use nf::pool::{PoolKey, PoolRange, SharedPool};
+use nf::pool::{KeyLookup, PoolKey, PoolRange, SharedPool};
 use nf::{Context, FlowInfo};
 use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
@@ -32,13 +32,13 @@ pub(super) enum ItemUse {
 
 /// A port that is wanted for a mapping.
 pub(super) struct PortRequest<'a> {
-    pub name: &'a PoolKey,
+    pub name: KeyLookup<'a>,
     pub class: PortClass,
     pub internal: Endpoint,
 }
 
 /// A way to take an item of a range.
-pub(super) type Take = fn(&mut SharedPool, &PoolKey, PoolRange) -> Option<u32>;
+pub(super) type Take = fn(&mut SharedPool, KeyLookup<'_>, PoolRange) -> Option<u32>;
 
 /// Those that are held down are the last to be handed out.
 pub(super) const IN_ORDER: [Take; 2] = [SharedPool::take, SharedPool::take_any];
@@ -99,11 +99,17 @@ impl Nat {
             return self.map_other(internal, remote, context);
         }
         let name = self.mapping_name(internal, remote, &context.flow());
-        let item = match context.pool(pool::PORTS).join(&name) {
-            Some(item) => item,
-            None => self.take_port(&name, class, internal, context)?,
+        let (now_ns, record) = (context.now_ns(), context.record());
+        let ports = context.pool(pool::PORTS);
+        ports.end_holds(now_ns);
+        let found = ports.look_up(&name).with_note(u64::from(record));
+        let item = match ports.join(found) {
+            Some(item) => {
+                ports.set_note(item, u64::from(record));
+                item
+            }
+            None => self.take_port(PortRequest { name: found, class, internal }, context)?,
         };
-        note_holder(item, context);
         let place = self.space.place_of(item).ok_or(DropReason::Internal)?;
         Ok(Mapped { external: self.endpoint(place), item: PoolItem::of(item) })
     }
@@ -146,7 +152,8 @@ impl Nat {
     pub(super) fn join(&self, item: PoolItem, context: &mut Context<'_>) {
         let Some(item) = item.item() else { return };
         if let Some(name) = context.pool(pool::PORTS).key_of(item).copied() {
-            context.pool(pool::PORTS).join(&name);
+            let ports = context.pool(pool::PORTS);
+            ports.join(ports.look_up(&name));
             note_holder(item, context);
         }
     }
@@ -160,9 +167,10 @@ impl Nat {
         let name = key(PoolKeyKind::Permission, flow.key.protocol, external, Endpoint::new(remote, 0), &flow);
         let random = context.random();
         let permissions = context.pool(pool::PERMISSIONS);
-        let joined = permissions.join(&name);
+        let found = permissions.look_up(&name);
+        let joined = permissions.join(found);
         joined
-            .or_else(|| permissions.take(&name, anywhere(permissions.size(), random)))
+            .or_else(|| permissions.take(found, anywhere(permissions.size(), random)))
             .map_or(PoolItem::NONE, PoolItem::of)
     }
 
@@ -197,13 +205,14 @@ impl Nat {
         let name = subscriber(internal, &context.flow());
         let random = context.random();
         let subscribers = context.pool(pool::SUBSCRIBERS);
-        if let Some(item) = subscribers.item_of(&name) {
+        let found = subscribers.look_up(&name);
+        if let Some(item) = subscribers.item_under(found) {
             let users = subscribers.users(item);
             if let Some(max) = limits.sessions.filter(|&max| opens && users >= max) {
                 self.quota_event(internal, max, context);
                 return Err(DropReason::NatSubscriberLimit);
             }
-            subscribers.join(&name);
+            subscribers.join(found);
             return Ok(PoolItem::of(item));
         }
         if opens && limits.sessions == Some(0) {
@@ -211,7 +220,7 @@ impl Nat {
             return Err(DropReason::NatSubscriberLimit);
         }
         let choice = anywhere(subscribers.size(), random);
-        subscribers.take(&name, choice).map(PoolItem::of).ok_or(DropReason::NatSubscriberLimit)
+        subscribers.take(found, choice).map(PoolItem::of).ok_or(DropReason::NatSubscriberLimit)
     }
 
     /// Releases everything that the flow holds.
@@ -277,14 +286,9 @@ impl Nat {
         self.leave_block(internal.addr, place, item_use, context);
     }
 
-    /// Allocates a mapping under `name`, with one reference.
-    fn take_port(
-        &self,
-        name: &PoolKey,
-        class: PortClass,
-        internal: Endpoint,
-        context: &mut Context<'_>,
-    ) -> Result<u32, DropReason> {
+    /// Allocates a mapping, with one reference.
+    fn take_port(&self, request: PortRequest<'_>, context: &mut Context<'_>) -> Result<u32, DropReason> {
+        let internal = request.internal;
         if let Some(max) = self.config.subscriber.ports {
             let whose = subscriber(internal.addr, &context.flow());
             let subscribers = context.pool(pool::SUBSCRIBERS);
@@ -294,7 +298,6 @@ impl Nat {
                 return Err(DropReason::NatSubscriberLimit);
             }
         }
-        let request = PortRequest { name, class, internal };
         let item = match self.config.blocks {
             Some(_) => self.take_in_blocks(&request, context)?,
             None => self.take_in_share(&request, context)?,
@@ -319,9 +322,7 @@ impl Nat {
         let range = self.shares.share_for(class, internal.port, context.affinity_group());
         let range = range.ok_or(DropReason::NatPortsExhausted)?;
         let addresses = self.addresses_for(internal.addr, context);
-        let now_ns = context.now_ns();
         let ports = context.pool(pool::PORTS);
-        ports.end_holds(now_ns);
         let own = ports.held_for(name).and_then(|item| Some((item, self.space.place_of(item)?)));
         if let Some((item, place)) = own
             && range.contains(place.port)
@@ -376,11 +377,14 @@ impl Nat {
         internal: Addr,
         context: &Context<'_>,
     ) -> impl Iterator<Item = usize> + Clone + use<'_> {
-        let flow = context.flow();
-        let mut state =
-            subscriber(internal, &flow).iter().fold(0, |state, word| split_mix(&mut (state ^ word)));
         let count = self.space.addresses().len();
-        let start = (split_mix(&mut state) % count.max(1) as u64) as usize;
+        let start = if count > 1 {
+            let name = subscriber(internal, &context.flow());
+            let mut state = name.iter().fold(0, |state, word| split_mix(&mut (state ^ word)));
+            (split_mix(&mut state) % count as u64) as usize
+        } else {
+            0
+        };
         let in_use = (0..count).map(move |step| (start + step) % count).filter(|&at| !self.drained[at]);
         in_use.take(if self.config.pooling == PoolingBehaviour::Paired { 1 } else { count })
     }
@@ -415,10 +419,11 @@ impl Nat {
         let random = context.random();
         let name = key(PoolKeyKind::Other, flow.key.protocol, external, remote, &flow);
         let ports = context.pool(pool::PORTS);
-        let item = match ports.item_of(&name) {
-            Some(item) if ports.note(item) == whose => ports.join(&name),
+        let found = ports.look_up(&name);
+        let item = match ports.item_under(found) {
+            Some(item) if ports.note(item) == whose => ports.join(found),
             Some(_) => None,
-            None => ports.take(&name, self.space.other_choice(random)),
+            None => ports.take(found, self.space.other_choice(random)),
         }?;
         ports.set_note(item, whose);
         Some(PoolItem::of(item))

@@ -84,9 +84,9 @@ impl Nat {
         let ports = context.pool(pool::PORTS);
         match ports.item_of(&name) {
             Some(here) if here != number => return false,
-            Some(_) => _ = ports.join(&name),
+            Some(_) => _ = ports.join(ports.look_up(&name)),
             None => {
-                if ports.take_item(&name, number).is_none() {
+                if ports.take_item(ports.look_up(&name), number).is_none() {
                     return false;
                 }
                 self.count_port(internal.addr, true, context);
@@ -107,18 +107,19 @@ impl Nat {
         let flow = context.flow();
         let held = context.pool(pool::BLOCKS);
         if let Some(name) = held.key_of(block).copied() {
-            return held.join(&name).is_some();
+            return held.join(held.look_up(&name)).is_some();
         }
         let mut names = (0..blocks.max).map(|number| block_name(internal, number, &flow));
         let name = names.find(|name| held.item_of(name).is_none());
-        name.is_some_and(|name| held.take_item(&name, block).is_some())
+        name.is_some_and(|name| held.take_item(held.look_up(&name), block).is_some())
     }
 
     /// Takes or joins an item that is only a name.
     fn take_named(&self, number: usize, name: &nf::pool::PoolKey, context: &mut Context<'_>) -> PoolItem {
         let random = context.random();
         let items = context.pool(number);
-        let taken = items.join(name).or_else(|| items.take(name, anywhere(items.size(), random)));
+        let found = items.look_up(name);
+        let taken = items.join(found).or_else(|| items.take(found, anywhere(items.size(), random)));
         taken.map_or(PoolItem::NONE, PoolItem::of)
     }
 }

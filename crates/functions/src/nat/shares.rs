@@ -113,17 +113,6 @@ impl PortShares {
         self.high
     }
 
-    /// Returns the number of ports or blocks in use below which no share can be full.
-    pub fn full_from(&self) -> u32 {
-        let groups = self.groups.map_or(1, |groups| u32::from(groups.count()));
-        let low = self.low.filter(|&low| self.divides(low)).map_or(u32::MAX, |low| low.count());
-        let smallest = low.min(self.high.count());
-        match self.blocks {
-            Some((_, per_address)) => per_address / groups,
-            None => smallest / groups,
-        }
-    }
-
     /// Returns the group to which a port belongs.
     pub fn group_of(&self, class: PortClass, port: u16) -> Option<AffinityGroup> {
         let groups = self.groups?;

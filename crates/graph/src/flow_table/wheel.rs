@@ -111,6 +111,9 @@ impl Wheel {
     /// their ticks, and no longer have one.
     pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
         let to = Wheel::tick(now_ns);
+        if self.started && to < self.earliest {
+            return;
+        }
         if !self.started {
             // The first time sets the clock; nothing can have been set before it that matters.
             self.started = true;

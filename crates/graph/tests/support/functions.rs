@@ -98,7 +98,8 @@ impl NetworkFunction for Masquerade {
         }
         if state.item == 0 {
             let choice = nf::pool::PoolRange { first: 0, count: MASQUERADE_PORTS, from: 0, step: 1 };
-            let Some(item) = context.pool(0).take(&flow.key.words(), choice) else {
+            let (key, ports) = (flow.key.words(), context.pool(0));
+            let Some(item) = ports.take(ports.look_up(&key), choice) else {
                 return Verdict::Drop(DropReason::NatPortsExhausted);
             };
             state.item = item + 1;
