@@ -261,6 +261,13 @@ impl NetworkFunction for Ids {
         if context.shortages() == shortages { verdict } else { self.runs_short(state, context, verdict) }
     }
 
+    const SEES_LONE_FRAGMENTS: bool = true;
+
+    fn lone_fragment(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+        // It is dropped in any case.
+        let _ = self.process(packet, state, context);
+    }
+
     /// Numbers of rules and of flowbits are those of a rule set. Bytes that wait for more are
     /// inspected by the rules of this one.
     fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {

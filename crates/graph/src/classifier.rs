@@ -59,6 +59,8 @@ pub struct Classifier {
     refused: VecDeque<(u64, DropReason)>,
     counters: Counters,
     now_ns: u64,
+    /// Fragments that waited for their first one in vain, and are still to be dropped.
+    given_up: Vec<(Packet, DropReason)>,
     /// Memory that is reused.
     late: Vec<Packet>,
 }
@@ -85,6 +87,7 @@ impl Classifier {
             refused: VecDeque::new(),
             counters: Counters::default(),
             now_ns: 0,
+            given_up: Vec::new(),
             late: Vec::new(),
         }
     }
@@ -182,9 +185,9 @@ impl Classifier {
         }
         self.handle_timeout(packet.meta().transit.timestamp_ns, pool);
         let packet = match packet.meta().class {
-            PacketClass::LaterFragment => match self.place_fragment(packet, pool) {
+            PacketClass::LaterFragment => match self.place_fragment(packet) {
                 LaterFragment::Follows(packet) => packet,
-                LaterFragment::Held => return,
+                LaterFragment::Held => return self.drop_given_up(pool),
                 LaterFragment::Refused(packet, reason) => return self.discard(packet, reason, pool),
             },
             PacketClass::NotIp if !self.passes_not_ip(&packet) => {
@@ -245,9 +248,42 @@ impl Classifier {
     /// Advances the time to `now_ns`: fragments whose first one has not arrived in time are
     /// dropped.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
+        self.give_up_fragments(now_ns);
+        self.drop_given_up(pool);
+    }
+
+    /// Same, but leaves fragments without a first one in [`Classifier::given_up`], until
+    /// [`Classifier::drop_given_up`].
+    pub(crate) fn give_up_fragments(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        if !self.fragments.is_empty() {
-            self.expire_fragments(pool);
+        if self.fragments.is_empty() {
+            return;
+        }
+        let mut late = std::mem::take(&mut self.late);
+        self.fragments.expire(self.now_ns, &mut late);
+        self.given_up.extend(late.drain(..).map(|packet| (packet, DropReason::FragmentTimeout)));
+        self.late = late;
+        self.give_up_displaced();
+    }
+
+    /// Fragments that waited for datagrams which gave way to others.
+    fn give_up_displaced(&mut self) {
+        while let Some(packet) = self.fragments.take_dropped() {
+            self.given_up.push((packet, DropReason::FragmentTableFull));
+        }
+    }
+
+    /// Returns the fragments that waited for their first one in vain.
+    pub(crate) fn given_up(&mut self) -> &mut [(Packet, DropReason)] {
+        &mut self.given_up
+    }
+
+    /// Drops the fragments that waited for their first one in vain.
+    pub(crate) fn drop_given_up(&mut self, pool: &mut PacketPool) {
+        for (packet, reason) in self.given_up.drain(..) {
+            self.counters.packets_pending -= 1;
+            self.counters.drops[reason.index()] += 1;
+            pool.give(packet);
         }
     }
 
@@ -317,7 +353,8 @@ impl Classifier {
     }
 
     /// Gives a later fragment its flow's key, or holds it until the first fragment arrives.
-    pub(crate) fn place_fragment(&mut self, mut packet: Packet, pool: &mut PacketPool) -> LaterFragment {
+    /// Others may give way to it, see [`Classifier::given_up`].
+    pub(crate) fn place_fragment(&mut self, mut packet: Packet) -> LaterFragment {
         let datagram = Datagram::of(&packet);
         match self.fragments.get(&datagram) {
             Some(&First::Passed { key, reversed }) => {
@@ -328,7 +365,7 @@ impl Classifier {
             Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
                 Ok(()) => {
                     self.counters.packets_pending += 1;
-                    self.drop_displaced(pool);
+                    self.give_up_displaced();
                     LaterFragment::Held
                 }
                 Err((packet, Refused::TooMany)) => {
@@ -354,29 +391,5 @@ impl Classifier {
         let transit = &mut packet.meta_mut().transit;
         transit.side = transit.side.other();
         out.push(packet);
-    }
-
-    /// Drops fragments whose first one has not arrived in time.
-    fn expire_fragments(&mut self, pool: &mut PacketPool) {
-        let mut late = std::mem::take(&mut self.late);
-        self.fragments.expire(self.now_ns, &mut late);
-        for packet in late.drain(..) {
-            self.drop_held(packet, DropReason::FragmentTimeout, pool);
-        }
-        self.late = late;
-        self.drop_displaced(pool);
-    }
-
-    /// Drops fragments that waited for datagrams which gave way to others.
-    fn drop_displaced(&mut self, pool: &mut PacketPool) {
-        while let Some(packet) = self.fragments.take_dropped() {
-            self.drop_held(packet, DropReason::FragmentTableFull, pool);
-        }
-    }
-
-    fn drop_held(&mut self, packet: Packet, reason: DropReason, pool: &mut PacketPool) {
-        self.counters.packets_pending -= 1;
-        self.counters.drops[reason.index()] += 1;
-        pool.give(packet);
     }
 }

@@ -244,7 +244,17 @@ impl Graph {
     /// Advances the time to `now_ns`: expired flows and fragments are cleared.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.pipeline.handle_timeout(now_ns, pool);
-        self.classifier.handle_timeout(self.pipeline.flows.now_ns, pool);
+        self.classifier.give_up_fragments(self.pipeline.flows.now_ns);
+        self.drop_given_up(pool);
+    }
+
+    /// Drops fragments that waited for their first one in vain; functions that ask for such see
+    /// them before.
+    fn drop_given_up(&mut self, pool: &mut PacketPool) {
+        for (packet, _) in self.classifier.given_up() {
+            self.pipeline.show_lone_fragment(packet, pool);
+        }
+        self.classifier.drop_given_up(pool);
     }
 
     /// Ends all flows, at the end of a run. Fragments that still wait stay counted as held.

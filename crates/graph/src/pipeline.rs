@@ -14,6 +14,7 @@ mod steps;
 mod turning;
 mod walking;
 
+use nf::stage::StageEnv;
 use packet::{DropReason, Packet, PacketPool, Parser};
 
 use crate::flows::Flows;
@@ -84,6 +85,14 @@ impl Pipeline {
         self.flows.settled_ns = self.flows.now_ns;
         self.flows.expire(&mut self.stages, pool);
         self.expire_datagrams(pool);
+    }
+
+    /// Shows a fragment that is about to be dropped without its first one to the functions that ask
+    /// for such, see [`nf::NetworkFunction::lone_fragment`].
+    pub fn show_lone_fragment(&mut self, packet: &mut Packet, pool: &mut PacketPool) {
+        let Stages { all, effects, .. } = &mut self.stages;
+        let mut env = StageEnv { records: &mut self.flows.table.records, effects, buffers: pool };
+        all.iter_mut().for_each(|stage| stage.lone_fragment(packet, &mut env));
     }
 
     /// Returns when flows are to end, or datagrams in fragments to be given up.

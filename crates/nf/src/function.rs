@@ -77,6 +77,23 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) {
     }
 
+    /// Set if the NF sees fragments that are dropped because the first one of their datagram did not
+    /// arrive, see [`NetworkFunction::lone_fragment`].
+    const SEES_LONE_FRAGMENTS: bool = false;
+
+    /// Sees a fragment that is about to be dropped because the first one of its datagram did not
+    /// arrive: it has no ports and belongs to no flow. State and map are empty and kept nowhere.
+    ///
+    /// Called only if [`NetworkFunction::SEES_LONE_FRAGMENTS`] is set, for all such NFs of a graph,
+    /// and not where a dispatcher drops the fragment.
+    fn lone_fragment(
+        &self,
+        _packet: &mut PacketView<'_>,
+        _state: &mut Self::State,
+        _context: &mut Context<'_>,
+    ) {
+    }
+
     /// Returns the affinity group of the flow that this packet begins, by the configuration and the
     /// packet as it enters the graph; `None` if the flow may be at any node.
     ///

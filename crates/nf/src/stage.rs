@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use packet::memory::{OutOfMemory, SlotField};
 use packet::{DropReason, Packet, Side, Transit};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::affinity::{AffinityGroup, AffinityGroups};
 use crate::buffers::Buffers;
@@ -211,6 +211,10 @@ pub trait Stage: Send {
 
     /// Selects flows to evict for the new one of this packet, see [`NetworkFunction::make_room`].
     fn make_room(&mut self, _packet: &Packet, _env: &mut StageEnv<'_>, _victims: &mut Vec<u32>) {}
+
+    /// Sees a fragment that is dropped without its first one, see
+    /// [`NetworkFunction::lone_fragment`].
+    fn lone_fragment(&mut self, _packet: &mut Packet, _env: &mut StageEnv<'_>) {}
 
     /// Ends a flow.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>);
@@ -871,6 +875,24 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.instance.close();
         victims.truncate(if made.is_some() { VICTIMS_MAX } else { 0 });
         victims.retain(|&victim| victim != transit.flow);
+    }
+
+    fn lone_fragment(&mut self, packet: &mut Packet, env: &mut StageEnv<'_>) {
+        if !N::SEES_LONE_FRAGMENTS {
+            return;
+        }
+        let StageEnv { effects, buffers, .. } = env;
+        let mut header = RecordHeader::new_zeroed();
+        let (key, reversed) = packet::parse::portless_key(packet);
+        header.set_key(key, reversed);
+        let (mut state, mut rest) = (N::State::new_zeroed(), vec![0; Self::REST_LEN]);
+        let map = StateMap::new(&mut rest, &Self::MAP);
+        let transit = packet.meta().transit;
+        let (instance, buffers, header) = (&mut self.instance, Some(&mut **buffers), &mut header);
+        let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
+        let mut view = PacketView::new(packet, None);
+        self.panics.contain(|| self.function.lone_fragment(&mut view, &mut state, &mut context));
+        self.instance.close();
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>) {

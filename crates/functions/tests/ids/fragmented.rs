@@ -326,3 +326,21 @@ fn batches_do_not_change_what_is_held_back() {
     traffic.sort_by_key(|arrival| arrival.at_ns);
     batches_change_nothing("ids", &config(RULES, json!({})), &traffic);
 }
+
+#[test]
+fn fragments_without_a_first_one_are_seen_before_they_are_dropped() {
+    const OF_HEADERS: &str = r#"
+drop ip any any -> any any (msg:"a later one"; fragoffset:>0; sid:1;)
+alert ip 10.0.0.1 any -> any any (msg:"its header"; ip_proto:17; id:9; sid:2;)
+alert udp any any -> any 6000 (msg:"its ports"; content:"SECRET"; sid:3;)
+"#;
+    let (from, to) = ends(6_000, false);
+    let parts = fragments(&udp(from, to, &secret()), 9, 48);
+    let mut arrivals = arrivals(&parts[1..]);
+    let other = udp(v4(10, 0, 0, 2, 1), v4(192, 0, 2, 2, 2), b"other");
+    arrivals.push(Arrival { at_ns: 100 * SECOND_NS, side: Side::Inside, network: other });
+    let seen = watch(OF_HEADERS, &arrivals);
+    let expected: Vec<u32> = parts[1..].iter().flat_map(|_| [1, 2]).collect();
+    assert_eq!((seen.rules(), seen.sent), (expected, 1), "{:?}", seen.drops);
+    assert!(seen.drops.contains(&("fragment-timeout", parts.len() as u64 - 1)), "{:?}", seen.drops);
+}

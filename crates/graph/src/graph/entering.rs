@@ -166,10 +166,15 @@ impl Graph {
         if handle.is_some() {
             return self.pipeline.follow(packet, handle, run);
         }
-        match self.classifier.place_fragment(packet, run.pool) {
+        match self.classifier.place_fragment(packet) {
             LaterFragment::Follows(packet) => self.pipeline.follow(packet, None, run),
-            LaterFragment::Held => {}
-            LaterFragment::Refused(packet, reason) => self.pipeline.drop_packet(packet, reason, run),
+            LaterFragment::Held => self.drop_given_up(run.pool),
+            LaterFragment::Refused(mut packet, reason) => {
+                if reason != DropReason::FragmentOfDropped {
+                    self.pipeline.show_lone_fragment(&mut packet, run.pool);
+                }
+                self.pipeline.drop_packet(packet, reason, run);
+            }
         }
     }
 
