@@ -14,7 +14,7 @@ use io::capture::{CaptureFormat, FormatKind};
 use runtime::{Assembly, Live, Runner};
 use values::Nanos;
 
-use crate::explain::Selection;
+use crate::explain::{self, Selection};
 use crate::messages::{Console, say};
 use crate::signals::{self, Signals};
 use crate::sinks::Capture;
@@ -78,7 +78,6 @@ traffic; limit it with --count, --duration, --filter or --dropped.
 
 --connect captures on a running `rivulet up` of the same user, or as root. Each packet costs it one copy, and it never waits
 for a reader.
---connect listens to a `rivulet up` that runs, of the same user or by root: one packet more or less costs it a copy, and it waits for no reader.
 
 Examples:
   rivulet capture site.rvl --read capture.pcap --write told.pcapng
@@ -132,7 +131,7 @@ fn of_captures(
     assembly.graph.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, false)?.begin(None)?;
-    let mut trace = Trace::new(capture, selection, args.count);
+    let mut trace = Trace::new(capture, selection, args.count).marks_midstream();
     let mut runner = Runner::new(assembly, name);
     while signals.stop().is_none()
         && let Some((frame, from)) = sources.next()
@@ -142,7 +141,9 @@ fn of_captures(
             break;
         }
     }
+    let unknown = trace.unknown();
     let has_failed = finish(args, trace)?;
+    explain::say_unknown(unknown);
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {

@@ -21,7 +21,7 @@ use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
 pub use edges::EdgeExplanation;
-use midstream::BegunConnections;
+pub use midstream::BegunConnections;
 pub use select::Selection;
 use story::Explanation;
 pub(crate) use story::deciding_rule;
@@ -116,12 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if printer.shown == 0 {
         say!("rivulet: none of {} packets was selected", output::thousands(number));
     }
-    if connections.unknown > 0 {
-        say!(
-            "rivulet: {} packets are of TCP connections that began before the capture: their fate is unknown",
-            output::thousands(connections.unknown)
-        );
-    }
+    say_unknown(connections.unknown);
     sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {
@@ -131,6 +126,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("there is no packet {}; the captures have {number}", args.packet.unwrap_or_default());
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the number of packets with an unknown fate.
+pub fn say_unknown(packets: u64) {
+    if packets > 0 {
+        say!(
+            "rivulet: {} packets are of TCP connections that began before the capture: their fate is unknown",
+            output::thousands(packets)
+        );
+    }
 }
 
 /// Prints explanations one by one, so that a long capture is not kept in memory.

@@ -125,8 +125,10 @@ impl Sources {
         if let Some(taken) = self.taken.take() {
             self.sources[taken].advance();
         }
-        let times = self.sources.iter().enumerate().filter_map(|(i, s)| Some((s.next_ns?, i)));
-        let (timestamp_ns, at) = times.min()?;
+        let (timestamp_ns, at) = match &self.sources[..] {
+            [only] => (only.next_ns?, 0),
+            all => all.iter().enumerate().filter_map(|(i, s)| Some((s.next_ns?, i))).min()?,
+        };
         self.taken = Some(at);
         let source = &self.sources[at];
         let BufferedFrame { from, link, wire_len, ref data, .. } = *source.ahead.front()?;

@@ -255,6 +255,8 @@ impl PortEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<PortEntry>,
+    /// Ports differ by the sources behind them.
+    has_prefixes: bool,
     /// The graph has branches: it says which port a packet leaves by, or of several with one name,
     /// the first one.
     by_graph: bool,
@@ -264,7 +266,8 @@ impl Ports {
     /// Creates a list of ports in order of their numbers.
     pub fn new(mut ports: Vec<PortEntry>) -> Ports {
         ports.sort_by_key(|port| port.number);
-        Ports { ports, by_graph: false }
+        let has_prefixes = ports.iter().any(|port| !port.prefixes.is_empty());
+        Ports { ports, has_prefixes, by_graph: false }
     }
 
     /// Adds ports to programs, by number and name. No packets enter or leave there.
@@ -355,11 +358,15 @@ impl Ports {
         }
         let ports = || self.ports.iter().filter(|port| !port.is_of_node);
         let by_number = ports().find(|port| Some(port.number) == number);
-        let prefixed = ports().any(|port| !port.prefixes.is_empty());
         match by_number {
-            Some(port) if port.prefixes.is_empty() || !prefixed => Some(port),
+            Some(port) if port.prefixes.is_empty() => Some(port),
             _ => ports().find(|port| port.prefixes.is_empty()).or(by_number).or(self.ports.first()),
         }
+    }
+
+    /// Returns true if [`Ports::of_captured`] needs a packet's source.
+    pub fn ask_for_source(&self) -> bool {
+        self.has_prefixes
     }
 
     /// Returns the port that a packet leaves by. Of several with the name at the end of its path,

@@ -59,6 +59,9 @@ pub fn of(passage: &PacketTrace, alerts: &[(String, Alert)], runner: &Runner) ->
 
 fn outcome(passage: &PacketTrace, runner: &Runner) -> String {
     match (passage.outcome, &passage.left) {
+        (Outcome::Dropped(reason), _) if passage.is_midstream => {
+            format!("unknown ({}, unless its connection was known)", reason.name())
+        }
         (Outcome::Dropped(reason), _) => format!("dropped ({})", reason.name()),
         (Outcome::Sent(_), Some(left)) => {
             let ports = &runner.assembly().ports;

@@ -8,7 +8,7 @@ use packet::Packet;
 use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
 use super::comment;
-use crate::explain::{Outcome, PacketTrace, Selection, Tracer};
+use crate::explain::{BegunConnections, Outcome, PacketTrace, Selection, Tracer};
 use crate::sinks::{self, Capture, Spool};
 
 /// The capture file and the observer of its packets.
@@ -16,6 +16,8 @@ pub struct Trace {
     watch: TraceObserver,
     alerts: Alerts,
     selection: Selection,
+    /// Of captures, which may begin amid connections.
+    connections: Option<BegunConnections>,
     capture: Capture,
     written: u64,
     /// Maximum number of packets to write.
@@ -29,10 +31,17 @@ impl Trace {
             watch: TraceObserver::default(),
             alerts: Alerts::default(),
             selection,
+            connections: None,
             capture,
             written: 0,
             count: count.unwrap_or(u64::MAX),
         }
+    }
+
+    /// Marks packets of connections that began before as such: what a policy does to them in a capture
+    /// says nothing about where it was made.
+    pub fn marks_midstream(self) -> Trace {
+        Trace { connections: Some(BegunConnections::default()), ..self }
     }
 
     /// Runs a packet through the policy, and writes it.
@@ -70,6 +79,11 @@ impl Trace {
         self.capture.spool().into_iter().for_each(Spool::reopen);
     }
 
+    /// Returns the number of packets with an unknown fate: of TCP connections that began before.
+    pub fn unknown(&self) -> u64 {
+        self.connections.as_ref().map_or(0, |connections| connections.unknown)
+    }
+
     /// Completes the file. Returns the numbers of packets received and written, and the outcome of
     /// the file.
     pub fn finish(self) -> anyhow::Result<(u64, u64, sinks::Outcome)> {
@@ -78,7 +92,8 @@ impl Trace {
 
     fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
         let ports = &runner.assembly().ports;
-        for TracedPacket { passage, has_waited } in self.watch.told.drain(..) {
+        for TracedPacket { mut passage, has_waited } in self.watch.told.drain(..) {
+            self.connections.iter_mut().for_each(|connections| connections.note(&mut passage));
             if self.written >= self.count || !self.selection.takes(&passage, runner) {
                 continue;
             }

@@ -44,8 +44,7 @@ impl Ingress {
         let port = match self {
             Ingress::Port(number) | Ingress::Tagged(number, _) => ports.number(number),
             Ingress::Interface(interface) => {
-                let has_prefixes = ports.all().iter().any(|port| !port.prefixes.is_empty());
-                let source = if has_prefixes { source_of(packet) } else { None };
+                let source = if ports.ask_for_source() { source_of(packet) } else { None };
                 ports.of_captured(interface, source)
             }
         };
