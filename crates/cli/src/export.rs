@@ -13,7 +13,8 @@ use packet::split_mix;
 use runtime::report::OutputReport;
 
 use crate::messages::Console;
-use crate::sinks::{Chunk, Outcome, OutputWriter, Spool, Target};
+use crate::spool::pen::{Chunk, OutputWriter, Target};
+use crate::spool::{Outcome, Spool};
 
 /// Timeout of a message that the socket's buffer cannot take, after which it is given up.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);

@@ -21,6 +21,7 @@ mod messages;
 mod metrics_address;
 mod migrate;
 mod nat_record;
+mod node;
 mod notify;
 mod output;
 mod picture;
@@ -34,6 +35,7 @@ mod signals;
 mod sim;
 mod sinks;
 mod sources;
+mod spool;
 mod status;
 mod summary;
 mod supervisor;
@@ -89,7 +91,7 @@ enum Task {
     /// Run a policy on network interfaces
     Up(up::Args),
     /// Run a node of a cluster
-    Node(cluster::NodeArgs),
+    Node(node::NodeArgs),
     /// Issue the certificates of a cluster's nodes
     Cluster(cluster::ClusterArgs),
     /// Show the state of a running dispatcher
@@ -153,7 +155,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Up(args) => up::run(&args),
-        Task::Node(args) => cluster::run_node(&args),
+        Task::Node(args) => node::run(&args),
         Task::Cluster(args) => cluster::issue(&args),
         Task::Status(args) => status::run(&args),
         Task::Nodes(args) => status::run_nodes(&args),

@@ -2,8 +2,6 @@
 
 mod capture;
 mod limit;
-mod pen;
-mod spool;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,12 +20,12 @@ use crate::export::{Export, FlowOutput};
 use crate::messages::Console;
 use crate::nat_record::nat_record;
 use crate::sources::{PortFile, port_named};
+use crate::spool::pen::{OutputWriter, Target};
+use crate::spool::{Outcome, Spool};
 
 pub use capture::{Capture, SharedBuffer};
 pub use limit::PER_SOURCE;
 use limit::{EveSuppressed, Limiter};
-pub use pen::{Chunk, OutputWriter, Target};
-pub use spool::{Outcome, Spool};
 
 /// Names of outputs in reports. Captures are counted together: a report does not depend on the
 /// names of their files.

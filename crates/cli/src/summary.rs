@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use ::io::port::Counters;
 use runtime::Report;
+use runtime::elastic::UnitsReport;
 use runtime::report::{RuleReport, WorkerReport};
 
-use crate::output::{Table, duration, thousands};
+use crate::output::{Table, duration, rate, thousands};
+use crate::picture;
 
 /// Rules of a function that are shown, those with the most packets.
 const RULES_SHOWN: usize = 10;
@@ -187,7 +189,7 @@ pub fn of(report: &Report) -> String {
         );
     }
     if let Some(units) = &report.units {
-        text += &crate::units::summary(units);
+        text += &of_units(units);
     }
     let latency = &report.timing.latency_ns;
     if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {
@@ -243,6 +245,51 @@ fn nodes(report: &Report) -> String {
         table.row([name.clone(), state.to_owned()].into_iter().chain(counts.map(thousands)).collect());
     }
     format!("\n{}", table.render())
+}
+
+/// Renders demand and capacity over time, flowlets, states and the bill.
+pub fn of_units(report: &UnitsReport) -> String {
+    let UnitsReport { mode, choice, scaling, .. } = report;
+    let capacity = rate(report.capacity_bps as f64);
+    let mut text = format!("\nunits of {capacity}; assigned by {mode}, {choice}; scaled by {scaling}:\n");
+    text += &picture::draw(&report.intervals);
+    let UnitsReport { tracking, bill, .. } = report;
+    text += &format!(
+        "units: {:.1} to {:.1}, mean {:.2}; {} started, {} stopped; mean deviation from the demand {}\n",
+        tracking.units_min,
+        tracking.units_max,
+        tracking.units_mean,
+        thousands(report.units_started),
+        thousands(report.units_stopped),
+        rate(tracking.error_mean_bps)
+    );
+    text += &format!(
+        "flowlets: {} ({} after a gap, {} by size) of {} flows; {} assigned to another unit than before\n",
+        thousands(report.flowlets),
+        thousands(report.flowlets_by_gap),
+        thousands(report.flowlets_by_size),
+        thousands(report.flows),
+        thousands(report.moved)
+    );
+    text += &format!(
+        "states: {} moved, {} bytes; {} replicas sent, {} bytes; {} present in time, {} pulled\n",
+        thousands(report.states_moved),
+        thousands(report.state_bytes),
+        thousands(report.replicas),
+        thousands(report.replica_bytes),
+        thousands(report.seamless),
+        thousands(report.pulls)
+    );
+    if let Some(start_ns) = report.start_ns {
+        let pulled = report.pull_ns.as_ref().and_then(|pull_ns| pull_ns.get("p50"));
+        let pulled = pulled.map_or_else(String::new, |&ns| format!(", state pulls took {}", duration(ns)));
+        text += &format!("threads: units started in {}{pulled} (medians)\n", duration(start_ns));
+    }
+    text += &format!(
+        "bill: {:.3e} per packet, {:.3e} with flowlets, {:.3e} by time; the units cost {:.3e}\n",
+        bill.total.per_packet, bill.total.per_packet_and_flowlet, bill.total.per_unit_time, bill.total.cost
+    );
+    text
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use ::cluster::remote::{IsStopped, StartStatus};
 use anyhow::{Context, bail};
 use control::ClusterControl;
 use protocol::dispatcher::UnitChoice;
-use runtime::elastic::{UNITS_MAX, UnitsConfig, UnitsReport};
+use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::transport::Maker;
 use runtime::{Assembly, Runner};
 use sim::scenario::AssignmentMode;
@@ -18,8 +18,7 @@ use values::{Nanos, PositiveBitRate};
 
 use crate::api::{ApiFiles, OpenedApi, ServeOptions};
 use crate::cluster::DispatcherNode;
-use crate::output::{duration, rate, thousands};
-use crate::{cluster, picture, policies, signals};
+use crate::{cluster, policies, signals};
 
 /// Options of the commands that run a policy on units.
 #[derive(Debug, clap::Args)]
@@ -224,51 +223,6 @@ impl FromStr for ShareOrNone {
             _ => Err(format!("expected a number above 0 and up to 1, such as 0.9, or none; found {text:?}")),
         }
     }
-}
-
-/// Renders demand and capacity over time, flowlets, states and the bill.
-pub fn summary(report: &UnitsReport) -> String {
-    let UnitsReport { mode, choice, scaling, .. } = report;
-    let capacity = rate(report.capacity_bps as f64);
-    let mut text = format!("\nunits of {capacity}; assigned by {mode}, {choice}; scaled by {scaling}:\n");
-    text += &picture::draw(&report.intervals);
-    let UnitsReport { tracking, bill, .. } = report;
-    text += &format!(
-        "units: {:.1} to {:.1}, mean {:.2}; {} started, {} stopped; mean deviation from the demand {}\n",
-        tracking.units_min,
-        tracking.units_max,
-        tracking.units_mean,
-        thousands(report.units_started),
-        thousands(report.units_stopped),
-        rate(tracking.error_mean_bps)
-    );
-    text += &format!(
-        "flowlets: {} ({} after a gap, {} by size) of {} flows; {} assigned to another unit than before\n",
-        thousands(report.flowlets),
-        thousands(report.flowlets_by_gap),
-        thousands(report.flowlets_by_size),
-        thousands(report.flows),
-        thousands(report.moved)
-    );
-    text += &format!(
-        "states: {} moved, {} bytes; {} replicas sent, {} bytes; {} present in time, {} pulled\n",
-        thousands(report.states_moved),
-        thousands(report.state_bytes),
-        thousands(report.replicas),
-        thousands(report.replica_bytes),
-        thousands(report.seamless),
-        thousands(report.pulls)
-    );
-    if let Some(start_ns) = report.start_ns {
-        let pulled = report.pull_ns.as_ref().and_then(|pull_ns| pull_ns.get("p50"));
-        let pulled = pulled.map_or_else(String::new, |&ns| format!(", state pulls took {}", duration(ns)));
-        text += &format!("threads: units started in {}{pulled} (medians)\n", duration(start_ns));
-    }
-    text += &format!(
-        "bill: {:.3e} per packet, {:.3e} with flowlets, {:.3e} by time; the units cost {:.3e}\n",
-        bill.total.per_packet, bill.total.per_packet_and_flowlet, bill.total.per_unit_time, bill.total.cost
-    );
-    text
 }
 
 #[cfg(test)]

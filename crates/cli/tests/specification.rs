@@ -171,7 +171,7 @@ fn limits_equal_those_of_the_code() {
         protocol::dispatcher::FLOWS_SCANNED_PER_BUCKET,
         protocol::dispatcher::TARGETS_COUNT_MAX,
         sim::INTERVALS_MAX,
-        sim::workload::RECORDED_MAX,
+        sim::scenario::RECORDED_MAX,
         sim::scenario::COPIES_MAX,
         sim::STATE_MAX,
         sim::scenario::UNITS_MAX,

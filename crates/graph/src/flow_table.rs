@@ -5,6 +5,7 @@ mod handles;
 mod ingresses;
 mod joining;
 mod second_passes;
+mod timeouts;
 mod wheel;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +29,7 @@ use joining::AS_LONG_AS_BEFORE;
 pub(crate) use joining::Joining;
 pub(crate) use second_passes::SecondPass;
 use second_passes::SecondPasses;
+pub use timeouts::Timeouts;
 use wheel::Wheel;
 
 /// The flows' records, the index of their keys and aliases, their handles, classes and timers.

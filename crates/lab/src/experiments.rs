@@ -1,5 +1,6 @@
 //! The experiments, by their numbers.
 
+mod bases;
 mod common;
 mod d01_drain;
 mod d02_distribution;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use io::capture::{CaptureReader, RECORD_BYTES_MAX};
 use packet::{FlowHasher, FlowKey, Packet, PacketClass, Parser};
-use sim::workload::RecordedPackets;
+use sim::scenario::RecordedPackets;
 
 /// Reads a capture's packets with an IP header, as a simulation needs them: time, flow, length.
 /// ICMP errors belong to the flow that they quote; later fragments, which have no ports, to a flow

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use sim::workload::RecordedPackets;
+use sim::scenario::RecordedPackets;
 use sim::{Report, Scenario, Simulation};
 
 use crate::recording;

@@ -6,9 +6,7 @@
 //! (`wire_len` above what is there, and the IP packet not here as a whole) is accepted as long as
 //! its addresses and ports were captured.
 
-use crate::{
-    Addr, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, PacketClass, Sanity, Scope,
-};
+use crate::{Addr, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, PacketClass, Scope};
 use found::Whole;
 
 mod common;
@@ -18,6 +16,7 @@ mod found;
 mod link;
 mod link_types;
 mod network;
+mod sanity;
 mod shims;
 mod source_route;
 mod transport;
@@ -25,6 +24,7 @@ mod tunnel;
 
 pub use embedded::{EmbeddedPacket, embedded};
 pub use link_types::LINK_TYPES;
+pub use sanity::Sanity;
 pub use transport::{is_error, is_query};
 pub use tunnel::{TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 

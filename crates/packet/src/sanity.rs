@@ -2,14 +2,10 @@
 //!
 //! The parser accepts both, since a sensor wants to see them. [`Sanity`] selects the ones to drop.
 
-mod selection;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::parse::{self, has_source_route, protocol, routing_headers};
+use crate::parse::{self, Sanity, has_source_route, protocol, routing_headers};
 use crate::{DropReason, LinkType, Packet, PacketClass};
-
-pub use selection::Sanity;
 
 impl Sanity {
     /// Checks the addresses that a parsed packet arrived with.

@@ -3,7 +3,8 @@
 use packet::{FlowHasher, FlowKey};
 use protocol::dispatcher::Dispatcher;
 
-use crate::workload::{Arriving, Packets};
+use crate::arriving::Arriving;
+use crate::workload::Packets;
 
 /// Packets that are known ahead.
 const AHEAD: usize = 16;

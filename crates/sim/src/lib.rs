@@ -23,6 +23,7 @@
 //! ```
 
 mod arrivals;
+mod arriving;
 mod checks;
 mod engine;
 mod error;

@@ -3,6 +3,8 @@
 
 mod dispatcher;
 mod links;
+mod rate;
+mod recorded;
 mod state;
 mod units;
 mod workload;
@@ -14,6 +16,9 @@ use values::Nanos;
 
 pub use dispatcher::{AssignmentMode, AssignmentModeError, DispatcherSettings};
 pub use links::{LinkSettings, Links, MessageFaults};
+pub(crate) use rate::Warp;
+pub use rate::{RateCurve, RateCurveError};
+pub use recorded::{RECORDED_MAX, RecordedPackets, RecordingError};
 pub use state::{State, StatePlace};
 pub use units::{DropPlace, ServiceKind, UNITS_MAX, UnitCount, UnitCountError, UnitsSettings};
 pub use workload::{

@@ -3,8 +3,6 @@
 
 mod capture;
 mod profile;
-mod rate;
-mod recorded;
 mod sizes;
 mod statistics;
 mod steady;
@@ -12,24 +10,12 @@ mod trace;
 
 pub use capture::CapturePackets;
 pub use profile::{LARGE_BYTES, Shape};
-pub use rate::{RateCurve, RateCurveError};
-pub use recorded::{RECORDED_MAX, RecordedPackets, RecordingError};
 pub use statistics::{Statistics, WorkloadStatistics};
 pub use steady::SteadyPackets;
 pub use trace::TracePackets;
 
+pub use crate::arriving::Arriving;
 use crate::scenario::{CaptureSource, Workload};
-
-/// A packet that comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arriving {
-    /// When.
-    pub time_ns: u64,
-    /// Whose: flows are numbered.
-    pub flow: u32,
-    /// Bytes on the wire.
-    pub len: u32,
-}
 
 /// The packets of a workload, in order of time, without end.
 #[derive(Clone, Debug)]

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use sim::scenario::RateCurve;
 use sim::scenario::Workload;
 use sim::scenario::{BurstSizes, SyntheticTrace, TraceProfile};
-use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};
+use sim::workload::{Arriving, Packets, Shape, Statistics, WorkloadStatistics};
 use values::PositiveBitRate;
 
 /// The whole of a trace, at 5 times its natural speed.

@@ -10,9 +10,9 @@ use anyhow::Context;
 use packet::{LinkType, Packet};
 use runtime::Ports;
 
-use super::pen::{OutputWriter, Target};
-use super::spool::{Outcome, Spool};
 use crate::messages::Console;
+use crate::spool::pen::{OutputWriter, Target};
+use crate::spool::{Outcome, Spool};
 
 /// A capture and its output.
 pub struct Capture {

@@ -4,7 +4,7 @@ use nf::Connection;
 use nf::record::RecordHeader;
 use packet::{Meta, PacketClass};
 
-use crate::Timeouts;
+use super::Timeouts;
 
 /// The timeout after this packet is that after the one before it, whatever that says
 /// once it is settled: a packet in front of it in its group may change it.

@@ -2,7 +2,6 @@
 
 use runtime::elastic::UnitsConfig;
 
-use super::tuning;
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::runs::RunLength;
 use crate::setup::{ScenarioText, toml};
@@ -148,9 +147,14 @@ pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
 /// The same as sweeps have them: smart flows with any period.
 pub const TUNED_FLOW_MODES: [&str; 2] = ["flow", "smart-flow"];
 
+/// The row of a baseline with the settings that are best by a metric.
+pub fn tuned_row(baseline: &str, metric: &str) -> String {
+    format!("{baseline}, tuned for {metric}")
+}
+
 /// The rows of baselines that are tuned for a metric.
 pub fn tuned_for(metric: &str, baselines: &[&str]) -> Vec<String> {
-    baselines.iter().map(|baseline| tuning::row(baseline, metric)).collect()
+    baselines.iter().map(|baseline| tuned_row(baseline, metric)).collect()
 }
 
 /// This scenario in each of these modes.

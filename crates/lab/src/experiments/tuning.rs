@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Serialize, Serializer};
 
-pub(super) use chosen::{notes, row, subjects, tuned};
+pub(super) use chosen::{notes, subjects, tuned};
 pub use grids::TunedBaseline;
 
 use crate::gauges;

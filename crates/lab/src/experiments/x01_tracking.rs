@@ -4,10 +4,9 @@ use sim::Report;
 
 use super::common::{
     ALARM, BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
-    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, below_all, in_mode, in_modes, paper, tuned_for,
-    up_and_down,
+    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, below_all, in_mode, in_modes, tuned_for, tuned_row,
 };
-use super::{Experiment, Measured, tuning};
+use super::{Experiment, Measured, bases, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
@@ -51,7 +50,7 @@ pub const X1: Experiment = Experiment {
         Claim {
             text: "the area is also at most 0.8 of that of flowlets tuned to be close to the \
                    demand, seed by seed",
-            test: |f| at_most_of(f, FOLLOWS, &tuning::row(FLOWLET, "off demand"), "area", 0.8),
+            test: |f| at_most_of(f, FOLLOWS, &tuned_row(FLOWLET, "off demand"), "area", 0.8),
         },
     ],
     real: &[],
@@ -77,24 +76,14 @@ pub const ORACLE: &str = "oracle";
 pub const MODES: [&str; 12] =
     [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS, STAYS, BOTH];
 
-/// The scenario of X1, X2 and X3: their runs are the same.
-pub fn base(length: RunLength) -> ScenarioText {
-    up_and_down(paper(), "W-B", 1.0, length)
-}
-
-/// The same with flowlets as published.
-pub fn flowlets(length: RunLength) -> ScenarioText {
-    in_mode(&base(length), FLOWLET).setup
-}
-
 /// All modes as published, and then those that are tuned for an experiment.
 pub fn subjects(id: &str, length: RunLength) -> Vec<RowSubject> {
-    let published = in_modes(&base(length), &MODES);
-    published.into_iter().chain(tuning::subjects(id, &flowlets(length))).collect()
+    let published = in_modes(&bases::tracking(length), &MODES);
+    published.into_iter().chain(tuning::subjects(id, &bases::tracking_flowlets(length))).collect()
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let setup = base(lab.length());
+    let setup = bases::tracking(lab.length());
     let mut table = FigureTable::measure(
         lab,
         "provision and demand",

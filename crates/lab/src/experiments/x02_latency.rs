@@ -1,11 +1,12 @@
 //! X2: how long packets take, by mode and by load.
 
+use super::bases;
 use super::common::{
     ALARM, BOTH, FLOW, FLOWLET, FOLLOWS, NO_MORE, PACKET, SMART_50, SMART_100, STAYS, TUNED_FLOW_MODES,
     as_fast_as, at, at_load, at_most, at_most_of, drops_no_more, faster, faster_than_all, here, in_modes,
     paper, percentile_chart, show, strict, tuned_for, up_and_down,
 };
-use super::x01_tracking::{base, subjects};
+use super::x01_tracking::subjects;
 use super::{Experiment, Measured, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
@@ -183,7 +184,7 @@ fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
-    let setup = base(aside(length));
+    let setup = bases::tracking(aside(length));
     let by_mode =
         FigureTable::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &subjects("X2", length))
             .with_ratio("p75 x flowlet", "p75", FLOWLET)

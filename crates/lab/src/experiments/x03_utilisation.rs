@@ -1,9 +1,10 @@
 //! X3: how much units are used.
 
+use super::bases;
 use super::common::{
     FLOW_MODES, FLOWLET, FOLLOWS, TUNED_FLOW_MODES, at_most, below_all, in_mode, in_modes, tuned_for,
 };
-use super::x01_tracking::{MODES, base, oracle_row, subjects};
+use super::x01_tracking::{MODES, oracle_row, subjects};
 use super::{Experiment, Measured, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
@@ -52,7 +53,7 @@ const GAUGES: &[&ReportGauge] =
     &[&gauges::OVERLOADED, &gauges::UNDERLOADED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE];
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let setup = base(lab.length());
+    let setup = bases::tracking(lab.length());
     let mut table = FigureTable::measure(
         lab,
         "units' intervals of 100 ms",

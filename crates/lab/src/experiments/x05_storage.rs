@@ -2,14 +2,15 @@
 
 mod real;
 
+use super::bases::{FUNCTIONS, ON_DEMAND, STORE, of_function, storage_flowlets};
 use super::common::{
     BOTH, FEW_COPIES, FLOWLET, PERCENTILES, PREDICTED, PUSHED, STAYS, as_fast_as, at_least, at_most_of,
-    drops_no_more, flat, in_mode, paper, percentile_chart, series_of_rows, show,
+    drops_no_more, flat, in_mode, paper, percentile_chart, series_of_rows, show, tuned_row,
 };
 use super::{Experiment, Measured, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, RunLength};
+use crate::runs::Lab;
 use crate::setup::ScenarioText;
 use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
 use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
@@ -44,7 +45,7 @@ pub const X5: Experiment = Experiment {
             text: "every function: the same with both baselines tuned for it",
             test: |f| {
                 let tuned = [(ON_DEMAND, 12.0), (STORE, 15.0)]
-                    .map(|(manner, least)| tails(f, &tuning::row(manner, "p99"), least));
+                    .map(|(manner, least)| tails(f, &tuned_row(manner, "p99"), least));
                 Ok(ClaimFinding::all(tuned.into_iter().collect::<Result<Vec<_>, _>>()?))
             },
         },
@@ -73,7 +74,7 @@ pub const X5: Experiment = Experiment {
                 Ok(ClaimFinding::all([
                     as_fast_as(f, &ours, "p99", 11.01e3, 1e3)?,
                     tail(f, "NAT", STAYS, ON_DEMAND, 12.0)?,
-                    tail(f, "NAT", STAYS, &tuning::row(ON_DEMAND, "p99"), 12.0)?,
+                    tail(f, "NAT", STAYS, &tuned_row(ON_DEMAND, "p99"), 12.0)?,
                 ]))
             },
         },
@@ -95,21 +96,8 @@ const GAUGES: &[&ReportGauge] = &[
     &gauges::DROPPED,
 ];
 
-/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what it takes for a
-/// packet: published for a NAT only (S93). The others that look at headers count as much, one that
-/// looks into payloads five times that.
-const FUNCTIONS: [(&str, u32, &str); 5] = [
-    ("NAT", 96, "440ns"),
-    ("load balancer", 64, "440ns"),
-    ("IDS", 384, "2200ns"),
-    ("whitelister", 16, "440ns"),
-    ("policer", 48, "440ns"),
-];
-
 pub(super) const AHEAD: &str = "ahead";
-pub(super) const ON_DEMAND: &str = "on demand";
 pub(super) const NAIVE: &str = "naive store";
-pub(super) const STORE: &str = "external store";
 
 /// Our modes that are measured with the first function only.
 const OF_THE_FIRST: [&str; 4] = [STAYS, FEW_COPIES, BOTH, PUSHED];
@@ -155,11 +143,6 @@ pub(super) fn times_as_long(
 /// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
 fn in_store(base: &ScenarioText, manner: &str) -> ScenarioText {
     base.clone().with("state.where", manner).with("state.store_time", "100ns")
-}
-
-/// Flowlets as published, with states of no function yet.
-fn flowlets(length: RunLength) -> ScenarioText {
-    in_mode(&flat(paper(), "W-B", "4Gbps", length, 500, 2_000), FLOWLET).setup
 }
 
 /// Rates of the sweep, in Gbit/s: nobody says at which one the published figures were measured.
@@ -214,18 +197,8 @@ fn rate_chart(table: &FigureTable, rates: &[u32]) -> FigureChart {
     }
 }
 
-/// The same scenario with a function's states and costs.
-fn of_function(setup: ScenarioText, (_, bytes, cost): (&str, u32, &str)) -> ScenarioText {
-    setup.with("units.state", format!("{bytes}B")).with("units.packet_cost", cost)
-}
-
-/// Flowlets as published, through a NAT.
-pub(super) fn nat(length: RunLength) -> ScenarioText {
-    of_function(flowlets(length), FUNCTIONS[0])
-}
-
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let base = flowlets(lab.length());
+    let base = storage_flowlets(lab.length());
     let ours = [PREDICTED, STAYS, FEW_COPIES, BOTH, PUSHED]
         .map(|mode| (mode.to_owned(), RowKind::Plus, in_mode(&base, mode).setup));
     let tuned =

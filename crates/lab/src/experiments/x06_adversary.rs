@@ -1,14 +1,15 @@
 //! X6: flows that send bursts to spoil the others' latency.
 
+use super::bases::{TIMEOUT, adversary_flowlets, attacked};
 use super::common::{
-    ALARM, BOTH, FLOWLET, PREDICTED, PUSHED, STAYS, at_most_of, drops_no_more, faster, flat, in_mode, paper,
-    show, strict,
+    ALARM, BOTH, PREDICTED, PUSHED, STAYS, at_most_of, drops_no_more, faster, in_mode, show, strict,
+    tuned_row,
 };
 use super::{Experiment, Measured, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
-use crate::runs::{Lab, RunLength};
-use crate::setup::{ScenarioText, toml};
+use crate::runs::Lab;
+use crate::setup::ScenarioText;
 use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
 use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
@@ -36,12 +37,7 @@ pub const X6: Experiment = Experiment {
         Claim {
             text: "it cuts the tail by as much from that with a timeout tuned for it",
             test: |f| {
-                cuts(
-                    f,
-                    &tuning::row(TIMEOUT, "p99"),
-                    "p99",
-                    [("1/100", 0.25), ("1/50", 0.53), ("1/10", 0.85)],
-                )
+                cuts(f, &tuned_row(TIMEOUT, "p99"), "p99", [("1/100", 0.25), ("1/50", 0.53), ("1/10", 0.85)])
             },
         },
     ],
@@ -58,7 +54,7 @@ pub const X6: Experiment = Experiment {
         },
         Claim {
             text: "its p99 is also below that with a timeout tuned for it, without more drops",
-            test: |f| faster(f, &row(STAYS, "1/10"), &row(&tuning::row(TIMEOUT, "p99"), "1/10"), "p99", 1e3),
+            test: |f| faster(f, &row(STAYS, "1/10"), &row(&tuned_row(TIMEOUT, "p99"), "1/10"), "p99", 1e3),
         },
     ],
     real: &[],
@@ -78,7 +74,6 @@ const GAUGES: &[&ReportGauge] = &[
 /// Of how many flows one is an adversary; none: none is.
 const EVERY: [Option<u32>; 4] = [None, Some(100), Some(50), Some(10)];
 
-pub(super) const TIMEOUT: &str = "timeout only";
 const SIZE: &str = "timeout and size";
 const OURS: [&str; 5] = [PREDICTED, ALARM, STAYS, PUSHED, BOTH];
 
@@ -105,23 +100,8 @@ fn cuts(
     Ok(ClaimFinding::all(findings?))
 }
 
-/// Flowlets as published, without an adversary.
-fn flowlets(length: RunLength) -> ScenarioText {
-    in_mode(&flat(paper(), "W-B", "4Gbps", length, 400, 2_000), FLOWLET).setup
-}
-
-/// Returns the setup with every n-th flow an adversary.
-fn attacked(setup: ScenarioText, every: u32) -> ScenarioText {
-    setup.with("workload.trace.adversary", toml(format!("{{ every = {every} }}")))
-}
-
-/// Flowlets as published, where every tenth flow is an adversary.
-pub(super) fn at_worst(length: RunLength) -> ScenarioText {
-    attacked(flowlets(length), 10)
-}
-
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let base = flowlets(lab.length());
+    let base = adversary_flowlets(lab.length());
     let tuned = tuning::subjects("X6", &base).into_iter().flat_map(|tuned| attacks(&tuned));
     let all: Vec<RowSubject> = subjects(&base).into_iter().chain(tuned).collect();
     let by_quota = FigureTable::measure(lab, "latency at the unit", CostProfile::Paper, GAUGES, &all);

@@ -1,7 +1,7 @@
 //! X10: how large a flowlet may be.
 
+use super::bases;
 use super::common::{BOTH, NO_MORE, PREDICTED, at_most_of, below, faster, in_mode};
-use super::x01_tracking::base;
 use super::{Experiment, Measured};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
@@ -62,7 +62,7 @@ fn beats(f: &MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure> {
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let base = base(lab.length());
+    let base = bases::tracking(lab.length());
     let flowlets = in_mode(&base, "flowlet").setup;
     let mut subjects: Vec<RowSubject> = SIZES_KB
         .into_iter()

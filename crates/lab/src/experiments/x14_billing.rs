@@ -7,8 +7,8 @@ use protocol::metering::Interval;
 use sim::workload::Packets;
 use sim::{Report, Scenario};
 
+use super::bases;
 use super::common::{FLOWLET, in_mode, show};
-use super::x01_tracking::base;
 use super::{Experiment, Measured};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
@@ -157,7 +157,7 @@ fn handovers_share(report: &Report) -> f64 {
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let setup = in_mode(&base(lab.length()), FLOWLET).setup;
+    let setup = in_mode(&bases::tracking(lab.length()), FLOWLET).setup;
     let tuning = lab.run_seed(&setup, TUNING_SEED);
     let runs = lab.run(&[&setup]).pop().unwrap_or_default();
     let failures: Vec<String> = runs.iter().chain([&tuning]).filter_map(|run| run.clone().err()).collect();

@@ -3,8 +3,8 @@
 
 use super::extension;
 use super::found::{Found, Whole, fragment_class};
+use super::sanity::Sanity;
 use super::source_route::has_source_route;
-use crate::Sanity;
 use crate::{Addr, DropReason, PacketClass};
 
 /// Parses the IP header at `l3`, up to the transport header.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::workload::{RateCurve, RecordedPackets};
+use super::{RateCurve, RecordedPackets};
 use values::{ByteCount, Factor, Nanos, PositiveBitRate};
 
 /// The packets of a run.

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::Arriving;
-use super::recorded::RecordedPackets;
+use crate::arriving::Arriving;
 use crate::random::Random;
 use crate::scenario::CapturedTraffic;
+use crate::scenario::RecordedPackets;
 
 /// Packets of a capture, in order of time, without end.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ mod tests {
     use packet::{Addr, Endpoint, FlowKey, Scope};
     use proptest::prelude::*;
 
-    use super::super::recorded::RecordingError;
+    use crate::scenario::RecordingError;
     use super::*;
     use crate::scenario::CaptureSource;
     use values::Factor;

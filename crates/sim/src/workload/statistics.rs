@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Arriving, LARGE_BYTES};
+use super::LARGE_BYTES;
+use crate::arriving::Arriving;
 
 /// Sizes from this one on count as this one.
 const SIZES: usize = 16_384;

@@ -1,9 +1,8 @@
 //! Packets of one size at one rate.
 
-use super::Arriving;
-use super::rate::Warp;
+use crate::arriving::Arriving;
 use crate::random::Random;
-use crate::scenario::{PacketSpacing, SteadyTraffic};
+use crate::scenario::{PacketSpacing, SteadyTraffic, Warp};
 
 /// Packets of one size at one rate, in order of time.
 #[derive(Clone, Debug)]
@@ -102,7 +101,7 @@ impl Iterator for SteadyPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::RateCurve;
+    use crate::scenario::RateCurve;
     use values::{ByteCount, Nanos, PositiveBitRate};
 
     fn steady(spacing: PacketSpacing) -> SteadyTraffic {

@@ -2,12 +2,11 @@
 
 use packet::memory::prefetch;
 
-use super::Arriving;
 use super::profile::{Fitted, Shape, WINDOW};
-use super::rate::Warp;
+use crate::arriving::Arriving;
 use crate::event::EventQueue;
 use crate::random::Random;
-use crate::scenario::{Adversary, BurstSizes, SyntheticTrace};
+use crate::scenario::{Adversary, BurstSizes, SyntheticTrace, Warp};
 
 /// The least bytes of a packet.
 const PACKET_MIN: f64 = 60.0;

@@ -2,6 +2,7 @@
 //! found.
 
 use super::{TUNING_SEEDS, name, sweeps, with};
+use crate::experiments::common;
 use crate::runs::RunLength;
 use crate::setup::ScenarioText;
 use crate::table::{RowKind, RowSubject};
@@ -432,7 +433,7 @@ pub const CHOSEN: &[Chosen] = &[
 impl Chosen {
     /// The name of its row.
     pub fn row(&self) -> String {
-        row(self.baseline, self.objective)
+        common::tuned_row(self.baseline, self.objective)
     }
 
     /// A scenario of the published algorithm as this baseline.
@@ -443,11 +444,6 @@ impl Chosen {
             baselines.filter(|baseline| baseline.name == self.baseline).map(|baseline| baseline.fixed);
         with(fixed.fold(base, with), self.settings)
     }
-}
-
-/// The name of the row of a baseline with the settings that are best by an objective.
-pub fn row(baseline: &str, objective: &str) -> String {
-    format!("{baseline}, tuned for {objective}")
 }
 
 /// Returns the settings chosen for an experiment.

@@ -2,7 +2,7 @@
 //! default where nothing is published.
 
 use super::SettingsSweep;
-use crate::experiments::{common, x01_tracking, x05_storage, x06_adversary};
+use crate::experiments::{bases, common};
 use crate::gauges;
 use crate::runs::RunLength;
 
@@ -128,12 +128,12 @@ const REREAD: &[Keys] = &[&[("state.reread", "true")], &[("state.reread", "false
 /// it goes, could be faster by.
 const PLACES: &[TunedBaseline] = &[
     TunedBaseline {
-        name: x05_storage::STORE,
+        name: bases::STORE,
         fixed: &[("state.where", "\"store\""), ("state.store_time", "\"100ns\"")],
         grid: &[REREAD, GAP, SIZE, STATE],
     },
     TunedBaseline {
-        name: x05_storage::ON_DEMAND,
+        name: bases::ON_DEMAND,
         fixed: &[("state.where", "\"reactive\"")],
         grid: &[GAP, SIZE, STATE],
     },
@@ -150,7 +150,7 @@ const GAPS: &[Keys] = &[
 
 /// Flowlets that end by timeout only.
 const TIMEOUTS: &[TunedBaseline] = &[TunedBaseline {
-    name: x06_adversary::TIMEOUT,
+    name: bases::TIMEOUT,
     fixed: &[("dispatcher.size_max", "\"none\"")],
     grid: &[GAPS, STATE],
 }];
@@ -160,35 +160,35 @@ pub const SWEEPS: &[SettingsSweep] = &[
         id: "X1",
         objectives: &[&gauges::ERROR],
         baselines: MODES,
-        base: x01_tracking::flowlets,
+        base: bases::tracking_flowlets,
         length: RunLength::Quick,
     },
     SettingsSweep {
         id: "X2",
         objectives: &[&gauges::P75, &gauges::P99],
         baselines: MODES,
-        base: x01_tracking::flowlets,
+        base: bases::tracking_flowlets,
         length: RunLength::Full,
     },
     SettingsSweep {
         id: "X3",
         objectives: &[&gauges::OVERLOADED],
         baselines: MODES,
-        base: x01_tracking::flowlets,
+        base: bases::tracking_flowlets,
         length: RunLength::Quick,
     },
     SettingsSweep {
         id: "X5",
         objectives: &[&gauges::P99],
         baselines: PLACES,
-        base: x05_storage::nat,
+        base: bases::nat,
         length: RunLength::Quick,
     },
     SettingsSweep {
         id: "X6",
         objectives: &[&gauges::P99],
         baselines: TIMEOUTS,
-        base: x06_adversary::at_worst,
+        base: bases::at_worst,
         length: RunLength::Quick,
     },
 ];

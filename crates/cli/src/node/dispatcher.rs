@@ -8,7 +8,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use super::NodeArgs;
-use super::config::NodeConfig;
+use crate::cluster::config::NodeConfig;
 use crate::up;
 
 /// `rivulet up`, as a command of its own.

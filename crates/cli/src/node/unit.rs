@@ -17,10 +17,11 @@ use runtime::Report;
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use sd_notify::NotifyState;
 
-use super::config::NodeConfig;
-use super::policies::{PolicyThread, graphs_of};
-use super::shelf::NodeShelf;
-use super::{NodeArgs, incarnation, members, say_key_log};
+use super::NodeArgs;
+use crate::cluster::config::NodeConfig;
+use crate::cluster::policies::{PolicyThread, graphs_of};
+use crate::cluster::shelf::NodeShelf;
+use crate::cluster::{incarnation, members, say_key_log};
 use crate::files;
 use crate::messages::say;
 use crate::notify::{notify, repeat};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use packet::FlowKey;
 
-use super::Arriving;
+use crate::arriving::Arriving;
 
 /// The most packets of a recording.
 pub const RECORDED_MAX: usize = 1 << 26;
@@ -69,7 +69,7 @@ impl RecordedPackets {
 
     /// From the first packet to the first one of the next round, in ns: one mean gap is between
     /// them. At least 1 ns for each packet.
-    pub(super) fn round_ns(&self) -> f64 {
+    pub(crate) fn round_ns(&self) -> f64 {
         let packets = self.packets.len() as f64;
         let length_ns = self.length_ns() as f64;
         (length_ns + length_ns / packets).max(packets)

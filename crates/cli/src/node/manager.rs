@@ -15,9 +15,9 @@ use supervisor::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess
 
 use self::folder::PoolFolder;
 use super::NodeArgs;
-use super::config::NodeConfig;
-use super::members::StoreConfig;
 use super::unit::{POOL_VARIABLE, WORK_VARIABLE};
+use crate::cluster::config::NodeConfig;
+use crate::cluster::members::StoreConfig;
 use crate::messages::say;
 use crate::notify::notify;
 use crate::policies::load_for_node;

@@ -1,5 +1,7 @@
 //! The queue of an output. A thread writes it, so producers never wait for a disk or a reader.
 
+pub mod pen;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant};
 use runtime::report::OutputReport;
 use telemetry::event;
 
-use super::pen::{Chunk, OutputWriter};
 use crate::messages::Console;
+use pen::{Chunk, OutputWriter};
 
 /// Maximum number of queued bytes of an output. Records beyond are counted and not written.
 pub const QUEUE_BYTES_MAX: usize = 8 << 20;
