@@ -77,8 +77,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) {
     }
 
-    /// Set if the NF sees fragments that are dropped because the first one of their datagram did not
-    /// arrive, see [`NetworkFunction::lone_fragment`].
+    /// Set if the NF sees fragments that are dropped because the first one of their datagram did
+    /// not arrive, see [`NetworkFunction::lone_fragment`].
     const SEES_LONE_FRAGMENTS: bool = false;
 
     /// Sees a fragment that is about to be dropped because the first one of its datagram did not

@@ -9,7 +9,8 @@ use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
 use super::comment;
 use crate::explain::{BegunConnections, Outcome, PacketTrace, Selection, Tracer};
-use crate::sinks::{self, Capture, Spool};
+use crate::sinks::Capture;
+use crate::spool::{self, Spool};
 
 /// The capture file and the observer of its packets.
 pub struct Trace {
@@ -38,8 +39,8 @@ impl Trace {
         }
     }
 
-    /// Marks packets of connections that began before as such: what a policy does to them in a capture
-    /// says nothing about where it was made.
+    /// Marks packets of connections that began before as such: what a policy does to them in a
+    /// capture says nothing about where it was made.
     pub fn marks_midstream(self) -> Trace {
         Trace { connections: Some(BegunConnections::default()), ..self }
     }
@@ -86,7 +87,7 @@ impl Trace {
 
     /// Completes the file. Returns the numbers of packets received and written, and the outcome of
     /// the file.
-    pub fn finish(self) -> anyhow::Result<(u64, u64, sinks::Outcome)> {
+    pub fn finish(self) -> anyhow::Result<(u64, u64, spool::Outcome)> {
         Ok((self.watch.number, self.written, self.capture.finish()?))
     }
 
