@@ -204,8 +204,9 @@ impl Shown {
         line("reads", list(&self.reads));
         line("writes", list(&self.writes));
         line("payload", self.payload.to_owned());
-        line("affinity", format!("packets of one {}", self.affinity).replace("packets of one none", "none"));
-        line("scaling", self.scaling.replace("single", "one core only"));
+        let affinity = format!("packets of one {}", self.affinity).replace("packets of one none", "none");
+        line("affinity", not_read_yet(&affinity));
+        line("scaling", not_read_yet(&self.scaling.replace("single", "one core only")));
         line("state of a flow", format!("{} bytes, version {}", self.state_bytes, self.state_version));
         if let Some(map) = &self.map {
             line("map of a flow", format!("{} entries of {} bytes", map.entries, map.value_bytes));
@@ -215,7 +216,8 @@ impl Shown {
             "sees",
             if self.consolidates { "packets without a cached rule" } else { "every packet" }.to_owned(),
         );
-        line("cost", format!("about {} cycles per packet", thousands(self.cycles_per_packet.into())));
+        let cost = format!("about {} cycles per packet", thousands(self.cycles_per_packet.into()));
+        line("cost", not_read_yet(&cost));
         for attribute in &self.attributes {
             line(
                 "sets attribute",
@@ -277,4 +279,9 @@ fn shared(shared: Shared) -> SharedState {
         Shared::Meters(name) => SharedState { kind: "meters", name, capacity: None },
         Shared::PayloadCache(name) => SharedState { kind: "contents", name, capacity: None },
     }
+}
+
+/// Marks a fact that an NF declares and that no placement reads yet.
+fn not_read_yet(fact: &str) -> String {
+    format!("{fact} (declared, not read yet)")
 }

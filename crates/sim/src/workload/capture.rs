@@ -102,9 +102,9 @@ mod tests {
     use packet::{Addr, Endpoint, FlowKey, Scope};
     use proptest::prelude::*;
 
-    use crate::scenario::RecordingError;
     use super::*;
     use crate::scenario::CaptureSource;
+    use crate::scenario::RecordingError;
     use values::Factor;
 
     fn key(flow: u8) -> FlowKey {
