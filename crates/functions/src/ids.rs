@@ -107,7 +107,7 @@ nf::counters! {
     tls_messages: messages,
     /// HTTP messages with a longer head than `head`.
     heads_cut: messages,
-    /// HTTP messages with a longer body, and mails, than `body`.
+    /// HTTP messages and mails whose body is not inspected whole, see [limits](#limits).
     bodies_cut: messages,
     /// Directions with a longer TLS handshake message than `handshake`.
     handshakes_cut: directions,

@@ -8,7 +8,7 @@ use signatures::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::config::InspectedLengths;
-use super::decoder::{ContentDecoder, DecodedBody};
+use super::decoder::ContentDecoder;
 use super::inspection_buffers::InspectionBuffers;
 use super::multipart;
 
@@ -56,7 +56,8 @@ struct MessageProgress {
     may_go_on: u8,
     /// 1 if a part of the head is not inspected.
     is_head_cut: u8,
-    reserved: u8,
+    /// 1 if a part of the body is not inspected, and this was counted.
+    is_body_cut: u8,
     /// Length of the text when the message was inspected before its end; 0 if it was not.
     inspected_len: u32,
     /// Offset in the text at which the body ends and trailers begin; 0 if there are none.
@@ -117,6 +118,15 @@ pub struct CutMessages {
     pub bodies: u64,
 }
 
+/// The body among the buffers of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct FilledBody {
+    /// True if the body, if any, is contiguous in the stream.
+    pub is_in_stream: bool,
+    /// True if a part of the body was not decoded or taken apart.
+    pub is_cut: bool,
+}
+
 impl HttpMessages {
     /// Begins a piece. If `progress` is not empty, the first message is restored from it. `begun`
     /// messages began before.
@@ -144,6 +154,11 @@ impl HttpMessages {
     pub fn transaction(&self, number: usize) -> u64 {
         let is_copy = self.is_cut && number + 1 == self.used;
         self.first + (number - usize::from(is_copy)) as u64
+    }
+
+    /// Records that a part of a message's body is not inspected; returns whether that is news.
+    pub fn cut_body(&mut self, number: usize) -> bool {
+        self.messages[number].cut_body()
     }
 
     /// Ends a piece: saves the incomplete message, if any.
@@ -245,7 +260,7 @@ impl HttpSink for HttpMessages {
                 message.text.extend_from_slice(&bytes[..taken]);
                 if taken < bytes.len() {
                     message.state.is_body_complete = 1;
-                    self.cut.bodies += 1;
+                    self.cut.bodies += u64::from(message.cut_body());
                     self.ready.push(ReadyPart::Whole(number));
                 }
             }
@@ -284,6 +299,10 @@ impl HttpMessage {
 
     fn has_ended(&self) -> bool {
         self.state.is_head_complete == OVER
+    }
+
+    fn cut_body(&mut self) -> bool {
+        std::mem::replace(&mut self.state.is_body_cut, 1) == 0
     }
 
     /// Returns whether the head is complete and the body not finally inspected.
@@ -457,14 +476,14 @@ impl HttpMessage {
     }
 
     /// Makes the message's buffers that some rule wants; parts of the payload are only referenced.
-    /// Returns whether the body, if any, is contiguous in the stream.
+    /// With `body_max`, those of the body are among them, up to this length.
     pub fn fill(
         &self,
         buffers: &mut InspectionBuffers,
         wanted: &BufferMask,
-        with_body: bool,
+        body_max: Option<usize>,
         decoder: &mut ContentDecoder,
-    ) -> bool {
+    ) -> FilledBody {
         buffers.clear();
         let [first, second, third] =
             self.state.parts.map(|[start, len]| start as usize..start as usize + len as usize);
@@ -483,7 +502,10 @@ impl HttpMessage {
             buffers.share(buffer, range);
         });
         self.fill_headers(buffers, wanted);
-        !with_body || !self.may_have_body() || self.fill_body(buffers, wanted, decoder)
+        match body_max.filter(|_| self.may_have_body()) {
+            Some(body_max) => self.fill_body(buffers, wanted, decoder, body_max),
+            None => FilledBody { is_in_stream: true, is_cut: false },
+        }
     }
 
     fn fill_request(&self, buffers: &mut InspectionBuffers, wanted: &BufferMask, target: Range<usize>) {
@@ -592,37 +614,46 @@ impl HttpMessage {
         buffers: &mut InspectionBuffers,
         wanted: &BufferMask,
         decoder: &mut ContentDecoder,
-    ) -> bool {
+        body_max: usize,
+    ) -> FilledBody {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
         let decoded = self.line_of(CONTENT_ENCODING).and_then(|header| match self.state.has_repeated {
-            0 => decoder.decode(self.value(header.1), self.body()),
+            0 => decoder.decode(self.value(header.1), self.body(), body_max),
             _ => {
                 let mut codings = Vec::new();
                 self.write_values(header, &mut codings);
-                decoder.decode(&codings, self.body())
+                decoder.decode(&codings, self.body(), body_max)
             }
         });
         let kind = self.line_of(CONTENT_TYPE).filter(|_| wanted.has(Buffer::FileData));
         let kind = kind.map(|header| self.value(header.1)).unwrap_or_default();
-        if let Some(DecodedBody { bytes, .. }) = decoded {
-            buffers.add(own, bytes);
+        let mut is_cut = false;
+        if let Some(decoded) = &decoded {
+            buffers.add(own, decoded.bytes);
             buffers.again(Buffer::FileData);
-            for file in multipart::files(kind, bytes) {
-                buffers.add(Buffer::FileData, &bytes[file]);
+            let files = multipart::files(kind, decoded.bytes);
+            for file in files.places {
+                buffers.add(Buffer::FileData, &decoded.bytes[file]);
             }
+            is_cut = decoded.is_cut || files.is_cut;
         }
         // The host may read the body differently, so both forms are inspected.
         if !self.body().is_empty() && decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
             let start = self.state.head_len as usize;
             buffers.share(own, start..start + self.body().len());
             buffers.again(Buffer::FileData);
-            for file in multipart::files(kind, self.body()) {
+            let files = multipart::files(kind, self.body());
+            for file in files.places {
                 buffers.share(Buffer::FileData, start + file.start..start + file.end);
             }
+            is_cut |= files.is_cut;
         }
-        let decoded_here = decoded.is_some();
-        let is_in_stream = !decoded_here && self.state.is_body_apart == 0;
-        !self.fill_lenient_body(buffers, own, decoder, decoded_here) && is_in_stream
+        let is_decoded = decoded.is_some();
+        let lenient = self.fill_lenient_body(buffers, own, decoder, is_decoded, body_max);
+        FilledBody {
+            is_in_stream: lenient.is_none() && !is_decoded && self.state.is_body_apart == 0,
+            is_cut: is_cut || lenient.unwrap_or(false),
+        }
     }
 }
 

@@ -114,7 +114,11 @@ impl Inspector<'_, '_> {
                     messages.part_head(number);
                     self.message(&messages, ready, event.direction, facts, flowbits);
                 }
-                _ => self.message(&messages, ready, event.direction, facts, flowbits),
+                ReadyPart::Whole(number) => {
+                    if self.message(&messages, ready, event.direction, facts, flowbits) {
+                        self.count_cut(COUNTERS.bodies_cut, u64::from(messages.cut_body(number)));
+                    }
+                }
             }
         }
         messages.end(&mut saved_progress, &mut saved_text);
@@ -134,7 +138,8 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Inspects an HTTP message of which a part is complete.
+    /// Inspects an HTTP message of which a part is complete. Returns whether the body has more than
+    /// is inspected, apart from what was left out as it came.
     fn message(
         &mut self,
         messages: &HttpMessages,
@@ -142,7 +147,7 @@ impl Inspector<'_, '_> {
         direction: Direction,
         facts: InspectionFacts<'_>,
         flowbits: &mut Flowbits,
-    ) {
+    ) -> bool {
         let (number, family) = match ready {
             ReadyPart::Head(number) | ReadyPart::Trailers(number) => (number, MessageKind::HttpHead),
             ReadyPart::Whole(number) => (number, MessageKind::HttpBody),
@@ -156,20 +161,22 @@ impl Inspector<'_, '_> {
         if !with_body {
             self.context.count(COUNTERS.http_messages, 1);
         }
-        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return false };
         let mut buffers = std::mem::take(&mut self.work.empty);
-        let is_in_stream = message.fill(&mut buffers, &search.wanted, with_body, &mut self.work.decoder);
+        let body_max = with_body.then_some(self.ids.lengths.body);
+        let filled = message.fill(&mut buffers, &search.wanted, body_max, &mut self.work.decoder);
         let payload = message.payload(with_body);
         let view = InspectionInput { payload, start: 0, buffers: &buffers, packet: None };
         let body = match with_body {
             false => BodyLocation::None,
-            true if is_in_stream => BodyLocation::InStream(direction),
+            true if filled.is_in_stream => BodyLocation::InStream(direction),
             true => BodyLocation::Apart,
         };
         let point = InspectionPoint { view, facts, excerpt: payload, is_stream: true, about };
         self.search_message(search, body, point, flowbits);
         buffers.clear();
         self.work.empty = buffers;
+        filled.is_cut
     }
 
     /// Inspects rules whose pattern is in one of a message's buffers.
