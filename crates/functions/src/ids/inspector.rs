@@ -163,7 +163,7 @@ impl<'a, 'c> Inspector<'a, 'c> {
             self.work.acted.clear();
             self.work.matches.clear();
             match application {
-                AppProtocol::Smtp => self.mail(direction, facts, &mut state.flowbits),
+                AppProtocol::Smtp => self.mail(direction, facts, state),
                 _ => self.end_http(direction, facts, state),
             }
             self.act(state);

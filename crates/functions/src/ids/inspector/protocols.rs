@@ -60,7 +60,7 @@ impl Inspector<'_, '_> {
         match state.detector.verdict() {
             Detection::Known(AppProtocol::Http1) => self.http(event, facts, state),
             Detection::Known(AppProtocol::Smtp) if event.kind == StreamEventKind::Restart => {
-                self.mail(event.direction, facts, &mut state.flowbits);
+                self.mail(event.direction, facts, state);
             }
             _ => {}
         }
