@@ -163,11 +163,16 @@ fn a_rule_that_would_block_is_skipped_only_if_so_configured() {
     // One with a feature that is not supported, and one that is wrong.
     for options in ["filesize:>7;", "depth:x;"] {
         for action in ["drop", "reject", "rejectboth"] {
-            let rules = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);
-            let error = make(&rules, json!({ "unsupported": null })).unwrap_err().to_string();
-            assert!(error.contains("sid 2") && error.contains("`unsupported: skip`"), "{error}");
-            for more in [json!({ "unsupported": "skip" }), json!({ "unsupported": null, "mode": "detect" })] {
-                make(&rules, more).unwrap();
+            let one_line = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);
+            let two_lines = one_line.replace(options, &format!("\\\n  {options}"));
+            for rules in [one_line, two_lines] {
+                let error = make(&rules, json!({ "unsupported": null })).unwrap_err().to_string();
+                assert!(error.contains("sid 2") && error.contains("`unsupported: skip`"), "{error}");
+                for more in
+                    [json!({ "unsupported": "skip" }), json!({ "unsupported": null, "mode": "detect" })]
+                {
+                    make(&rules, more).unwrap();
+                }
             }
         }
         let rules = rule("alert", "tcp", options, 2);

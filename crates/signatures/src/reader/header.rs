@@ -26,7 +26,7 @@ pub(crate) fn read(text: Piece<'_>, variables: &RuleVariables) -> ParseResult<He
         return Err(text.trim().wrong(EXPECTED));
     };
     Ok(Header {
-        action: action_of(action)?,
+        action: self::action(action)?,
         protocol: protocol_of(protocol)?,
         source: variables.read_addresses(source)?,
         source_ports: variables.read_ports(source_ports)?,
@@ -59,7 +59,7 @@ fn words(text: Piece<'_>) -> Vec<Piece<'_>> {
     words
 }
 
-fn action_of(word: Piece<'_>) -> ParseResult<RuleAction> {
+pub(crate) fn action(word: Piece<'_>) -> ParseResult<RuleAction> {
     word.one_of(&[
         ("alert", RuleAction::Alert),
         ("drop", RuleAction::Drop),
