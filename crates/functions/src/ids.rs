@@ -42,9 +42,10 @@ pub use config::{
 pub use decoder::CODINGS_MAX;
 pub use flowbits::FLOWBITS_MAX;
 use flowbits::Flowbits;
+pub use inspector::DEFERRED_BYTES;
 use inspector::{Inspector, PacketScratch};
 pub use load::{LoadedRules, RuleProblem, RuleSources};
-pub use message::REPEATED_MAX;
+pub use mail::MAIL_DEPTH_MAX;
 pub use multipart::PARTS_MAX;
 use prefilters::Prefilters;
 use signature::Signature;
@@ -109,8 +110,10 @@ nf::counters! {
     heads_cut: messages,
     /// HTTP messages and mails whose body is not inspected whole, see [limits](#limits).
     bodies_cut: messages,
-    /// Directions with a longer TLS handshake message than `handshake`.
+    /// Directions with a longer TLS handshake message than `handshake`, or SSH greeting than is read.
     handshakes_cut: directions,
+    /// Connections of whose beginning a part is not parsed: the protocol was known too late.
+    beginnings_cut: connections,
     /// Memory of the pattern searches built so far.
     search_memory_bytes: bytes,
     /// Connections that changed their protocol.
@@ -137,7 +140,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["Snort", "Suricata", "IPS"],
     summary: "Inspects packets, streams and messages with Suricata rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
-    state_version: 4,
+    state_version: 5,
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,

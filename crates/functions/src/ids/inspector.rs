@@ -35,6 +35,7 @@ use super::state::{FlowFlags, FlowSize, State};
 use super::{COUNTERS, Ids};
 use abandoned::AbandonedRules;
 use actions::RuleMatches;
+pub use protocols::DEFERRED_BYTES;
 
 /// Scratch memory for one packet.
 #[derive(Default)]

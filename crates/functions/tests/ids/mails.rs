@@ -139,3 +139,28 @@ fn the_rest_of_a_long_mail_is_counted_in_any_segments() {
     let seen = watch_with(EVIL, serde_json::json!({ "body": "4KiB" }), &talk.segments);
     assert_eq!(seen.counter("bodies_cut"), 2);
 }
+
+#[test]
+fn a_mail_with_more_parts_than_are_inspected_is_counted() {
+    let file = "Content-Type: a/b; name=x\r\n\r\n";
+    let many = |parts: usize| {
+        let parts = format!("--b\r\n{file}x\r\n").repeat(parts);
+        format!(
+            "Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b\r\n{file}evil literal\r\n--b--\r\n.\r\n"
+        )
+    };
+    let deep = |depth: usize| {
+        let begin = |level| format!("Content-Type: a/b; boundary=b{level}.\r\n\r\n--b{level}.\r\n");
+        (0..depth).map(begin).collect::<String>() + file + "evil literal\r\n.\r\n"
+    };
+    for (mail, expected) in [(many(254), (1, 0)), (many(255), (0, 1)), (deep(16), (1, 0)), (deep(17), (0, 1))]
+    {
+        let mut talk = session("354 go ahead");
+        mail.as_bytes().chunks(1_000).for_each(|part| {
+            talk.says(Client, part).says(Server, "");
+        });
+        let seen = watch_with(EVIL, serde_json::json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!((seen.rules().len() as u64, seen.counter("bodies_cut")), expected);
+        assert_eq!(u64::from(seen.drops.iter().any(|drop| drop.0 == "ids-beyond")), expected.1);
+    }
+}

@@ -64,6 +64,7 @@ impl Inspector<'_, '_> {
     /// Inspects a mail as far as it came, and forgets it.
     pub(super) fn mail(&mut self, direction: Direction, facts: InspectionFacts<'_>, state: &mut State) {
         let kept = KeptBuffer::Text.of(direction);
+        let was_cut = state.flags.has(FlowFlags::MAIL_CUT);
         state.flags.unset(FlowFlags::MAIL_CUT);
         if !self.context.has_buffer(kept) {
             return;
@@ -71,7 +72,8 @@ impl Inspector<'_, '_> {
         let Some(search) = self.ids.searches.message(MessageKind::Mail, facts.to_server) else { return };
         let mut text = self.context.take_buffer(kept);
         let mut buffers = std::mem::take(&mut self.work.empty);
-        mail::attachments(text.as_slice(), |file| buffers.add(Buffer::FileData, file));
+        let is_cut = mail::attachments(text.as_slice(), |file| buffers.add(Buffer::FileData, file));
+        self.count_cut(COUNTERS.bodies_cut, u64::from(is_cut && !was_cut));
         let payload = text.as_slice();
         let view = InspectionInput { payload, start: 0, buffers: &buffers, packet: None };
         let about = AlertSubject::Nothing;

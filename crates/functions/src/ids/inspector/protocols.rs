@@ -1,8 +1,8 @@
 //! The inspection points of application messages.
 
-use applayer::detect::{AppProtocol, Detection};
+use applayer::detect::{AppProtocol, DETECTION_BYTES_MAX, Detection};
 use applayer::http::ExchangeSide;
-use applayer::{dns, starttls, tls};
+use applayer::{dns, ssh, starttls, tls};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
@@ -22,8 +22,8 @@ use crate::ids::prefilters::MessagePrefilter;
 use crate::ids::state::{KeptBuffer, State, TLS_AGREED, TLS_ASKED};
 use crate::lines::FlowLine;
 
-/// Maximum bytes of a direction that wait until its protocol is known, and of a line of SSH.
-pub(super) const LINE_BYTES: usize = 16 << 10;
+/// Maximum bytes of a direction that wait until its protocol is known.
+pub const DEFERRED_BYTES: usize = DETECTION_BYTES_MAX as usize;
 
 /// The place where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -404,17 +404,25 @@ impl Inspector<'_, '_> {
             return;
         }
         let kept = KeptBuffer::Line.of(event.direction);
-        let mut buffers = InspectionBuffers::default();
-        let mut sink = |greeting: applayer::ssh::SshGreeting<'_>| {
+        let (mut buffers, mut is_cut) = (InspectionBuffers::default(), false);
+        let mut sink = |greeting: ssh::SshGreeting<'_>| {
             buffers.add(Buffer::SshProtocol, greeting.protocol);
             buffers.add(Buffer::SshSoftware, greeting.software);
+            is_cut = greeting.is_cut;
         };
-        let mut line = FlowLine::new(self.context.take_buffer(kept), LINE_BYTES);
+        let mut line = FlowLine::new(self.context.take_buffer(kept), ssh::GREETING_BYTES_MAX);
         match event.kind {
-            StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
-            _ => reader.end(&mut line, &mut sink),
+            StreamEventKind::Data(bytes) => {
+                reader.take(bytes, &mut line, &mut sink);
+                is_cut |= reader.has_given_up();
+            }
+            _ => {
+                reader.end(&mut line, &mut sink);
+                is_cut = false;
+            }
         }
         self.context.give_buffer(kept, line.kept);
+        self.count_cut(COUNTERS.handshakes_cut, u64::from(is_cut));
         if !buffers.is_empty() {
             self.reported(MessageKind::Ssh, &buffers, event, facts, state);
         }
