@@ -95,9 +95,9 @@ mod tests {
                    --ab \r\ncontent-disposition: form-data; FileName=\"a\"\r\nX: y\r\n\r\none\r\n--abc\r\n\
                    --ab\nContent-Disposition: a; filename*=b\n\ntwo\n\n--ab--\r\n--ab\r\nfilename\r\n\r\nno";
         // A line that begins with the delimiter is one (RFC 2046 5.1.1).
-        let files = ["one", "two\n"];
+        let expected = ["one", "two\n"];
         for kind in [form, "Multipart/Mixed;charset=x ; Boundary=\"ab\"; y"] {
-            assert_eq!(found(kind, two), files, "{kind}");
+            assert_eq!(found(kind, two), expected, "{kind}");
         }
         for kind in ["", "multipart/form-data", "text/html; boundary=ab", "multipart/mixed; boundary="] {
             assert_eq!(found(kind, two), [""; 0], "{kind}");
