@@ -60,7 +60,8 @@ fn words(text: Piece<'_>) -> Vec<Piece<'_>> {
 }
 
 pub(crate) fn action(word: Piece<'_>) -> ParseResult<RuleAction> {
-    word.one_of(&[
+    let lower = word.text.to_ascii_lowercase();
+    let actions = [
         ("alert", RuleAction::Alert),
         ("drop", RuleAction::Drop),
         ("reject", RuleAction::Reject(RejectTarget::Source)),
@@ -68,12 +69,17 @@ pub(crate) fn action(word: Piece<'_>) -> ParseResult<RuleAction> {
         ("rejectdst", RuleAction::Reject(RejectTarget::Destination)),
         ("rejectboth", RuleAction::Reject(RejectTarget::Both)),
         ("pass", RuleAction::Pass),
-    ])
+    ];
+    Piece { text: &lower, ..word }.one_of(&actions).or_else(|_| word.one_of(&actions))
 }
 
 fn protocol_of(word: Piece<'_>) -> ParseResult<RuleProtocol> {
     if let Some((_, hook)) = word.cut(":") {
         return Err(hook.error(RuleError::Unsupported { what: "a state of a protocol (`protocol:state`)" }));
+    }
+    if word.text.eq_ignore_ascii_case("pkthdr") {
+        let what = "protocol `pkthdr` (packets whose headers cannot be read)";
+        return Err(word.error(RuleError::Unsupported { what }));
     }
     if let Some(transport) = RuleTransport::by_name(word.text) {
         return Ok(RuleProtocol::Transport(transport));
