@@ -186,7 +186,7 @@ impl NetworkFunction for Ids {
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Ids, ConfigError> {
-        let lengths = config.lengths()?;
+        let lengths = config.lengths();
         if config.rules.0.is_empty() {
             return Err(ConfigError::new(
                 "`rules` is missing: the text of a rule file, such as file(\"a.rules\")",
@@ -212,17 +212,14 @@ impl NetworkFunction for Ids {
             return Err(error);
         }
         rules.problems.iter().for_each(|problem| setup.warn(problem.to_string()));
+        config.without_effect().for_each(|key| {
+            setup.warn(format!("`{key}` has no effect in `mode: detect`, which drops nothing"));
+        });
         let searches = Prefilters::new(&rules).map_err(ConfigError::new)?;
         let signatures: Vec<Signature> =
             rules.signatures.into_iter().map(|(signature, ..)| signature).collect();
         let counts = signatures.iter().any(|one| one.counts());
         setup.meters(if counts { config.trackers } else { 0 });
-        if !(1..=100).contains(&config.per_source) {
-            return Err(ConfigError::new(format!(
-                "`per_source` is {}, expected a percentage from 1 to 100",
-                config.per_source
-            )));
-        }
         setup.buffer_memory(config.memory.0 as usize);
         setup.buffer_share(config.per_source);
         if prevents {

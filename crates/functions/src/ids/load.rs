@@ -216,7 +216,7 @@ fn ready(
             Capability::Buffer(buffer) => format!("buffer `{buffer}` is not supported"),
             Capability::Application(application) => format!("protocol `{application}` is not supported"),
             Capability::Transport(transport) => format!("protocol `{transport}` is not supported"),
-            Capability::Expression(feature) => format!("`pcre`: {feature:?} is not supported"),
+            Capability::Expression(feature) => format!("`pcre`: {feature} is not supported"),
             other => format!("{other:?} is not supported"),
         });
     }
