@@ -3,6 +3,7 @@
 //! Like Suricata's, the detector compares the beginning of each direction with the first messages
 //! of each protocol's clients and servers. Ports are only a hint, except for DNS, which is detected
 //! on port 53 alone. The first direction that is recognised decides, and the decision is final.
+//! Empty lines before a client's first bytes do not count.
 
 mod pattern;
 
@@ -15,8 +16,9 @@ use pattern::Clue;
 pub const HEAD_BYTES: usize = 16;
 
 /// Maximum bytes of a direction without a result before the detection ends with
-/// [`Detection::Failed`]. It fails earlier when neither beginning can match.
-pub const DETECTION_BYTES_MAX: u16 = 4096;
+/// [`Detection::Failed`]. It fails earlier when neither beginning can match. If the other direction
+/// had sent nothing or too little to tell, its first bytes may still decide.
+pub const DETECTION_BYTES_MAX: u16 = 16 << 10;
 
 /// Maximum datagrams of a direction without a result before the detection fails.
 pub const DETECTION_DATAGRAMS_MAX: u16 = 4;
@@ -77,7 +79,7 @@ pub fn may_be_client_hello(bytes: &[u8]) -> bool {
 pub enum Detection {
     /// Not known yet.
     Unknown,
-    /// None of [`AppProtocol::ALL`]; final.
+    /// None of [`AppProtocol::ALL`], as far as the bytes show.
     Failed,
     /// The protocol.
     Known(AppProtocol),
@@ -133,7 +135,9 @@ impl Detector {
         if self.verdict != 0 && head.is_done() || bytes.is_empty() {
             return self.verdict();
         }
-        head.keep(offset, bytes);
+        // On the port of DNS, they may be the length of a message.
+        let skips = matches!(side, ExchangeSide::Request) && !pattern::at_dns_port(ports);
+        head.keep(offset, bytes, skips);
         let clues = [ExchangeSide::Request, ExchangeSide::Response]
             .map(|side| self.heads[side as usize].clue(side, ports));
         self.conclude(clues);
@@ -151,14 +155,16 @@ impl Detector {
     /// Handles the next bytes of a direction whatever their offset, for a detection that began in
     /// the middle of a stream.
     pub fn next(&mut self, side: ExchangeSide, bytes: &[u8], ports: FlowPorts) -> Detection {
-        let offset = u64::from(self.heads[side as usize].seen);
-        self.stream(side, offset, bytes, ports)
+        let Head { seen, skipped, .. } = self.heads[side as usize];
+        self.stream(side, u64::from(seen) + u64::from(skipped), bytes, ports)
     }
 
     /// Handles missing bytes of a direction.
     pub fn lose(&mut self, side: ExchangeSide) {
         let head = &mut self.heads[side as usize];
-        head.lost |= u8::from(!head.is_done());
+        if !head.is_done() {
+            head.lose();
+        }
     }
 
     /// Marks the beginning of the flow as not seen: the detection then waits for both directions,
@@ -169,7 +175,13 @@ impl Detector {
 
     /// Returns whether the detector has seen no bytes.
     pub fn is_fresh(&self) -> bool {
-        self.heads.iter().all(|head| head.seen == 0)
+        self.heads.iter().all(|head| head.seen == 0 && head.skipped == 0)
+    }
+
+    /// Returns whether nothing came of this direction but empty lines.
+    pub fn has_only_empty_lines(&self, side: ExchangeSide) -> bool {
+        let head = &self.heads[side as usize];
+        head.kept() == 0 && !head.is_lost()
     }
 
     /// Returns the detector with client and server swapped, unless a protocol is known.
@@ -240,7 +252,7 @@ impl Detector {
                 known = known.or(found);
             }
         }
-        if self.verdict != 0 {
+        if !matches!(self.verdict, 0 | FAILED) {
             return;
         }
         let hopeless = matches!(
@@ -250,7 +262,7 @@ impl Detector {
         self.verdict = match known {
             Some(application) => application as u8 + FIRST,
             None if hopeless => FAILED,
-            None => 0,
+            None => self.verdict,
         };
     }
 }
@@ -260,31 +272,52 @@ impl Detector {
 #[repr(C)]
 struct Head {
     bytes: [u8; HEAD_BYTES],
-    /// Bytes or datagrams seen.
+    /// Bytes or datagrams seen, those that were skipped left out.
     seen: u16,
-    /// Bytes kept.
+    /// Bytes of empty lines before them that were skipped.
+    skipped: u16,
+    /// Bytes kept, and [`LOST`].
     kept: u8,
-    /// Bit 0: bytes of the beginning are missing.
-    lost: u8,
     /// 0, or the protocol plus 1.
     found: u8,
-    reserved: u8,
 }
+
+/// Bit of [`Head::kept`]: bytes of the beginning are missing.
+const LOST: u8 = 1 << 7;
 
 impl Head {
     fn kept(&self) -> usize {
-        usize::from(self.kept).min(HEAD_BYTES)
+        usize::from(self.kept & !LOST).min(HEAD_BYTES)
     }
 
     fn is_lost(&self) -> bool {
-        self.lost & 1 != 0
+        self.kept & LOST != 0
+    }
+
+    fn lose(&mut self) {
+        self.kept |= LOST;
     }
 
     fn is_done(&self) -> bool {
         self.is_lost() || self.found != 0 || self.kept() == HEAD_BYTES
     }
 
-    fn keep(&mut self, offset: u64, bytes: &[u8]) {
+    fn keep(&mut self, offset: u64, mut bytes: &[u8], skips: bool) {
+        let skipped = u64::from(self.skipped);
+        bytes = bytes.get(skipped.saturating_sub(offset) as usize..).unwrap_or_default();
+        let offset = offset.saturating_sub(skipped);
+        if skips && offset == 0 && self.kept == 0 {
+            let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+            let (empty, rest) = bytes.split_at(begin.unwrap_or(bytes.len()));
+            if let Some(skipped) =
+                u16::try_from(empty.len()).ok().and_then(|len| self.skipped.checked_add(len))
+            {
+                (self.skipped, bytes) = (skipped, rest);
+            }
+        }
+        if bytes.is_empty() {
+            return;
+        }
         let end = offset.saturating_add(bytes.len() as u64);
         self.seen = self.seen.max(u16::try_from(end).unwrap_or(u16::MAX));
         if self.is_done() {
@@ -292,13 +325,13 @@ impl Head {
         }
         let kept = self.kept();
         let Some(known) = (kept as u64).checked_sub(offset) else {
-            self.lost |= 1;
+            self.lose();
             return;
         };
         let fresh = usize::try_from(known).ok().and_then(|known| bytes.get(known..)).unwrap_or_default();
         let taken = fresh.len().min(HEAD_BYTES - kept);
         self.bytes[kept..kept + taken].copy_from_slice(&fresh[..taken]);
-        self.kept = (kept + taken) as u8;
+        self.kept = (kept + taken) as u8 | self.kept & LOST;
     }
 
     fn clue(&self, side: ExchangeSide, ports: FlowPorts) -> Clue {

@@ -88,6 +88,11 @@ impl GreetingReader {
         self.phase != 0
     }
 
+    /// Returns whether there were more than [`LINES_BEFORE_MAX`] lines before a greeting.
+    pub fn has_given_up(&self) -> bool {
+        self.phase == 2
+    }
+
     fn gather(&mut self, part: &[u8], line: &mut impl LineBuffer) {
         let room = GREETING_BYTES_MAX.saturating_sub(line.as_slice().len());
         let wanted = &part[..part.len().min(room)];

@@ -42,9 +42,10 @@ pub use config::{
 pub use decoder::CODINGS_MAX;
 pub use flowbits::FLOWBITS_MAX;
 use flowbits::Flowbits;
+pub use inspector::DEFERRED_BYTES;
 use inspector::{Inspector, PacketScratch};
 pub use load::{LoadedRules, RuleProblem, RuleSources};
-pub use message::REPEATED_MAX;
+pub use mail::MAIL_DEPTH_MAX;
 pub use multipart::PARTS_MAX;
 use prefilters::Prefilters;
 use signature::Signature;
@@ -107,10 +108,12 @@ nf::counters! {
     tls_messages: messages,
     /// HTTP messages with a longer head than `head`.
     heads_cut: messages,
-    /// HTTP messages with a longer body, and mails, than `body`.
+    /// HTTP messages and mails whose body is not inspected whole, see [limits](#limits).
     bodies_cut: messages,
-    /// Directions with a longer TLS handshake message than `handshake`.
+    /// Directions with a longer TLS handshake message than `handshake`, or SSH greeting than is read.
     handshakes_cut: directions,
+    /// Connections of whose beginning a part is not parsed: the protocol was known too late.
+    beginnings_cut: connections,
     /// Memory of the pattern searches built so far.
     search_memory_bytes: bytes,
     /// Connections that changed their protocol.
@@ -137,7 +140,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["Snort", "Suricata", "IPS"],
     summary: "Inspects packets, streams and messages with Suricata rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
-    state_version: 4,
+    state_version: 5,
     reads: &[
         Field::SourceAddress,
         Field::DestinationAddress,
@@ -183,7 +186,7 @@ impl NetworkFunction for Ids {
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Ids, ConfigError> {
-        let lengths = config.lengths()?;
+        let lengths = config.lengths();
         if config.rules.0.is_empty() {
             return Err(ConfigError::new(
                 "`rules` is missing: the text of a rule file, such as file(\"a.rules\")",
@@ -209,17 +212,14 @@ impl NetworkFunction for Ids {
             return Err(error);
         }
         rules.problems.iter().for_each(|problem| setup.warn(problem.to_string()));
+        config.without_effect().for_each(|key| {
+            setup.warn(format!("`{key}` has no effect in `mode: detect`, which drops nothing"));
+        });
         let searches = Prefilters::new(&rules).map_err(ConfigError::new)?;
         let signatures: Vec<Signature> =
             rules.signatures.into_iter().map(|(signature, ..)| signature).collect();
         let counts = signatures.iter().any(|one| one.counts());
         setup.meters(if counts { config.trackers } else { 0 });
-        if !(1..=100).contains(&config.per_source) {
-            return Err(ConfigError::new(format!(
-                "`per_source` is {}, expected a percentage from 1 to 100",
-                config.per_source
-            )));
-        }
         setup.buffer_memory(config.memory.0 as usize);
         setup.buffer_share(config.per_source);
         if prevents {

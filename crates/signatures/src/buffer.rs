@@ -280,9 +280,9 @@ buffers! {
     /// The desktop name of RFB.
     RfbName "rfb.name";
     /// The client name of Kerberos.
-    Krb5Cname "krb5_cname" [many];
+    Krb5Cname "krb5_cname" also "krb5.cname" [many];
     /// The server name of Kerberos.
-    Krb5Sname "krb5_sname" [many];
+    Krb5Sname "krb5_sname" also "krb5.sname" [many];
     /// The server name of QUIC.
     QuicSni "quic.sni";
     /// The user agent of QUIC.

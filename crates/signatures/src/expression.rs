@@ -5,6 +5,8 @@ mod class;
 mod escape;
 mod reader;
 
+use std::fmt;
+
 use crate::pcre::{Pcre, PcreFlags};
 use reader::{Mode, NESTING_MAX, Reader};
 
@@ -40,6 +42,24 @@ impl ExpressionFeature {
     /// Returns whether the backtracking matcher has this feature.
     pub const fn backtracks(self) -> bool {
         matches!(self, Self::LookAround | Self::BackReference | Self::Atomic)
+    }
+}
+
+impl fmt::Display for ExpressionFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LookAround => "look-around (`(?=`, `(?<=`)",
+            Self::VariableLookbehind => "a look-behind of no fixed length",
+            Self::BackReference => "a reference to a group (`\\1`)",
+            Self::Atomic => "an atomic group or possessive repetition (`(?>`, `a++`)",
+            Self::Recursion => "a recursion (`(?R)`, `(?1)`)",
+            Self::Conditional => "a conditional (`(?(1)`)",
+            Self::Restart => "a start that is set (`\\K`, `\\G`)",
+            Self::Verb => "a verb or callout (`(*`, `(?C)`)",
+            Self::Unicode => "a character that is no byte (`\\p`, `\\X`, `\\x{100}`)",
+            Self::Other => "a branch reset, too large a repetition or the like",
+            Self::Malformed => "a malformed expression",
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::RuleError;
 use crate::text::SyntaxError;
+use crate::{RuleAction, RuleError};
 
 /// Maximum bytes of a rule, including its continuation lines.
 pub const RULE_BYTES_MAX: usize = 65_536;
@@ -22,6 +22,8 @@ pub struct RuleFault {
     pub column: u32,
     /// The sid of the rule, if it could be read.
     pub sid: Option<u32>,
+    /// The action of the rule, if it could be read.
+    pub action: Option<RuleAction>,
     /// The keyword with the invalid argument, as written.
     pub keyword: Option<String>,
     /// The error.
@@ -144,6 +146,7 @@ impl Line<'_> {
             place: SourceLine { file: self.file.clone(), line },
             column: u32::try_from(column + 1).unwrap_or(u32::MAX),
             sid: None,
+            action: None,
             keyword: None,
             error: wrong.error,
         }

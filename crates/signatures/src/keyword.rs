@@ -305,7 +305,7 @@ const UNSUPPORTED: &[(&str, KeywordKind, &[&str])] = &[
         ],
     ),
     ("variables of this kind are not kept", Flow, &["flowvar", "pktvar"]),
-    ("it is not read", Payload, &["asn1", "rpc", "entropy", "frame", "template"]),
+    ("it is not read", Payload, &["asn1", "rpc", "entropy", "frame", "template", "template2"]),
     (
         "this transform is not read",
         KeywordKind::Transform,

@@ -5,7 +5,7 @@ use crate::keyword::{self, ArgumentKind, Keyword, KeywordStatus};
 use crate::reader::{Draft, KeywordUse, Reader, header, split};
 use crate::text::{ParseResult, Piece, SyntaxError};
 use crate::variables::RuleVariables;
-use crate::{Rule, RuleError};
+use crate::{Rule, RuleAction, RuleError};
 
 /// A rule that could not be parsed: the error, and the parts that were read.
 pub(crate) struct RejectedRule {
@@ -64,6 +64,11 @@ fn option_of(
         Reader::Modifier(buffer) => draft.move_content(buffer, given),
         Reader::None => Ok(()),
     }
+}
+
+/// Returns the action of a rule that cannot be parsed, if it can be read.
+pub(crate) fn action(text: Piece<'_>) -> Option<RuleAction> {
+    header::action(text.words().next()?).ok()
 }
 
 /// Returns the sid of a rule that cannot be parsed, if it can be found.

@@ -77,13 +77,17 @@ impl Ruleset {
         for line in Lines::continued(file, text) {
             if line.text.len() > RULE_BYTES_MAX {
                 let error = RuleError::TooMany { what: "bytes in a rule", limit: RULE_BYTES_MAX };
-                report.faults.push(line.fault(Piece::new(&line.text).error(error)));
+                let text = Piece::new(&line.text);
+                report
+                    .faults
+                    .push(RuleFault { action: parser::action(text), ..line.fault(text.error(error)) });
                 continue;
             }
             match parser::rule(Piece::new(&line.text), variables, classes) {
                 Ok(rule) => report.add(LoadedRule { rule, place: line.place() }),
                 Err(refused) => report.faults.push(RuleFault {
                     sid: refused.sid,
+                    action: parser::action(Piece::new(&line.text)),
                     keyword: refused.keyword,
                     ..line.fault(refused.wrong)
                 }),
@@ -120,7 +124,7 @@ impl RulesetReport {
 
     fn add(&mut self, new: LoadedRule) {
         let Ruleset { rules, places } = &mut self.ruleset;
-        let (gid, sid, rev) = (new.rule.gid, new.rule.sid, new.rule.rev);
+        let (gid, sid, rev, action) = (new.rule.gid, new.rule.sid, new.rule.rev, Some(new.rule.action));
         let error = match places.entry((gid, sid)) {
             Entry::Vacant(_) if rules.len() >= RULES_MAX => {
                 RuleError::TooMany { what: "rules", limit: RULES_MAX }
@@ -143,7 +147,8 @@ impl RulesetReport {
                 RuleError::Duplicate { gid, sid, rev: old.rule.rev, place: old.place.to_string() }
             }
         };
-        self.faults.push(RuleFault { place: new.place, column: 1, sid: Some(sid), keyword: None, error });
+        let sid = Some(sid);
+        self.faults.push(RuleFault { place: new.place, column: 1, sid, action, keyword: None, error });
     }
 }
 

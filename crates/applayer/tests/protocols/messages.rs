@@ -102,7 +102,7 @@ type Turn = (ExchangeSide, &'static [u8]);
 fn verdicts() {
     use ExchangeSide::{Request, Response};
     use applayer::detect::AppProtocol::*;
-    let rows: [(&[Turn], u16, Detection); 25] = [
+    let rows: [(&[Turn], u16, Detection); 26] = [
         (&[(Request, b"GET /")], 9, Detection::Known(Http1)),
         (&[(Request, b"\r\nPOST /")], 9, Detection::Known(Http1)),
         (&[(Request, b"GE")], 80, Detection::Unknown),
@@ -127,13 +127,61 @@ fn verdicts() {
         (&[(Request, b"\x81\0\0\x44")], 445, Detection::Unknown),
         (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0")], 53, Detection::Known(Dns)),
         (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0"), (Response, b"xx")], 54, Detection::Failed),
-        (&[(Request, &[b'x'; 5000])], 80, Detection::Failed),
+        (&[(Request, &[b'x'; 16_384])], 80, Detection::Unknown),
+        (&[(Request, &[b'x'; 16_385])], 80, Detection::Failed),
     ];
     for (turns, server, expected) in rows {
         let turns: Vec<_> = turns.iter().map(|(side, bytes)| (*side, vec![*bytes])).collect();
         let (verdict, _) =
             crate::reported::detect(Detector::default(), &turns, FlowPorts { client: 40_000, server });
         assert_eq!(verdict, expected, "{:?} {server}", turns[0].1[0].escape_ascii().to_string());
+    }
+}
+
+#[test]
+fn empty_lines_before_a_request_do_not_count() {
+    use ExchangeSide::{Request, Response};
+    let known = Detection::Known(AppProtocol::Http1);
+    for (lines, len) in [(1, 1), (5, 3), (9_000, 1_400), (30_000, 1_400)] {
+        let bytes = ["\r\n".repeat(lines).as_bytes(), b"GET / HTTP/1.1\r\n"].concat();
+        let ports = FlowPorts { client: 40_000, server: 80 };
+        let [mut detector, mut next] = [Detector::default(); 2];
+        for (number, piece) in bytes.chunks(len).enumerate() {
+            assert_eq!(detector.has_only_empty_lines(Request), number * len <= 2 * lines);
+            detector.stream(Request, (number * len) as u64, piece, ports);
+            next.next(Request, piece, ports);
+            // Once more.
+            detector.stream(Request, (number * len) as u64, piece, ports);
+        }
+        assert_eq!((detector.verdict(), next.verdict()), (known, known), "{lines}");
+        assert_eq!(detector.found(Request), Some(AppProtocol::Http1));
+        assert_eq!(detector.found(Response), None);
+    }
+    // A gap among them.
+    let (mut detector, ports) = (Detector::default(), FlowPorts { client: 40_000, server: 80 });
+    detector.stream(Request, 0, b"\r\n", ports);
+    detector.stream(Request, 3, b"GET /", ports);
+    assert_eq!((detector.verdict(), detector.has_only_empty_lines(Request)), (Detection::Unknown, false));
+}
+
+#[test]
+fn a_direction_that_was_silent_may_still_decide() {
+    let (long, ports) = (vec![b'x'; 20_000], FlowPorts { client: 40_000, server: 80 });
+    for (first, then, found) in [
+        (ExchangeSide::Request, &b"HTTP/1.1 200"[..], AppProtocol::Http1),
+        (ExchangeSide::Response, b"GET / HTTP/1.1", AppProtocol::Http1),
+        (ExchangeSide::Request, b"SSH-2.0-x", AppProtocol::Ssh),
+    ] {
+        let other =
+            if first == ExchangeSide::Request { ExchangeSide::Response } else { ExchangeSide::Request };
+        let mut detector = Detector::default();
+        assert_eq!(detector.stream(first, 0, &long, ports), Detection::Failed);
+        assert_eq!(detector.stream(other, 0, &then[..2], ports), Detection::Failed);
+        assert_eq!(detector.stream(other, 2, &then[2..], ports), Detection::Known(found));
+        let mut detector = Detector::default();
+        detector.stream(first, 0, &long, ports);
+        assert_eq!(detector.stream(other, 0, b"yyyyyyyyyyyyyyyyyyyy", ports), Detection::Failed);
+        assert_eq!(detector.stream(other, 20, then, ports), Detection::Failed);
     }
 }
 

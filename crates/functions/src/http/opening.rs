@@ -1,12 +1,13 @@
 //! The opening of a connection: HTTP is detected by the beginnings of its directions, or, if those
 //! were not seen, by searching for a start line.
 
+use applayer::detect::{HELLO_BYTES, may_be_client_hello};
 use applayer::http::{Exchange, ExchangeSide, HttpAnomaly, HttpEvent};
 use nf::Context;
 use packet::Direction;
 
 use super::inspector::{HttpInspector, LINE_MAX};
-use super::recognise::{PROBE_MAX, Recognition, may_be_status_line, may_be_tls, recognise_start};
+use super::recognise::{PROBE_MAX, Recognition, may_be_status_line, recognise_start};
 use super::state::{BlockReason, DirectionStart, Phase, State};
 use super::{BUFFER_MAX, Http, SEARCH_MAX, buffer, clear};
 use crate::lines::FlowLine;
@@ -91,8 +92,12 @@ impl Http {
         let first = if kept_len == 0 { bytes } else { kept.with(bytes) };
         let recognition = match recognise_start(first) {
             // It is spoken to a port that is said to be HTTP's.
-            Recognition::Other if self.is_for_server(direction, state, context) && !may_be_tls(first) => {
-                Recognition::Http(ExchangeSide::Request)
+            Recognition::Other if self.is_for_server(direction, state, context) => {
+                match may_be_client_hello(first) {
+                    true if first.len() < HELLO_BYTES => Recognition::Unclear,
+                    true => Recognition::Other,
+                    false => Recognition::Http(ExchangeSide::Request),
+                }
             }
             recognition => recognition,
         };
@@ -140,8 +145,8 @@ impl Http {
         self.is_client(direction, state) && state.notes.start(direction.other()) == DirectionStart::Open
     }
 
-    /// Keeps bytes of a client that do not look like HTTP until its server answers. If there are
-    /// too many, they are not HTTP.
+    /// Keeps bytes of a client that do not look like HTTP until its server answers, unless there are
+    /// too many.
     #[cold]
     fn doubt(&self, direction: Direction, parts: [&[u8]; 2], state: &mut State, context: &mut Context<'_>) {
         let mut kept = context.take_buffer(buffer::DOUBTED);
@@ -153,7 +158,7 @@ impl Http {
             kept.clear();
         }
         context.give_buffer(buffer::DOUBTED, kept);
-        let start = if is_whole { DirectionStart::Doubted } else { DirectionStart::Missed };
+        let start = if is_whole { DirectionStart::Doubted } else { DirectionStart::Lost };
         state.notes.set_start(direction, start);
     }
 
@@ -259,7 +264,7 @@ impl Http {
     }
 
     /// Ends the doubt about a client, because its server begins with this side of HTTP, and returns
-    /// the client's bytes.
+    /// the client's bytes. If they were not kept, a request may be among them.
     fn settle(
         &self,
         client: Direction,
@@ -267,15 +272,22 @@ impl Http {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Vec<u8> {
-        if state.notes.start(client) != DirectionStart::Doubted {
+        let start = state.notes.start(client);
+        if !matches!(start, DirectionStart::Doubted | DirectionStart::Lost) {
             return Vec::new();
         }
         let kept = context.take_buffer(buffer::DOUBTED);
-        let is_whole = server == ExchangeSide::Response && !kept.was_evicted();
-        let bytes = if is_whole { kept.as_slice().to_vec() } else { Vec::new() };
+        let is_whole = start == DirectionStart::Doubted && !kept.was_evicted();
+        let is_read = is_whole && server == ExchangeSide::Response;
+        let bytes = if is_read { kept.as_slice().to_vec() } else { Vec::new() };
         context.give_buffer(buffer::DOUBTED, kept);
         clear(buffer::DOUBTED, context);
-        state.notes.set_start(client, if is_whole { DirectionStart::Open } else { DirectionStart::Missed });
+        state.notes.set_start(client, if is_read { DirectionStart::Open } else { DirectionStart::Missed });
+        if !is_whole && server == ExchangeSide::Response {
+            HttpInspector { http: self, notes: &mut state.notes, context, side: ExchangeSide::Request }
+                .anomaly(HttpAnomaly::InvalidRequestLine);
+            self.run_short(&mut state.notes, context);
+        }
         bytes
     }
 

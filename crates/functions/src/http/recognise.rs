@@ -49,11 +49,6 @@ pub fn may_be_status_line(bytes: &[u8]) -> bool {
     bytes[..len].eq_ignore_ascii_case(&HTTP[..len])
 }
 
-/// Returns whether a client begins with TLS: the record of a handshake (RFC 8446 5.1).
-pub fn may_be_tls(bytes: &[u8]) -> bool {
-    bytes.iter().zip(&[0x16, 3]).all(|(byte, expected)| byte == expected)
-}
-
 /// Returns whether the byte is valid in a token (RFC 9110 5.6.2).
 pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)

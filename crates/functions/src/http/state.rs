@@ -73,6 +73,8 @@ pub(super) enum DirectionStart {
     /// The client's first bytes do not look like HTTP, but are kept until the server answers, by
     /// HTTP or not.
     Doubted,
+    /// The same, but they were too many to be kept.
+    Lost,
 }
 
 /// The reason why a connection's packets are dropped.
@@ -109,7 +111,8 @@ impl FlowNotes {
             1 => DirectionStart::Missed,
             2 => DirectionStart::GivenUp,
             3 => DirectionStart::Unseen,
-            _ => DirectionStart::Doubted,
+            4 => DirectionStart::Doubted,
+            _ => DirectionStart::Lost,
         }
     }
 

@@ -1,7 +1,9 @@
 //! The configuration.
 
 use nf::BUFFER_SHARE_PERCENT;
-use values::{ByteCount, ConfigError, Located};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use values::{ByteCount, Located};
 
 use crate::texts::TextList;
 
@@ -21,16 +23,20 @@ pub struct Config {
     /// are refused, and others skipped.
     pub unsupported: Option<UnsupportedPolicy>,
     /// Inspected bytes of an HTTP message's first line and headers.
+    #[serde(deserialize_with = "length")]
     pub head: ByteCount,
     /// Inspected bytes of an HTTP message's body.
+    #[serde(deserialize_with = "length")]
     pub body: ByteCount,
     /// Inspected bytes of a TLS handshake message.
+    #[serde(deserialize_with = "length")]
     pub handshake: ByteCount,
     /// Treatment of what is beyond the inspected part of a message, in mode `prevent`.
     pub beyond: BeyondPolicy,
     /// Memory for the buffers of all flows.
     pub memory: ByteCount,
     /// Share of `memory` that one source's flows may hold once memory runs short, in percent.
+    #[serde(deserialize_with = "percent")]
     pub per_source: u8,
     /// Maximum meters for thresholds.
     pub trackers: u32,
@@ -58,16 +64,29 @@ pub(super) struct InspectedLengths {
 }
 
 impl Config {
-    pub(super) fn lengths(&self) -> Result<InspectedLengths, ConfigError> {
-        let checked = |key: &str, bytes: ByteCount| match bytes.0 {
-            1..=LENGTH_MAX => Ok(bytes.0 as usize),
-            wrong => Err(ConfigError::new(format!("`{key}` is {wrong} bytes, expected 1 to {LENGTH_MAX}"))),
-        };
-        Ok(InspectedLengths {
-            head: checked("head", self.head)?,
-            body: checked("body", self.body)?,
-            handshake: checked("handshake", self.handshake)?,
-        })
+    pub(super) fn lengths(&self) -> InspectedLengths {
+        let [head, body, handshake] =
+            [self.head, self.body, self.handshake].map(|bytes| bytes.0.min(LENGTH_MAX) as usize);
+        InspectedLengths { head, body, handshake }
+    }
+
+    /// Returns the keys that have no effect, each with its value.
+    pub(super) fn without_effect(&self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            ("beyond: drop", self.beyond == BeyondPolicy::Drop),
+            ("when_full: drop", self.when_full == MemoryFullPolicy::Drop),
+        ];
+        let detects = self.mode == IdsMode::Detect;
+        keys.into_iter().filter(move |(_, is_set)| detects && *is_set).map(|(key, _)| key)
+    }
+}
+
+/// Reads a length in its range, so that an error is about the value's place.
+fn length<'de, D: Deserializer<'de>>(from: D) -> Result<ByteCount, D::Error> {
+    let bytes = ByteCount::deserialize(from)?;
+    match bytes.0 {
+        1..=LENGTH_MAX => Ok(bytes),
+        wrong => Err(D::Error::custom(format!("{wrong} bytes, expected 1 to {LENGTH_MAX}"))),
     }
 }
 
@@ -92,6 +111,14 @@ impl Default for Config {
             async_oneside: false,
             thresholds: Located::default(),
         }
+    }
+}
+
+/// Reads a percentage.
+fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    match u8::deserialize(from)? {
+        percent @ 1..=100 => Ok(percent),
+        wrong => Err(D::Error::custom(format!("{wrong}, expected a percentage from 1 to 100"))),
     }
 }
 

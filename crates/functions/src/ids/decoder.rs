@@ -32,10 +32,9 @@ pub struct DecodedBody<'a> {
     /// True if each coding was decoded as named, to its end; otherwise other implementations may
     /// read the body differently.
     pub is_plain: bool,
+    /// True if there is more of it than was decoded.
+    pub is_cut: bool,
 }
-
-/// Maximum growth of a body by decoding; the rest is not inspected.
-const GROWTH_MAX: usize = 16;
 
 /// Maximum codings of a body that are decoded.
 pub const CODINGS_MAX: usize = 8;
@@ -49,14 +48,14 @@ enum Coding {
 
 impl ContentDecoder {
     /// Decodes a body; `codings` lists its codings in the order applied (RFC 9110 8.4). Returns
-    /// `None` if no coding is supported or decoding fails.
+    /// `None` if no coding is supported or decoding fails. Each coding yields up to `len_max` bytes:
+    /// whatever was sent, that and [`CODINGS_MAX`] bound the work.
     ///
     /// Several header lines form one list (5.3), and empty elements are ignored (5.6.1.2). Decoding
     /// stops at an unknown coding. A name counts if it contains the name of a coding, as in lenient
     /// clients. If the bytes have another format than named, that format is decoded.
-    pub fn decode(&mut self, codings: &[u8], body: &[u8]) -> Option<DecodedBody<'_>> {
-        let room = body.len().saturating_mul(GROWTH_MAX).max(1 << 12);
-        let (mut done, mut is_plain) = (0, true);
+    pub fn decode(&mut self, codings: &[u8], body: &[u8], len_max: usize) -> Option<DecodedBody<'_>> {
+        let (mut done, mut is_plain, mut is_cut) = (0, true, false);
         for name in codings.split(|&byte| byte == b',').rev().map(<[u8]>::trim_ascii) {
             if name.is_empty() || name.eq_ignore_ascii_case(b"identity") {
                 continue;
@@ -64,12 +63,16 @@ impl ContentDecoder {
             let coding = coding(name).filter(|_| done < CODINGS_MAX);
             let Some(coding) = coding else {
                 is_plain = false;
+                is_cut |= done == CODINGS_MAX;
                 break;
             };
             std::mem::swap(&mut self.out, &mut self.between);
             let bytes = if done == 0 { body } else { &self.between[..] };
             self.out.clear();
-            let ended = undo(&mut self.zlib, &mut self.raw, coding, bytes, room, &mut self.out);
+            // The byte behind the limit shows that there is more.
+            let ended = undo(&mut self.zlib, &mut self.raw, coding, bytes, len_max + 1, &mut self.out);
+            is_cut |= self.out.len() > len_max;
+            self.out.truncate(len_max);
             is_plain &= ended && is_exact(name);
             if self.out.is_empty() {
                 std::mem::swap(&mut self.out, &mut self.between);
@@ -78,7 +81,7 @@ impl ContentDecoder {
             }
             done += 1;
         }
-        (done > 0).then_some(DecodedBody { bytes: &self.out, is_plain })
+        (done > 0).then_some(DecodedBody { bytes: &self.out, is_plain, is_cut })
     }
 }
 
@@ -120,7 +123,8 @@ fn undo(
         // Some senders omit the zlib wrapper (RFC 9110 8.4.1.2).
         raw.reset(false);
         whole = inflate(raw, bytes, room, out);
-        if coding == Coding::Gzip && !whole.is_some_and(|whole| whole.has_ended) {
+        let is_certain = out.len() == room || whole.is_some_and(|whole| whole.has_ended);
+        if coding == Coding::Gzip && !is_certain {
             // Nearly any bytes begin like this format.
             out.clear();
         }
@@ -211,11 +215,14 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    const LEN_MAX: usize = 10_000;
+
     fn decoded(codings: &str, body: &[u8]) -> Option<(Vec<u8>, bool)> {
         let mut decoder = ContentDecoder::default();
-        decoder
-            .decode(codings.as_bytes(), body)
-            .map(|DecodedBody { bytes, is_plain }| (bytes.to_vec(), is_plain))
+        decoder.decode(codings.as_bytes(), body, LEN_MAX).map(|DecodedBody { bytes, is_plain, is_cut }| {
+            assert!(!is_cut);
+            (bytes.to_vec(), is_plain)
+        })
     }
 
     #[test]
@@ -256,15 +263,29 @@ mod tests {
     }
 
     #[test]
-    fn layers_and_growth_are_bounded() {
+    fn codings_and_length_are_bounded() {
+        let mut decoder = ContentDecoder::default();
         let mut body = b"x".to_vec();
-        for _ in 0..CODINGS_MAX + 1 {
+        for number in 0..CODINGS_MAX + 2 {
+            let codings = ["gzip"].repeat(number).join(",");
+            let left = if number > CODINGS_MAX { gzipped(b"x") } else { b"x".to_vec() };
+            let is_whole = number <= CODINGS_MAX;
+            let expected = DecodedBody { bytes: &left, is_plain: is_whole, is_cut: !is_whole };
+            let decoded = decoder.decode(codings.as_bytes(), &body, LEN_MAX);
+            assert_eq!(decoded, (number > 0).then_some(expected), "{number}");
             body = gzipped(&body);
         }
-        let codings = ["gzip"; CODINGS_MAX + 1].join(",");
-        assert_eq!(decoded(&codings, &body), Some((gzipped(b"x"), false)));
-        let large = gzipped(&vec![0; 1 << 20]);
-        let (bytes, is_plain) = decoded("gzip", &large).unwrap();
-        assert_eq!((bytes.len(), is_plain), (large.len() * GROWTH_MAX, true));
+        for (len, is_cut) in [(LEN_MAX - 1, false), (LEN_MAX, false), (LEN_MAX + 1, true), (1 << 20, true)] {
+            let plain = vec![0; len];
+            let coded = [gzipped(&plain), [gzipped(&plain[1..]), gzipped(&plain[..1])].concat()];
+            for coded in coded {
+                let bytes = &plain[..len.min(LEN_MAX)];
+                let expected = DecodedBody { bytes, is_plain: true, is_cut };
+                assert_eq!(decoder.decode(b"gzip", &coded, LEN_MAX), Some(expected), "{len}");
+                // What an outer coding lacks, the inner one lacks too.
+                let twice = decoder.decode(b"gzip, gzip", &gzipped(&coded), LEN_MAX);
+                assert_eq!(twice.map(|body| (body.bytes.len(), body.is_cut)), Some((bytes.len(), is_cut)));
+            }
+        }
     }
 }

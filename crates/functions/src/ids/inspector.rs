@@ -35,6 +35,7 @@ use super::state::{FlowFlags, FlowSize, State};
 use super::{COUNTERS, Ids};
 use abandoned::AbandonedRules;
 use actions::RuleMatches;
+pub use protocols::DEFERRED_BYTES;
 
 /// Scratch memory for one packet.
 #[derive(Default)]
@@ -163,7 +164,7 @@ impl<'a, 'c> Inspector<'a, 'c> {
             self.work.acted.clear();
             self.work.matches.clear();
             match application {
-                AppProtocol::Smtp => self.mail(direction, facts, &mut state.flowbits),
+                AppProtocol::Smtp => self.mail(direction, facts, state),
                 _ => self.end_http(direction, facts, state),
             }
             self.act(state);

@@ -155,7 +155,7 @@ impl LoadedRules {
                 what,
                 is_unsupported: true,
                 is_loaded: ready.is_ok(),
-                blocks: matches!(one.rule.action, RuleAction::Drop | RuleAction::Reject(_)),
+                blocks: is_blocking(one.rule.action),
             }));
             if let Ok((mut signature, points)) = ready {
                 signature.limit(&thresholds);
@@ -196,16 +196,12 @@ fn problem(fault: &RuleFault, text: &Located) -> RuleProblem {
             RuleError::UnsupportedKeyword { .. } | RuleError::Unsupported { .. }
         ),
         is_loaded: false,
-        blocks: is_blocking(text, fault.place.line),
+        blocks: fault.action.is_some_and(is_blocking),
     }
 }
 
-/// Returns whether the rule that begins in this line, from 1, is one that drops or rejects, as far
-/// as it can be read.
-fn is_blocking(text: &Located, line: u32) -> bool {
-    let rule = text.lines().nth(line.saturating_sub(1) as usize);
-    let action = rule.and_then(|rule| rule.split_whitespace().next()).unwrap_or_default();
-    action == "drop" || action.starts_with("reject")
+fn is_blocking(action: RuleAction) -> bool {
+    matches!(action, RuleAction::Drop | RuleAction::Reject(_))
 }
 
 fn ready(
@@ -220,7 +216,7 @@ fn ready(
             Capability::Buffer(buffer) => format!("buffer `{buffer}` is not supported"),
             Capability::Application(application) => format!("protocol `{application}` is not supported"),
             Capability::Transport(transport) => format!("protocol `{transport}` is not supported"),
-            Capability::Expression(feature) => format!("`pcre`: {feature:?} is not supported"),
+            Capability::Expression(feature) => format!("`pcre`: {feature} is not supported"),
             other => format!("{other:?} is not supported"),
         });
     }

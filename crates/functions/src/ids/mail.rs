@@ -8,7 +8,7 @@ use signatures::Base64Mode;
 use super::multipart::PARTS_MAX;
 
 /// Maximum depth of parts within parts.
-const DEPTH_MAX: usize = 16;
+pub const MAIL_DEPTH_MAX: usize = 16;
 
 /// A transfer coding (RFC 2045 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,20 +32,22 @@ struct PartHeaders<'a> {
 }
 
 /// Reports each file attached to a mail without its transfer coding, as far as it came: each part
-/// that has a file's name, of up to [`PARTS_MAX`] parts.
-pub fn attachments(mail: &[u8], mut report: impl FnMut(&[u8])) {
+/// that has a file's name, of up to [`PARTS_MAX`] parts. Returns whether there may be more of them,
+/// or some deeper than [`MAIL_DEPTH_MAX`].
+pub fn attachments(mail: &[u8], mut report: impl FnMut(&[u8])) -> bool {
     let mail = without_end(mail);
     let (mut boundaries, mut parts) = (Vec::new(), 0);
     let mut decoded = Vec::new();
     // Headers begin here; or nothing does, up to a delimiter.
-    let (mut at, mut has_headers) = (0, true);
+    let (mut at, mut has_headers, mut is_cut) = (0, true, false);
     while at < mail.len() && parts < PARTS_MAX {
         let headers = match has_headers {
             true => headers(mail, &mut at),
             false => PartHeaders::default(),
         };
-        if boundaries.len() < DEPTH_MAX {
-            boundaries.extend(headers.boundary);
+        match boundaries.len() < MAIL_DEPTH_MAX {
+            true => boundaries.extend(headers.boundary),
+            false => is_cut |= headers.boundary.is_some(),
         }
         if headers.is_mail && headers.coding == TransferCoding::Identity {
             parts += 1;
@@ -65,6 +67,8 @@ pub fn attachments(mail: &[u8], mut report: impl FnMut(&[u8])) {
         }
         (at, parts) = (next, parts + 1);
     }
+    // Nothing is a part behind the last one of all.
+    is_cut || at < mail.len() && (has_headers || !boundaries.is_empty())
 }
 
 /// Returns the mail without the line that ends it (RFC 5321 4.5.2).
@@ -228,9 +232,16 @@ fn quoted_printable(line: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn files(mail: &str) -> Vec<String> {
+    fn files_and_cut(mail: &str) -> (Vec<String>, bool) {
         let mut files = Vec::new();
-        attachments(mail.as_bytes(), |file| files.push(String::from_utf8_lossy(file).into_owned()));
+        let is_cut =
+            attachments(mail.as_bytes(), |file| files.push(String::from_utf8_lossy(file).into_owned()));
+        (files, is_cut)
+    }
+
+    fn files(mail: &str) -> Vec<String> {
+        let (files, is_cut) = files_and_cut(mail);
+        assert!(!is_cut, "{mail}");
         files
     }
 
@@ -275,12 +286,32 @@ mod tests {
         let padded =
             "Content-Type: a/b; name=x\r\nContent-Transfer-Encoding: base64\r\n\r\nZQ=\r\n=dm\r\nls==";
         assert_eq!(files(padded), ["evil"]);
-        let many = format!(
-            "Content-Type: multipart/x; boundary=b\r\n\r\n{}",
-            "--b\r\nContent-Type: a/b; name=x\r\n\r\nx\r\n".repeat(2 * PARTS_MAX)
-        );
-        assert_eq!(files(&many).len(), PARTS_MAX - 1);
-        let deep = "Content-Type: message/rfc822\r\n\r\n".repeat(2 * PARTS_MAX);
-        assert_eq!(files(&deep), [""; 0]);
+    }
+
+    #[test]
+    fn parts_and_depth_are_bounded() {
+        // What precedes the first part counts as one.
+        for (parts, end, is_cut) in [
+            (PARTS_MAX - 1, "--b--\r\nepilogue\r\n.\r\n", false),
+            (PARTS_MAX - 1, "", false),
+            (PARTS_MAX, "--b--\r\n.\r\n", true),
+            (2 * PARTS_MAX, "", true),
+        ] {
+            let parts = "--b\r\nContent-Type: a/b; name=x\r\n\r\nx\r\n".repeat(parts);
+            let mail = format!("Content-Type: multipart/x; boundary=b\r\n\r\n{parts}{end}");
+            let (files, cut) = files_and_cut(&mail);
+            assert_eq!((files.len(), cut), (PARTS_MAX - 1, is_cut), "{} {end}", mail.len());
+        }
+        let within = "Content-Type: message/rfc822\r\n\r\n".repeat(2 * PARTS_MAX);
+        assert_eq!(files_and_cut(&within), (vec![], true));
+        for (depth, expected) in
+            [(MAIL_DEPTH_MAX, (vec!["x".to_owned()], false)), (MAIL_DEPTH_MAX + 1, (vec![], true))]
+        {
+            let begin = |level| format!("Content-Type: a/b; boundary=b{level}.\r\n\r\n--b{level}.\r\n");
+            let begins: String = (0..depth).map(begin).collect();
+            let ends: String = (0..depth).rev().map(|level| format!("\r\n--b{level}.--\r\n")).collect();
+            let mail = format!("{begins}Content-Type: a/b; name=x\r\n\r\nx{ends}.\r\n");
+            assert_eq!(files_and_cut(&mail), expected, "{depth}");
+        }
     }
 }

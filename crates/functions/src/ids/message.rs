@@ -1,5 +1,6 @@
 //! HTTP messages, assembled from parser events, and their inspection buffers.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use applayer::http::{FieldName, Framing, HeaderLine, HttpAnomaly, HttpEvent, HttpSink, uri};
@@ -8,15 +9,15 @@ use signatures::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::config::InspectedLengths;
-use super::decoder::{ContentDecoder, DecodedBody};
+use super::decoder::ContentDecoder;
 use super::inspection_buffers::InspectionBuffers;
 use super::multipart;
 
 mod lenient;
 mod trailers;
 
-/// Number of header lines that are searched for another line of the same header.
-pub const REPEATED_MAX: usize = 64;
+/// Maximum header lines that are compared in pairs; more are sorted.
+const PAIRED_LINES: usize = 64;
 
 /// A possibly incomplete message.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub struct HttpMessage {
     /// The first line, the raw header lines, an empty line; then the unchunked body, up to the
     /// inspection limit, and the raw trailers. This is the payload that rules inspect.
     text: Vec<u8>,
+    /// Scratch memory: the numbers of header lines, by header.
+    order: Vec<u32>,
 }
 
 /// The line ending after the first line, whatever it was, and after the headers.
@@ -56,7 +59,8 @@ struct MessageProgress {
     may_go_on: u8,
     /// 1 if a part of the head is not inspected.
     is_head_cut: u8,
-    reserved: u8,
+    /// 1 if a part of the body is not inspected, and this was counted.
+    is_body_cut: u8,
     /// Length of the text when the message was inspected before its end; 0 if it was not.
     inspected_len: u32,
     /// Offset in the text at which the body ends and trailers begin; 0 if there are none.
@@ -68,9 +72,11 @@ struct MessageProgress {
 #[repr(C)]
 struct StoredHeader {
     /// The header: an index into [`FIELDS`], or [`OTHER`].
-    field: u32,
-    /// Number of the first line of this header, from 1; 0 if this is the first.
-    first: u32,
+    field: u16,
+    /// 1 if a line before it has the same header.
+    is_further: u16,
+    /// Number of the next line of the same header, from 1; 0 if this is the last one.
+    next: u32,
     start: u32,
     len: u32,
     name: [u32; 2],
@@ -117,6 +123,15 @@ pub struct CutMessages {
     pub bodies: u64,
 }
 
+/// The body among the buffers of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct FilledBody {
+    /// True if the body, if any, is contiguous in the stream.
+    pub is_in_stream: bool,
+    /// True if a part of the body was not decoded or taken apart.
+    pub is_cut: bool,
+}
+
 impl HttpMessages {
     /// Begins a piece. If `progress` is not empty, the first message is restored from it. `begun`
     /// messages began before.
@@ -144,6 +159,11 @@ impl HttpMessages {
     pub fn transaction(&self, number: usize) -> u64 {
         let is_copy = self.is_cut && number + 1 == self.used;
         self.first + (number - usize::from(is_copy)) as u64
+    }
+
+    /// Records that a part of a message's body is not inspected; returns whether that is news.
+    pub fn cut_body(&mut self, number: usize) -> bool {
+        self.messages[number].cut_body()
     }
 
     /// Ends a piece: saves the incomplete message, if any.
@@ -245,7 +265,7 @@ impl HttpSink for HttpMessages {
                 message.text.extend_from_slice(&bytes[..taken]);
                 if taken < bytes.len() {
                     message.state.is_body_complete = 1;
-                    self.cut.bodies += 1;
+                    self.cut.bodies += u64::from(message.cut_body());
                     self.ready.push(ReadyPart::Whole(number));
                 }
             }
@@ -286,6 +306,10 @@ impl HttpMessage {
         self.state.is_head_complete == OVER
     }
 
+    fn cut_body(&mut self) -> bool {
+        std::mem::replace(&mut self.state.is_body_cut, 1) == 0
+    }
+
     /// Returns whether the head is complete and the body not finally inspected.
     fn is_in_body(&self) -> bool {
         self.state.is_head_complete == 1 && self.state.is_body_complete == 0
@@ -298,7 +322,7 @@ impl HttpMessage {
 
     /// Returns the value of the first line of a known header.
     pub fn first_value(&self, field: FieldName) -> Option<&[u8]> {
-        self.line_of(number_of(field)).map(|(_, line)| self.value(line))
+        self.line_of(number_of(field)).map(|line| self.value(line))
     }
 
     /// Returns the bytes of the body so far, up to the inspection limit.
@@ -329,11 +353,11 @@ impl HttpMessage {
     fn header(&mut self, header: &HeaderLine<'_>, head_max: usize) {
         let room = (head_max + LINE_END.len()).saturating_sub(self.text.len());
         let number = number_of(field_of(header.field, header.name));
-        self.line(header, (number, self.first_line(number, header.name)), room);
+        self.line(header, number, room);
     }
 
     /// Adds a header line, as far as there is room for it.
-    fn line(&mut self, header: &HeaderLine<'_>, (field, first): (u32, u32), room: usize) {
+    fn line(&mut self, header: &HeaderLine<'_>, field: u16, room: usize) {
         let HeaderLine { raw, name, value, .. } = *header;
         let kept = &raw[..raw.len().min(room)];
         self.state.is_head_cut |= u8::from(kept.len() < raw.len());
@@ -342,10 +366,10 @@ impl HttpMessage {
         }
         let start = self.text.len() as u32;
         self.text.extend_from_slice(kept);
-        self.state.has_repeated |= u8::from(first != 0);
         let line = StoredHeader {
             field,
-            first,
+            is_further: 0,
+            next: 0,
             start,
             len: kept.len() as u32,
             name: place(raw, name),
@@ -354,15 +378,53 @@ impl HttpMessage {
         self.lines.push(line);
     }
 
-    /// Returns the number of the first line of a header, from 1; 0 if there is none.
-    fn first_line(&self, field: u32, name: &[u8]) -> u32 {
-        let is_same = |line: &StoredHeader| {
-            line.field == field
-                && line.first == 0
-                && (field != OTHER || self.name(line).eq_ignore_ascii_case(name))
-        };
-        let known = &self.lines[..self.lines.len().min(REPEATED_MAX)];
-        known.iter().position(is_same).map_or(0, |at| at as u32 + 1)
+    /// Joins the lines of each header, in order.
+    fn join_lines(&mut self) {
+        if self.lines.len() > PAIRED_LINES {
+            return self.join_many_lines();
+        }
+        for at in 1..self.lines.len() {
+            let line = &self.lines[at];
+            let is_same = |before: &StoredHeader| {
+                before.field == line.field
+                    && (line.field != OTHER || self.name(before).eq_ignore_ascii_case(self.name(line)))
+            };
+            if let Some(before) = self.lines[..at].iter().rposition(is_same) {
+                self.join(before, at);
+            }
+        }
+    }
+
+    #[cold]
+    fn join_many_lines(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(0..self.lines.len() as u32);
+        let compare =
+            |one: u32, other: u32| self.compare(&self.lines[one as usize], &self.lines[other as usize]);
+        order.sort_unstable_by(|one, other| compare(*one, *other).then(one.cmp(other)));
+        for pair in order.windows(2) {
+            if self.compare(&self.lines[pair[0] as usize], &self.lines[pair[1] as usize]).is_eq() {
+                self.join(pair[0] as usize, pair[1] as usize);
+            }
+        }
+        self.order = order;
+    }
+
+    /// Joins two successive lines of a header.
+    fn join(&mut self, before: usize, at: usize) {
+        self.lines[before].next = at as u32 + 1;
+        self.lines[at].is_further = 1;
+        self.state.has_repeated = 1;
+    }
+
+    /// Orders lines by their headers.
+    fn compare(&self, one: &StoredHeader, other: &StoredHeader) -> Ordering {
+        let name = |line| self.name(line).iter().map(u8::to_ascii_lowercase);
+        one.field.cmp(&other.field).then_with(|| match one.field {
+            OTHER => name(one).len().cmp(&name(other).len()).then_with(|| name(one).cmp(name(other))),
+            _ => Ordering::Equal,
+        })
     }
 
     /// Begins a body that the message must not have.
@@ -373,6 +435,7 @@ impl HttpMessage {
     }
 
     fn end_head(&mut self) {
+        self.join_lines();
         self.text.extend_from_slice(LINE_END);
         self.state.head_len = self.text.len() as u32;
         self.state.is_head_complete = 1;
@@ -412,9 +475,9 @@ impl HttpMessage {
         self.text.get(self.state.head_len as usize..end).unwrap_or_default()
     }
 
-    /// Returns the headers by their first lines, with their numbers.
-    fn headers(&self) -> impl Iterator<Item = (u32, &StoredHeader)> {
-        (1..).zip(&self.lines).filter(|(_, line)| line.first == 0)
+    /// Returns the headers by their first lines.
+    fn headers(&self) -> impl Iterator<Item = &StoredHeader> {
+        self.lines.iter().filter(|line| line.is_further == 0)
     }
 
     fn name(&self, line: &StoredHeader) -> &[u8] {
@@ -425,26 +488,29 @@ impl HttpMessage {
         slice(slice(&self.text, [line.start, line.len]), line.value)
     }
 
-    /// Returns the first line of a header, with its number.
-    fn line_of(&self, wanted: u32) -> Option<(u32, &StoredHeader)> {
-        self.headers().find(|(_, line)| line.field == wanted)
+    /// Returns the first line of a header.
+    fn line_of(&self, wanted: u16) -> Option<&StoredHeader> {
+        self.headers().find(|line| line.field == wanted)
     }
 
     /// Writes the values of all lines of a header, in order.
-    fn write_values(&self, (number, line): (u32, &StoredHeader), out: &mut Vec<u8>) {
+    fn write_values<'a>(&'a self, mut line: &'a StoredHeader, out: &mut Vec<u8>) {
         unfolded(self.value(line), out);
-        // Only these headers have further lines, therefore single-line headers cost no search.
-        if self.state.has_repeated != 0 && number as usize <= REPEATED_MAX {
-            for line in self.lines.iter().filter(|line| line.first == number) {
-                out.extend_from_slice(b", ");
-                unfolded(self.value(line), out);
-            }
+        let mut behind = 0;
+        // Lines are joined to later ones, whatever the saved state says.
+        while line.next > behind
+            && let Some(next) = self.lines.get(line.next as usize - 1)
+        {
+            behind = line.next;
+            line = next;
+            out.extend_from_slice(b", ");
+            unfolded(self.value(line), out);
         }
     }
 
     /// Writes a header: name, colon, space, values.
-    fn write_header(&self, header: (u32, &StoredHeader), out: &mut Vec<u8>) {
-        out.extend_from_slice(self.name(header.1));
+    fn write_header(&self, header: &StoredHeader, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.name(header));
         out.extend_from_slice(b": ");
         self.write_values(header, out);
     }
@@ -457,14 +523,14 @@ impl HttpMessage {
     }
 
     /// Makes the message's buffers that some rule wants; parts of the payload are only referenced.
-    /// Returns whether the body, if any, is contiguous in the stream.
+    /// With `body_max`, those of the body are among them, up to this length.
     pub fn fill(
         &self,
         buffers: &mut InspectionBuffers,
         wanted: &BufferMask,
-        with_body: bool,
+        body_max: Option<usize>,
         decoder: &mut ContentDecoder,
-    ) -> bool {
+    ) -> FilledBody {
         buffers.clear();
         let [first, second, third] =
             self.state.parts.map(|[start, len]| start as usize..start as usize + len as usize);
@@ -483,7 +549,10 @@ impl HttpMessage {
             buffers.share(buffer, range);
         });
         self.fill_headers(buffers, wanted);
-        !with_body || !self.may_have_body() || self.fill_body(buffers, wanted, decoder)
+        match body_max.filter(|_| self.may_have_body()) {
+            Some(body_max) => self.fill_body(buffers, wanted, decoder, body_max),
+            None => FilledBody { is_in_stream: true, is_cut: false },
+        }
     }
 
     fn fill_request(&self, buffers: &mut InspectionBuffers, wanted: &BufferMask, target: Range<usize>) {
@@ -540,7 +609,7 @@ impl HttpMessage {
         let is_cookie = |line: &StoredHeader| line.field == COOKIE || line.field == SET_COOKIE;
         if wanted.has(Buffer::HttpHeader) && !self.lines.iter().all(is_cookie) {
             buffers.write(Buffer::HttpHeader, |out| {
-                for header in self.headers().filter(|(_, line)| !is_cookie(line)) {
+                for header in self.headers().filter(|line| !is_cookie(line)) {
                     self.write_header(header, out);
                     out.extend_from_slice(LINE_END);
                 }
@@ -555,7 +624,7 @@ impl HttpMessage {
         if wanted.has(Buffer::HttpHeaderNames) {
             buffers.write(Buffer::HttpHeaderNames, |out| {
                 out.extend_from_slice(LINE_END);
-                for (_, line) in self.headers() {
+                for line in self.headers() {
                     out.extend_from_slice(self.name(line));
                     out.extend_from_slice(LINE_END);
                 }
@@ -592,37 +661,46 @@ impl HttpMessage {
         buffers: &mut InspectionBuffers,
         wanted: &BufferMask,
         decoder: &mut ContentDecoder,
-    ) -> bool {
+        body_max: usize,
+    ) -> FilledBody {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
         let decoded = self.line_of(CONTENT_ENCODING).and_then(|header| match self.state.has_repeated {
-            0 => decoder.decode(self.value(header.1), self.body()),
+            0 => decoder.decode(self.value(header), self.body(), body_max),
             _ => {
                 let mut codings = Vec::new();
                 self.write_values(header, &mut codings);
-                decoder.decode(&codings, self.body())
+                decoder.decode(&codings, self.body(), body_max)
             }
         });
         let kind = self.line_of(CONTENT_TYPE).filter(|_| wanted.has(Buffer::FileData));
-        let kind = kind.map(|header| self.value(header.1)).unwrap_or_default();
-        if let Some(DecodedBody { bytes, .. }) = decoded {
-            buffers.add(own, bytes);
+        let kind = kind.map(|header| self.value(header)).unwrap_or_default();
+        let mut is_cut = false;
+        if let Some(decoded) = &decoded {
+            buffers.add(own, decoded.bytes);
             buffers.again(Buffer::FileData);
-            for file in multipart::files(kind, bytes) {
-                buffers.add(Buffer::FileData, &bytes[file]);
+            let files = multipart::files(kind, decoded.bytes);
+            for file in files.places {
+                buffers.add(Buffer::FileData, &decoded.bytes[file]);
             }
+            is_cut = decoded.is_cut || files.is_cut;
         }
         // The host may read the body differently, so both forms are inspected.
         if !self.body().is_empty() && decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
             let start = self.state.head_len as usize;
             buffers.share(own, start..start + self.body().len());
             buffers.again(Buffer::FileData);
-            for file in multipart::files(kind, self.body()) {
+            let files = multipart::files(kind, self.body());
+            for file in files.places {
                 buffers.share(Buffer::FileData, start + file.start..start + file.end);
             }
+            is_cut |= files.is_cut;
         }
-        let decoded_here = decoded.is_some();
-        let is_in_stream = !decoded_here && self.state.is_body_apart == 0;
-        !self.fill_lenient_body(buffers, own, decoder, decoded_here) && is_in_stream
+        let is_decoded = decoded.is_some();
+        let lenient = self.fill_lenient_body(buffers, own, decoder, is_decoded, body_max);
+        FilledBody {
+            is_in_stream: lenient.is_none() && !is_decoded && self.state.is_body_apart == 0,
+            is_cut: is_cut || lenient.unwrap_or(false),
+        }
     }
 }
 
@@ -643,13 +721,13 @@ const FIELDS: &[(FieldName, Option<Buffer>)] = &[
     (FieldName::Location, Some(Buffer::HttpLocation)),
     (FieldName::Server, Some(Buffer::HttpServer)),
 ];
-const HOST: u32 = 0;
-const COOKIE: u32 = 1;
-const SET_COOKIE: u32 = 2;
-const CONTENT_ENCODING: u32 = 3;
-const CONTENT_TYPE: u32 = 10;
+const HOST: u16 = 0;
+const COOKIE: u16 = 1;
+const SET_COOKIE: u16 = 2;
+const CONTENT_ENCODING: u16 = 3;
+const CONTENT_TYPE: u16 = 10;
 /// Any other header.
-const OTHER: u32 = u32::MAX;
+const OTHER: u16 = u16::MAX;
 
 /// Returns the header that an implementation would see that skips non-letters; only where just the
 /// decoding of a body depends on it.
@@ -664,8 +742,8 @@ fn field_of(field: FieldName, name: &[u8]) -> FieldName {
     if name[start..end].eq_ignore_ascii_case(CODING) { FieldName::ContentEncoding } else { field }
 }
 
-fn number_of(field: FieldName) -> u32 {
-    FIELDS.iter().position(|(known, _)| *known == field).map_or(OTHER, |at| at as u32)
+fn number_of(field: FieldName) -> u16 {
+    FIELDS.iter().position(|(known, _)| *known == field).map_or(OTHER, |at| at as u16)
 }
 
 /// Writes the value with its folds as single spaces (RFC 9112 5.2).

@@ -9,21 +9,35 @@ pub const PARTS_MAX: usize = 256;
 /// Maximum characters of a delimiter, without its hyphens (RFC 2046 5.1.1).
 const BOUNDARY_MAX: usize = 70;
 
-/// Returns the places of the files in a body of this type: the contents of those parts whose
-/// headers name a file.
-pub fn files(content_type: &[u8], body: &[u8]) -> Vec<Range<usize>> {
-    let Some(boundary) = boundary(content_type) else { return Vec::new() };
+/// The files in a body.
+#[derive(Debug, Default)]
+pub struct BodyFiles {
+    /// Their places.
+    pub places: Vec<Range<usize>>,
+    /// True if there are parts beyond [`PARTS_MAX`].
+    pub is_cut: bool,
+}
+
+/// Returns the files in a body of this type: the contents of those parts whose headers name a file.
+pub fn files(content_type: &[u8], body: &[u8]) -> BodyFiles {
+    let mut files = BodyFiles::default();
+    let Some(boundary) = boundary(content_type) else { return files };
     let delimiter = [b"--", boundary].concat();
     let begins_line = |at: &usize| *at == 0 || body[at - 1] == b'\n';
-    let mut places = memmem::find_iter(body, &delimiter).filter(begins_line).take(PARTS_MAX).peekable();
-    let mut files = Vec::new();
+    let mut places = memmem::find_iter(body, &delimiter).filter(begins_line).peekable();
+    let mut parts = 0;
     while let Some(place) = places.next() {
         let start = place + delimiter.len();
         if body[start..].starts_with(b"--") {
             break;
         }
+        if parts == PARTS_MAX {
+            files.is_cut = true;
+            break;
+        }
         let end = places.peek().map_or(body.len(), |next| start.max(before_line_end(body, *next)));
-        files.extend(file(body, start..end));
+        files.places.extend(file(body, start..end));
+        parts += 1;
     }
     files
 }
@@ -70,8 +84,8 @@ mod tests {
     use super::*;
 
     fn found(content_type: &str, body: &str) -> Vec<String> {
-        let places = files(content_type.as_bytes(), body.as_bytes());
-        places.into_iter().map(|place| body[place].to_owned()).collect()
+        let files = files(content_type.as_bytes(), body.as_bytes());
+        files.places.into_iter().map(|place| body[place].to_owned()).collect()
     }
 
     #[test]
@@ -81,9 +95,9 @@ mod tests {
                    --ab \r\ncontent-disposition: form-data; FileName=\"a\"\r\nX: y\r\n\r\none\r\n--abc\r\n\
                    --ab\nContent-Disposition: a; filename*=b\n\ntwo\n\n--ab--\r\n--ab\r\nfilename\r\n\r\nno";
         // A line that begins with the delimiter is one (RFC 2046 5.1.1).
-        let files = ["one", "two\n"];
+        let expected = ["one", "two\n"];
         for kind in [form, "Multipart/Mixed;charset=x ; Boundary=\"ab\"; y"] {
-            assert_eq!(found(kind, two), files, "{kind}");
+            assert_eq!(found(kind, two), expected, "{kind}");
         }
         for kind in ["", "multipart/form-data", "text/html; boundary=ab", "multipart/mixed; boundary="] {
             assert_eq!(found(kind, two), [""; 0], "{kind}");
@@ -101,7 +115,10 @@ mod tests {
         ] {
             assert_eq!(found(form, body), expected, "{body:?}");
         }
-        let many = "--ab\r\nfilename\r\n\r\nx\r\n".repeat(PARTS_MAX + 10);
-        assert_eq!(found(form, &many).len(), PARTS_MAX);
+        for (more, is_cut) in [("", false), ("--ab--\r\n", false), ("--ab\r\n", true)] {
+            let many = "--ab\r\nfilename\r\n\r\nx\r\n".repeat(PARTS_MAX) + more;
+            assert_eq!(found(form, &many).len(), PARTS_MAX);
+            assert_eq!(files(form.as_bytes(), many.as_bytes()).is_cut, is_cut, "{more}");
+        }
     }
 }

@@ -127,6 +127,10 @@ impl FlowFlags {
     const ASKED: [u16; 2] = [1024, 2048];
     /// A rule has raised an alert.
     pub const ALERTED: u16 = 4096;
+    /// The mail that is being sent was counted as not inspected whole.
+    pub const MAIL_CUT: u16 = 8192;
+    /// What a client sent before the answer to its CONNECT or upgrade was not kept whole.
+    pub const BEGINNING_CUT: u16 = 16384;
     /// The facts of a connection, not of the flow.
     const OF_CONNECTION: u16 = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512;
 
@@ -210,6 +214,7 @@ impl State {
             _ => 0,
         };
         self.protocol_change = ProtocolChange { before, is_again: 1, tls: 0 };
+        self.flags.unset(FlowFlags::MAIL_CUT | FlowFlags::BEGINNING_CUT);
         self.detector = Detector::default();
         self.exchange = Exchange::default();
         (self.tls, self.ssh, self.mail) = Default::default();
@@ -217,7 +222,8 @@ impl State {
 
     /// Handles a new connection on the same ports.
     pub fn restart(&mut self) {
-        let State { flowbits, size, flags, connection, spent, sent, .. } = *self;
+        let State { flowbits, size, mut flags, connection, spent, sent, .. } = *self;
+        flags.unset(FlowFlags::MAIL_CUT | FlowFlags::BEGINNING_CUT);
         *self = State { flowbits, size, flags, connection, spent, sent, ..State::default() };
     }
 

@@ -265,20 +265,51 @@ fn what_is_not_http_passes_on_the_ports_of_a_list() {
     // The client has such a port by chance.
     let mut other = Talk::open(9999);
     other.says(Client, "\x01\rGET\r").says(Server, "\x02\r");
-    let tls = talk(&[(Client, "\x16\x03\x01\x02\0\r\r\r"), (Server, "\x16\x03\x03\r\r")]);
+    let tls = talk(&[(Client, "\x16\x03\x01\x02\0\x01\r\r"), (Server, "\x16\x03\x03\r\r")]);
     let late = talk(&[(Server, "220 hello\r\n"), (Client, GET), (Server, OK)]);
     for (talk, requests) in [(other, 0), (tls, 0), (late, 1)] {
         let run = run(json!({ "smuggling": "drop", "ports": [80, 40000] }), &talk.segments);
         assert_eq!((run.counter("requests"), run.drops.len()), (requests, 0));
     }
-    // More than is kept until the server speaks, which is then too late.
-    let mut long = Talk::open(80);
-    for _ in 0..40 {
-        long.says(Client, "\x01".repeat(1000));
+}
+
+#[test]
+fn more_than_is_kept_before_an_answer_by_http_is_said() {
+    let before = |len: usize, answer: &str| {
+        let mut talk = Talk::open(80);
+        for part in vec![b'\x01'; len].chunks(1000) {
+            talk.says(Client, part).says(Server, "");
+        }
+        talk.says(Server, answer).says(Client, GET).says(Server, OK);
+        talk.segments
+    };
+    let long = before(40_000, OK);
+    let seen = run(json!({ "anomalies": "alert" }), &long);
+    assert_eq!((seen.counter("requests"), seen.counter("responses"), seen.drops.len()), (1, 2, 0));
+    assert_eq!((seen.counter("memory_full"), seen.counter("anomaly_invalid-request-line")), (1, 1));
+    assert!(seen.reported.contains(&"! invalid-request-line".to_owned()), "{:?}", seen.reported);
+    let seen = run(json!({ "smuggling": "drop" }), &long);
+    assert_eq!(seen.drops, [("stream-memory", 3)]);
+    // Another protocol.
+    let seen = run(json!({ "smuggling": "drop" }), &before(40_000, "220 ok\r\n"));
+    assert_eq!((seen.drops.len(), seen.counter("memory_full")), (0, 0));
+    // As much as is kept.
+    let seen = run(json!({ "smuggling": "drop" }), &before(32_000, OK));
+    assert_eq!(seen.counter("memory_full"), 0);
+}
+
+/// On a port of the list, what begins a little like TLS hides no request, answered or not.
+#[test]
+fn only_a_hello_of_tls_is_none_of_http_on_a_port() {
+    for begin in ["\x16\x03\x01\0\x05", "\x16\x03", "\x16", "\x16\x03\x01\0\0\x01"] {
+        let text = format!("{begin}\r\nPOST / HTTP/1.1\r\n{DISAGREED}");
+        for len in [1, 3, 1_000] {
+            let mut talk = Talk::open(80);
+            text.as_bytes().chunks(len).for_each(|part| talk.piece(Client, part));
+            let seen = run(json!({ "smuggling": "drop", "ports": [80] }), &talk.segments);
+            assert_eq!(seen.drops.first().map(|drop| drop.0), Some("http-smuggling"), "{begin:?} {len}");
+        }
     }
-    long.says(Server, OK).says(Client, GET).says(Server, OK);
-    let long = run(json!({ "smuggling": "drop" }), &long.segments);
-    assert_eq!((long.counter("requests"), long.counter("responses"), long.drops.len()), (1, 2, 0));
 }
 
 #[test]

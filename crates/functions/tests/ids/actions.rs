@@ -163,11 +163,16 @@ fn a_rule_that_would_block_is_skipped_only_if_so_configured() {
     // One with a feature that is not supported, and one that is wrong.
     for options in ["filesize:>7;", "depth:x;"] {
         for action in ["drop", "reject", "rejectboth"] {
-            let rules = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);
-            let error = make(&rules, json!({ "unsupported": null })).unwrap_err().to_string();
-            assert!(error.contains("sid 2") && error.contains("`unsupported: skip`"), "{error}");
-            for more in [json!({ "unsupported": "skip" }), json!({ "unsupported": null, "mode": "detect" })] {
-                make(&rules, more).unwrap();
+            let one_line = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);
+            let two_lines = one_line.replace(options, &format!("\\\n  {options}"));
+            for rules in [one_line, two_lines] {
+                let error = make(&rules, json!({ "unsupported": null })).unwrap_err().to_string();
+                assert!(error.contains("sid 2") && error.contains("`unsupported: skip`"), "{error}");
+                for more in
+                    [json!({ "unsupported": "skip" }), json!({ "unsupported": null, "mode": "detect" })]
+                {
+                    make(&rules, more).unwrap();
+                }
             }
         }
         let rules = rule("alert", "tcp", options, 2);
@@ -196,4 +201,38 @@ fn passed_bytes_are_still_part_of_their_message() {
     let mut talk = Talk::open(80);
     talk.says(Client, "GET /ev").says(Client, "il").says(Client, " HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(watch(&format!("{PASS}\n{page}"), &talk.segments).reported, [(6, 2)]);
+}
+
+#[test]
+fn what_has_no_effect_in_mode_detect_is_warned_of() {
+    let warnings = |more: serde_json::Value| {
+        let seen = watch_with(&rule("alert", "udp", "", 1), more, &evil());
+        seen.bench.graph.stages()[0].shared().warnings.clone()
+    };
+    let drops = json!({ "beyond": "drop", "when_full": "drop", "mode": "detect" });
+    assert_eq!(
+        warnings(drops),
+        [
+            "`beyond: drop` has no effect in `mode: detect`, which drops nothing",
+            "`when_full: drop` has no effect in `mode: detect`, which drops nothing"
+        ]
+    );
+    assert_eq!(warnings(json!({ "mode": "detect" })), [""; 0]);
+    assert_eq!(warnings(json!({ "beyond": "drop", "when_full": "drop" })), [""; 0]);
+}
+
+#[test]
+fn lengths_have_a_range() {
+    let registry: nf::Registry<serde_json::Value> = functions::registry();
+    for key in ["head", "body", "handshake"] {
+        for (value, expected) in
+            [("0B", Some("0 bytes")), ("1B", None), ("1MiB", None), ("2MiB", Some("2097152 bytes"))]
+        {
+            let config = config(&rule("alert", "udp", "", 1), json!({ key: value }));
+            let made = registry.find("ids").unwrap().make(&config, nf::Setup::new(7, 16)).map(drop);
+            let error = made.err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), expected.is_some(), "{key} {value}: {error:?}");
+            assert!(error.unwrap_or_default().contains(expected.unwrap_or_default()), "{key} {value}");
+        }
+    }
 }

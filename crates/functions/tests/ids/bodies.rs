@@ -347,3 +347,73 @@ fn heads_that_are_not_inspected_whole_are_counted() {
         assert_eq!((seen.counter("heads_cut"), dropped(&seen)), (0, 0), "{len}");
     }
 }
+
+fn gzipped(body: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(vec![], Compression::default());
+    gzip.write_all(body).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// Inspects a response of these codings, dropping what is beyond: returns the rules, the bodies
+/// that were cut, and the drops.
+fn decoded(codings: &str, body: &[u8]) -> (Vec<u32>, u64, u64) {
+    let mut talk = Talk::open(80);
+    let head = format!("Content-Encoding: {codings}\r\nContent-Length: {}\r\n", body.len());
+    talk.says(Client, GET).says(Server, response(&head, body)).says(Client, GET);
+    let seen = watch_with(RULE, json!({ "beyond": "drop" }), &talk.segments);
+    (seen.rules(), seen.counter("bodies_cut"), dropped(&seen))
+}
+
+#[test]
+fn decoded_bodies_are_inspected_as_far_as_others() {
+    let text = |len: usize| [b"<p>hello world</p>\n".repeat(len / 19), EVIL.as_bytes().to_vec()].concat();
+    // It grows more than a hundredfold.
+    assert_eq!(decoded("gzip", &gzipped(&text(60_000))), (vec![1], 0, 0));
+    assert_eq!(decoded("gzip", &gzipped(&text(200_000))), (vec![], 1, 1));
+    assert_eq!(decoded("gzip, gzip", &gzipped(&gzipped(&text(200_000)))), (vec![], 1, 1));
+    // As lenient clients read it.
+    let odd = "x\r\nContent_Encoding: gzip";
+    assert_eq!(decoded(odd, &gzipped(&text(60_000))), (vec![1], 0, 0));
+    assert_eq!(decoded(odd, &gzipped(&text(200_000))), (vec![], 1, 1));
+}
+
+#[test]
+fn bodies_with_more_codings_than_are_undone_are_counted() {
+    let coded = |codings: usize| (0..codings).fold(EVIL.as_bytes().to_vec(), |body, _| gzipped(&body));
+    for (codings, expected) in [(8, (vec![1], 0, 0)), (9, (vec![], 1, 1))] {
+        let names = ["gzip"].repeat(codings).join(", ");
+        assert_eq!(decoded(&names, &coded(codings)), expected, "{codings}");
+        assert_eq!(decoded(&names.replace(", ", "\r\nContent-Encoding: "), &coded(codings)), expected);
+    }
+}
+
+#[test]
+fn bodies_with_more_parts_than_are_inspected_are_counted() {
+    const START: &str =
+        r#"alert http any any -> any any (msg:"x"; file.data; content:"evil literal"; startswith; sid:1;)"#;
+    for (parts, expected) in [(256, (1, 0)), (257, (0, 1))] {
+        let part = |content: &str| format!("--x\r\nX: filename\r\n\r\n{content}\r\n");
+        let body = part("benign").repeat(parts - 1) + &part(EVIL) + "--x--\r\n";
+        let head = format!("Content-Type: multipart/a; boundary=x\r\nContent-Length: {}\r\n", body.len());
+        let mut talk = Talk::open(80);
+        talk.says(Client, GET);
+        response(&head, body.as_bytes()).chunks(1_400).for_each(|part| talk.piece(Server, part));
+        let seen = watch_with(START, json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!((seen.rules().len(), seen.counter("bodies_cut")), expected, "{parts}");
+        assert_eq!(dropped(&seen), expected.1, "{parts}");
+    }
+}
+
+/// A body that is inspected once more counts once.
+#[test]
+fn a_body_is_counted_once() {
+    let coded = gzipped(&vec![0; 200_000]);
+    let head = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n", coded.len() + 120_000);
+    let mut talk = Talk::midstream(80).scaled();
+    talk.handshake();
+    talk.says(Client, GET).says(Server, response(&head, &coded)).resets(Client);
+    vec![0; 120_000].chunks(1_400).for_each(|part| talk.piece(Server, part));
+    talk.says(Client, "");
+    let seen = watch_with(RULE, json!({ "mode": "detect" }), &talk.segments);
+    assert_eq!(seen.counter("bodies_cut"), 1);
+}

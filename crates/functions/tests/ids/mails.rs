@@ -108,3 +108,59 @@ fn of_a_long_mail_the_first_bytes_are_inspected() {
         assert_eq!((&seen.rules()[..], seen.counter("bodies_cut")), (rules, u64::from(rules.is_empty())));
     }
 }
+
+/// A mail of which only the beginning is inspected is counted once, however it is cut into
+/// segments.
+#[test]
+fn the_rest_of_a_long_mail_is_counted_in_any_segments() {
+    let text =
+        mail("base64", FILE).replace("--b\r\n\r\nevil", &format!("--b\r\n\r\n{}", "x\r\n".repeat(3_000)));
+    for (len, body) in [(1_000, 4_000), (1_000, 4_001), (1_024, 4_096), (1, 1_000)] {
+        let mut talk = session("354 go ahead");
+        for window in text.as_bytes().chunks(8 * len) {
+            window.chunks(len).for_each(|part| talk.piece(Client, part));
+            talk.says(Server, "");
+        }
+        let more = |beyond: &str| serde_json::json!({ "body": format!("{body}B"), "beyond": beyond });
+        let seen = watch_with(EVIL, more("drop"), &talk.segments);
+        assert_eq!((seen.rules(), seen.counter("bodies_cut")), (vec![], 1), "{len} {body}");
+        assert_eq!(seen.drops.iter().find(|drop| drop.0 == "ids-beyond"), Some(&("ids-beyond", 1)));
+        let seen = watch_with(EVIL, more("pass"), &talk.segments);
+        assert_eq!((seen.drops.len(), seen.counter("bodies_cut")), (0, 1), "{len} {body}");
+    }
+    // The next mail counts for itself.
+    let mut talk = session("354 go ahead");
+    for text in [&text[..], "From: a\r\n\r\nx\r\n.\r\n", &text] {
+        text.as_bytes().chunks(1_000).for_each(|part| {
+            talk.says(Client, part).says(Server, "");
+        });
+        talk.says(Server, "250 ok\r\n").says(Client, "DATA\r\n").says(Server, "354 go ahead\r\n");
+    }
+    let seen = watch_with(EVIL, serde_json::json!({ "body": "4KiB" }), &talk.segments);
+    assert_eq!(seen.counter("bodies_cut"), 2);
+}
+
+#[test]
+fn a_mail_with_more_parts_than_are_inspected_is_counted() {
+    let file = "Content-Type: a/b; name=x\r\n\r\n";
+    let many = |parts: usize| {
+        let parts = format!("--b\r\n{file}x\r\n").repeat(parts);
+        format!(
+            "Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b\r\n{file}evil literal\r\n--b--\r\n.\r\n"
+        )
+    };
+    let deep = |depth: usize| {
+        let begin = |level| format!("Content-Type: a/b; boundary=b{level}.\r\n\r\n--b{level}.\r\n");
+        (0..depth).map(begin).collect::<String>() + file + "evil literal\r\n.\r\n"
+    };
+    for (mail, expected) in [(many(254), (1, 0)), (many(255), (0, 1)), (deep(16), (1, 0)), (deep(17), (0, 1))]
+    {
+        let mut talk = session("354 go ahead");
+        mail.as_bytes().chunks(1_000).for_each(|part| {
+            talk.says(Client, part).says(Server, "");
+        });
+        let seen = watch_with(EVIL, serde_json::json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!((seen.rules().len() as u64, seen.counter("bodies_cut")), expected);
+        assert_eq!(u64::from(seen.drops.iter().any(|drop| drop.0 == "ids-beyond")), expected.1);
+    }
+}

@@ -1,6 +1,5 @@
 //! Application messages, and the contents of their buffers.
 
-use functions::ids::REPEATED_MAX;
 use packet::Side;
 use serde_json::json;
 
@@ -286,10 +285,81 @@ fn lines_of_one_name_form_one_header_at_the_first_line() {
         let options = format!(r#"{buffer}; content:"{holds}"; startswith; endswith;"#);
         assert_eq!(of(&options, lines), 1, "{buffer}");
     }
-    // A line too far from the first one of its name does not join it.
-    let far: String = (0..REPEATED_MAX).map(|number| format!("X-{number}: q\r\n")).collect();
-    let last = r#"http.header; content:"X-P|3a| a|0d 0a|X-P|3a| b|0d 0a|"; endswith;"#;
-    assert_eq!(of(last, &format!("{far}X-P: a\r\nX-P: b\r\n")), 1);
+    // Wherever in the head they are.
+    for count in [1, 30, 62, 63, 64, 65, 500] {
+        let before: String = (0..count).map(|number| format!("X-{number}: q\r\n")).collect();
+        let far = format!(
+            "X-P: a\r\nCookie: a\r\nUser-Agent: a\r\n{before}X-P: b\r\nX-p: c\r\nCookie: b\r\nUser-Agent: c\r\n"
+        );
+        let near = format!(
+            "{before}X-P: a\r\nX-P: b\r\nCookie: a\r\nUser-Agent: a\r\nx-p: c\r\nCookie: b\r\nUser-Agent: c\r\n"
+        );
+        for lines in [far, near] {
+            let joined = r#"http.header; content:"X-P|3a| a, b, c|0d 0a|";"#;
+            assert_eq!(of(joined, &lines), 1, "{lines}");
+            let single = r#"http.request_header; content:"X-0|3a| q"; startswith; endswith;"#;
+            assert_eq!(of(single, &lines), 1, "{lines}");
+            assert_eq!(of(r#"http.cookie; content:"a, b"; startswith; endswith;"#, &lines), 1, "{lines}");
+            assert_eq!(of(r#"http.user_agent; content:"a, c"; startswith; endswith;"#, &lines), 1, "{lines}");
+        }
+    }
+}
+
+/// The rest of a greeting that is too long, or one behind too many lines, is counted.
+#[test]
+fn greetings_of_ssh_that_are_not_read_are_counted() {
+    let rule = r#"alert ssh any any -> any any (msg:"x"; ssh.software; content:"evil"; sid:1;)"#;
+    let greeting = |before: usize, len: usize| {
+        "welcome\r\n".repeat(before) + "SSH-2.0-" + &"x".repeat(len - 14) + "evil\r\n"
+    };
+    for (before, len, expected) in
+        [(0, 255, (1, 0)), (0, 300, (0, 1)), (0, 20_000, (0, 1)), (64, 255, (1, 0)), (65, 255, (0, 1))]
+    {
+        let mut talk = Talk::open(22);
+        talk.says(Client, "SSH-2.0-client\r\n");
+        greeting(before, len).as_bytes().chunks(100).for_each(|part| talk.piece(Server, part));
+        talk.says(Client, "x");
+        let seen = watch_with(rule, json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!((seen.rules().len() as u64, seen.counter("handshakes_cut")), expected, "{before} {len}");
+        let dropped = seen.drops.iter().any(|drop| drop.0 == "ids-beyond");
+        assert_eq!(u64::from(dropped), expected.1, "{before} {len}");
+    }
+}
+
+#[test]
+fn empty_lines_before_a_request_hide_nothing() {
+    for (lines, len) in [(1, 1_400), (2_000, 1_400), (9_000, 1_400), (2_000, 7)] {
+        let request = "\r\n".repeat(lines) + "GET /evil HTTP/1.1\r\n\r\n";
+        let mut talk = Talk::open(80);
+        for window in request.as_bytes().chunks(4_000) {
+            window.chunks(len).for_each(|part| talk.piece(Client, part));
+            talk.says(Server, "");
+        }
+        let seen = watch(&about(r#"http.uri; content:"/evil";"#), &talk.segments);
+        assert_eq!((seen.rules(), seen.counter("beginnings_cut")), (vec![1], 0), "{lines}");
+    }
+}
+
+/// The beginning of a connection whose protocol is known too late is counted.
+#[test]
+fn a_beginning_that_is_not_parsed_is_counted() {
+    let rules = about(r#"http.header; content:"evil";"#);
+    for (len, expected) in [(10_000, (1, 0)), (20_000, (0, 1)), (100_000, (0, 1))] {
+        let request = format!("F\u{1}O /{} HTTP/1.1\r\nX: evil\r\n\r\n", "a".repeat(len));
+        let mut talk = Talk::open(80);
+        for window in request.as_bytes().chunks(4_000) {
+            window.chunks(1_000).for_each(|part| talk.piece(Client, part));
+            talk.says(Server, "");
+        }
+        talk.says(Server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        talk.says(Client, "GET /a HTTP/1.1\r\nX: evil\r\n\r\n");
+        let seen = watch(&rules, &talk.segments);
+        // The second request is parsed in any case.
+        let found = (seen.rules().len() as u64 - 1, seen.counter("beginnings_cut"));
+        assert_eq!(found, expected, "{len}");
+        let seen = watch_with(&rules, json!({ "beyond": "drop" }), &talk.segments);
+        assert_eq!(u64::from(seen.drops.iter().any(|drop| drop.0 == "ids-beyond")), expected.1, "{len}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use packet::Direction;
 /// First bytes of a direction that count.
 const HEAD: usize = 16;
 /// Bytes of a direction without a result before detection fails.
-const LIMIT: u64 = 4096;
+const LIMIT: u64 = 16_384;
 /// The same in datagrams to or from port 53.
 const DATAGRAMS: u32 = 4;
 
@@ -43,6 +43,8 @@ struct Head {
     bytes: Vec<u8>,
     lost: bool,
     seen: u64,
+    /// Bytes of empty lines before a client's first ones.
+    empty: u64,
     datagrams: u32,
 }
 
@@ -77,20 +79,31 @@ impl Detection {
 
     /// Adds bytes of a stream, wherever this detection began.
     pub fn next(&mut self, direction: Direction, bytes: &[u8], ports: (u16, u16)) {
-        let offset = self.heads[direction.index()].seen;
+        let head = &self.heads[direction.index()];
+        let offset = head.empty + head.seen;
         self.stream(direction, offset, bytes, ports);
     }
 
     /// Adds bytes of a stream; `ports` are the client's and the server's.
     pub fn stream(&mut self, direction: Direction, offset: u64, bytes: &[u8], ports: (u16, u16)) {
         let head = &mut self.heads[direction.index()];
+        let (offset, mut bytes) = (offset - head.empty, bytes);
+        let may_be_empty = direction.index() == 0 && ports.0 != 53 && ports.1 != 53 && !head.lost;
+        if may_be_empty && head.bytes.is_empty() && offset == 0 {
+            while let [b'\r' | b'\n', rest @ ..] = bytes {
+                (bytes, head.empty) = (rest, head.empty + 1);
+            }
+        }
+        if bytes.is_empty() {
+            return;
+        }
         if head.bytes.len() < HEAD && offset != head.bytes.len() as u64 {
             head.lost = true;
         }
         let room = HEAD - head.bytes.len();
         head.bytes.extend(bytes.iter().take(room));
         head.seen = offset + bytes.len() as u64;
-        if self.known.is_some() || self.failed {
+        if self.known.is_some() {
             return;
         }
         let client = self.guess(0, ports);
@@ -102,7 +115,9 @@ impl Detection {
         };
         let hopeless =
             matches!((client, server), (Guess::No | Guess::Half, Guess::No) | (Guess::No, Guess::Half));
-        self.failed = self.known.is_none() && (hopeless || self.heads.iter().any(|head| head.seen > LIMIT));
+        // A direction that was silent may still tell.
+        self.failed = self.known.is_none()
+            && (self.failed || hopeless || self.heads.iter().any(|head| head.seen > LIMIT));
     }
 
     /// Adds a datagram.

@@ -16,9 +16,6 @@ pub const BODY_BYTES: usize = 100 << 10;
 /// Inspected bytes of a head.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Number of header lines that can be the first of several of a name.
-const REPEATED_LINES: usize = 64;
-
 /// Buffers by kind, possibly several of a kind.
 pub type Buffers = BTreeMap<Buffer, Vec<Piece>>;
 
@@ -257,20 +254,17 @@ impl Message {
         }
     }
 
-    /// Returns names and values: lines of one name form one header at the first of them, if that is
-    /// not too far before.
+    /// Returns names and values: lines of one name form one header at the first of them.
     fn joined(&self) -> Vec<(&[u8], Vec<u8>)> {
-        let mut all: Vec<(usize, &[u8], Vec<u8>)> = Vec::new();
-        for (at, header) in self.headers.iter().enumerate() {
-            let same = |(first, name, _): &&mut (usize, &[u8], _)| {
-                *first < REPEATED_LINES && name.eq_ignore_ascii_case(&header.name)
-            };
+        let mut all: Vec<(&[u8], Vec<u8>)> = Vec::new();
+        for header in &self.headers {
+            let same = |(name, _): &&mut (&[u8], _)| name.eq_ignore_ascii_case(&header.name);
             match all.iter_mut().find(same) {
                 Some((.., value)) => value.extend([b", ", &header.value[..]].concat()),
-                None => all.push((at, &header.name, header.value.clone())),
+                None => all.push((&header.name, header.value.clone())),
             }
         }
-        all.into_iter().map(|(_, name, value)| (name, value)).collect()
+        all
     }
 
     /// Returns the values of a header.

@@ -23,7 +23,7 @@ pub struct UnsupportedKeyword {
 #[non_exhaustive]
 pub enum UnsupportedReason {
     /// The expression has a feature that neither matcher has.
-    #[error("{0:?} of expressions is not supported")]
+    #[error("{0} is not supported")]
     Expression(ExpressionFeature),
     /// The automaton or program would exceed [`crate::inspect::EXPRESSION_BYTES_MAX`].
     #[error("the expression is too large")]

@@ -53,6 +53,12 @@ pub(crate) fn byte_test(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseRe
     };
     let value = operand(draft, *value, 0..=u64::MAX)?;
     let options = Options::read(draft, options, &[])?;
+    nonzero(*bytes)?;
+    // Elsewhere, an offset is short.
+    let is_far = |offset: &i32| !(-REACH_BYTES_MAX..=REACH_BYTES_MAX).contains(offset);
+    if offset.number(i32::MIN..=i32::MAX).is_ok_and(|offset| is_far(&offset)) {
+        return Err(offset.error(RuleError::Unsupported { what: "an offset beyond 1,048,576 bytes" }));
+    }
     let number = options.number(draft, *bytes, *offset, 1)?;
     draft.push_related(
         given,
@@ -85,6 +91,7 @@ pub(crate) fn byte_extract(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> Pars
         return Err(given.value.wrong("`bytes,offset,name` and options"));
     };
     let options = Options::read(draft, options, &["multiplier", "align"])?;
+    nonzero(*bytes)?;
     let number = options.number(draft, *bytes, *offset, 1)?;
     let align = match options.align {
         Some(Some(align)) => Some(align),
@@ -242,6 +249,14 @@ impl Options {
             format,
             bitmask: self.bitmask,
         })
+    }
+}
+
+/// Refuses a number of no bytes, which is valid in some keywords.
+fn nonzero(bytes: Piece<'_>) -> ParseResult<()> {
+    match bytes.number(0..=0) {
+        Ok(0) => Err(bytes.error(RuleError::Unsupported { what: "a number of 0 bytes" })),
+        _ => Ok(()),
     }
 }
 

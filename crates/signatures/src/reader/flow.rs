@@ -110,6 +110,10 @@ pub(crate) fn xbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult
 
 /// Parses `hostbits:set,name,src`: an older spelling of `xbits`, always of one address.
 pub(crate) fn hostbits(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {
+    if given.value.text == "noalert" {
+        draft.rule.alerts = false;
+        return Ok(());
+    }
     let (operation, rest) = parts(given.value);
     let (bit, whose) = parts(rest);
     let track = match whose.is_empty() {

@@ -26,7 +26,7 @@ pub(crate) fn read(text: Piece<'_>, variables: &RuleVariables) -> ParseResult<He
         return Err(text.trim().wrong(EXPECTED));
     };
     Ok(Header {
-        action: action_of(action)?,
+        action: self::action(action)?,
         protocol: protocol_of(protocol)?,
         source: variables.read_addresses(source)?,
         source_ports: variables.read_ports(source_ports)?,
@@ -59,8 +59,9 @@ fn words(text: Piece<'_>) -> Vec<Piece<'_>> {
     words
 }
 
-fn action_of(word: Piece<'_>) -> ParseResult<RuleAction> {
-    word.one_of(&[
+pub(crate) fn action(word: Piece<'_>) -> ParseResult<RuleAction> {
+    let lower = word.text.to_ascii_lowercase();
+    let actions = [
         ("alert", RuleAction::Alert),
         ("drop", RuleAction::Drop),
         ("reject", RuleAction::Reject(RejectTarget::Source)),
@@ -68,12 +69,17 @@ fn action_of(word: Piece<'_>) -> ParseResult<RuleAction> {
         ("rejectdst", RuleAction::Reject(RejectTarget::Destination)),
         ("rejectboth", RuleAction::Reject(RejectTarget::Both)),
         ("pass", RuleAction::Pass),
-    ])
+    ];
+    Piece { text: &lower, ..word }.one_of(&actions).or_else(|_| word.one_of(&actions))
 }
 
 fn protocol_of(word: Piece<'_>) -> ParseResult<RuleProtocol> {
     if let Some((_, hook)) = word.cut(":") {
         return Err(hook.error(RuleError::Unsupported { what: "a state of a protocol (`protocol:state`)" }));
+    }
+    if word.text.eq_ignore_ascii_case("pkthdr") {
+        let what = "protocol `pkthdr` (packets whose headers cannot be read)";
+        return Err(word.error(RuleError::Unsupported { what }));
     }
     if let Some(transport) = RuleTransport::by_name(word.text) {
         return Ok(RuleProtocol::Transport(transport));

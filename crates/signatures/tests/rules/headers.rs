@@ -21,7 +21,7 @@ fn header(text: &str) -> String {
 fn headers_are_read() {
     for (text, expected) in [
         ("alert tcp any any -> any 80", "alert tcp any any -> any 80"),
-        ("drop TCP-pkt 10.0.0.7/8 1024: <> any :1023", "drop tcp-pkt 10.0.0.0/8 1024: <> any 0:1023"),
+        ("Drop TCP-pkt 10.0.0.7/8 1024: <> any :1023", "drop tcp-pkt 10.0.0.0/8 1024: <> any 0:1023"),
         (
             "rejectboth http1 [10.0.0.0/8,!10.0.0.0/9] any -> ![::/1, 1.1.1.1] [80, 81,!90]",
             "rejectboth http1 10.128.0.0/9 any -> ![1.1.1.1,::/1] 80:81",
@@ -47,6 +47,10 @@ fn headers_are_read() {
         (
             "alert gopher any any -> any any",
             "r:1:7: sid 1: found `gopher`, expected a protocol, such as `ip`, `tcp`, `tcp-pkt`, `udp`, `icmp`, `http`, `dns` or `tls`",
+        ),
+        (
+            "alert pkthdr any any -> any any",
+            "r:1:7: sid 1: protocol `pkthdr` (packets whose headers cannot be read) is not supported",
         ),
         ("alert tcp any any <- any any", "r:1:19: sid 1: found `<-`, expected one of `->`, `<>`"),
         (
@@ -151,4 +155,23 @@ fn classes_give_priorities() {
         };
         assert_eq!(priority, expected.map_err(str::to_owned), "{options}");
     }
+}
+
+/// The action is that of the whole rule, wherever its fault is.
+#[test]
+fn faults_have_the_action_of_their_rule() {
+    let long = format!("drop tcp any any -> any any (msg:\"{}\"; sid:1;)", "x".repeat(RULE_BYTES_MAX));
+    let faults = |text: &str| read(text).faults.iter().map(|fault| fault.action).collect::<Vec<_>>();
+    for (text, action) in [
+        ("drop tcp any any -> any any \\\n (msg:\"x\"; lua:a; sid:1;)", Some(RuleAction::Drop)),
+        ("dr\\\nop tcp any any -> any any (depth:x; sid:1;)", Some(RuleAction::Drop)),
+        ("\u{feff}REJECT tcp any", Some(RuleAction::Reject(RejectTarget::Source))),
+        ("alert x any any -> any any (sid:1;)", Some(RuleAction::Alert)),
+        (&long, Some(RuleAction::Drop)),
+        ("block tcp any any -> any any (sid:1;)", None),
+    ] {
+        assert_eq!(faults(text), [action], "{}", &text[..text.len().min(100)]);
+    }
+    let twice = "pass tcp any any -> any any (sid:1;)\ndrop tcp any any -> any any (sid:1;)";
+    assert_eq!(faults(twice), [Some(RuleAction::Drop)]);
 }

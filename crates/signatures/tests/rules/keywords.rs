@@ -92,6 +92,7 @@ fn of_flows() {
         ("xbits:set,a,track ip_src,expire 5;", "xbits:set,a,track ip_src,expire 5;"),
         ("xbits:isset,a,track ip_pair, expire 30;", "xbits:isset,a,track ip_pair;"),
         ("xbits:isset,a;", "7: xbits: found `isset,a`, expected `operation,name,track ip_src`"),
+        ("hostbits:noalert;", "noalert;"),
         ("hostbits:set,a,dst;", "xbits:set,a,track ip_dst;"),
         (
             "flowint: a, +, 1; flowint:a,>=,b; flowint:b,notset;",
@@ -331,6 +332,15 @@ fn numbers() {
         ("byte_test:1,!&,128,2,relative;", "byte_test:1,!&,128,2,relative;"),
         ("byte_test:4,!,1,0;", "byte_test:4,!=,1,0;"),
         ("byte_test:10,>,150,0,string,dec, relative;", "byte_test:10,>,150,0,relative,string,dec;"),
+        ("byte_test:0,>,5,0;", "11: a number of 0 bytes is not supported"),
+        ("byte_test:0,=,5,0,string,dec;", "11: a number of 0 bytes is not supported"),
+        ("byte_extract:0,0,x;", "14: a number of 0 bytes is not supported"),
+        ("byte_jump:0,0;", "byte_jump:0,0;"),
+        ("byte_test:1,>,5,214748364;", "17: an offset beyond 1,048,576 bytes is not supported"),
+        (
+            "byte_test:1,>,5,2147483648;",
+            "17: byte_test: found `2147483648`, expected a number from -1048576 to 1048576",
+        ),
         ("byte_test:9,>,150,0;", "11: byte_test: found `9`, expected a number from 1 to 8"),
         (
             "byte_test:8,=,0xFFFFFFFFFFFFFFFF,-4,little,bitmask 0xf0;",

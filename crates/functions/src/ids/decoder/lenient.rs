@@ -1,6 +1,6 @@
 //! Readings of a body by lenient clients, where headers name its codings in an odd way.
 
-use super::ContentDecoder;
+use super::{ContentDecoder, DecodedBody};
 
 /// Maximum bytes of a chunk's size line.
 const SIZE_LINE_BYTES: usize = 64;
@@ -15,7 +15,13 @@ impl ContentDecoder {
     /// undone.
     ///
     /// A body that begins with neither costs a look at its first bytes.
-    pub fn lenient(&mut self, head: &[u8], body: &[u8], is_decoded: bool) -> Option<&[u8]> {
+    pub fn lenient(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        is_decoded: bool,
+        len_max: usize,
+    ) -> Option<DecodedBody<'_>> {
         let (may_be_chunked, may_be_coded) =
             (begins_like_chunk(body), !is_decoded && !begins_like_text(body));
         if !may_be_chunked && !may_be_coded {
@@ -33,13 +39,15 @@ impl ContentDecoder {
         let may_be_coded = (!is_decoded || !unchunked.is_empty()) && !begins_like_text(bytes);
         let mut codings = [&b"gzip"[..], b"deflate"].into_iter().filter(|_| may_be_coded);
         let coding = codings.find(|coding| names(&self.letters, b"contentencoding", coding));
-        let is_undone = coding.is_some_and(|coding| self.decode(coding, bytes).is_some());
-        let is_read = is_undone || !unchunked.is_empty();
-        if !is_undone {
+        let is_cut =
+            coding.and_then(|coding| self.decode(coding, bytes, len_max)).map(|decoded| decoded.is_cut);
+        let is_read = is_cut.is_some() || !unchunked.is_empty();
+        if is_cut.is_none() {
             std::mem::swap(&mut self.out, &mut unchunked);
         }
         self.unchunked = unchunked;
-        is_read.then_some(&self.out)
+        let is_cut = is_cut.unwrap_or(false);
+        is_read.then_some(DecodedBody { bytes: &self.out, is_plain: false, is_cut })
     }
 }
 
@@ -93,8 +101,8 @@ mod tests {
 
     fn read(head: &str, body: &[u8], is_decoded: bool) -> Option<String> {
         let mut decoder = ContentDecoder::default();
-        let read = decoder.lenient(head.as_bytes(), body, is_decoded);
-        read.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        let read = decoder.lenient(head.as_bytes(), body, is_decoded, 10_000);
+        read.map(|DecodedBody { bytes, .. }| String::from_utf8_lossy(bytes).into_owned())
     }
 
     #[test]

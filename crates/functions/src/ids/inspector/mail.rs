@@ -11,11 +11,10 @@ use super::{InspectionPoint, Inspector};
 use crate::ids::COUNTERS;
 use crate::ids::alert_subject::AlertSubject;
 use crate::ids::facts::InspectionFacts;
-use crate::ids::flowbits::Flowbits;
 use crate::ids::inspection_buffers::InspectionInput;
 use crate::ids::inspection_point::MessageKind;
 use crate::ids::mail;
-use crate::ids::state::{KeptBuffer, State};
+use crate::ids::state::{FlowFlags, KeptBuffer, State};
 
 impl Inspector<'_, '_> {
     /// Handles the lines of SMTP, and inspects its mails.
@@ -28,7 +27,7 @@ impl Inspector<'_, '_> {
                 return self.starttls(AppProtocol::Smtp, event, state);
             }
             StreamEventKind::Finished if is_read => {
-                self.mail(event.direction, facts, &mut state.flowbits);
+                self.mail(event.direction, facts, state);
                 return self.starttls(AppProtocol::Smtp, event, state);
             }
             _ => return self.starttls(AppProtocol::Smtp, event, state),
@@ -42,39 +41,44 @@ impl Inspector<'_, '_> {
                 continue;
             };
             let (part, rest) = bytes.split_at(len);
-            self.keep_mail(event.direction, part);
+            self.keep_mail(event.direction, part, state);
             if ends {
-                self.mail(event.direction, facts, &mut state.flowbits);
+                self.mail(event.direction, facts, state);
             }
             bytes = rest;
         }
     }
 
     /// Keeps the inspected part of a mail.
-    fn keep_mail(&mut self, direction: Direction, part: &[u8]) {
+    fn keep_mail(&mut self, direction: Direction, part: &[u8], state: &mut State) {
         let mut text = self.context.take_buffer(KeptBuffer::Text.of(direction));
         let room = self.ids.lengths.body.saturating_sub(text.as_slice().len());
-        let is_cut = part.len() > room && room > 0;
         text.push(&part[..part.len().min(room)]);
         self.context.give_buffer(KeptBuffer::Text.of(direction), text);
-        self.count_cut(COUNTERS.bodies_cut, u64::from(is_cut));
+        if part.len() > room && !state.flags.has(FlowFlags::MAIL_CUT) {
+            state.flags.set(FlowFlags::MAIL_CUT);
+            self.count_cut(COUNTERS.bodies_cut, 1);
+        }
     }
 
     /// Inspects a mail as far as it came, and forgets it.
-    pub(super) fn mail(&mut self, direction: Direction, facts: InspectionFacts<'_>, flowbits: &mut Flowbits) {
+    pub(super) fn mail(&mut self, direction: Direction, facts: InspectionFacts<'_>, state: &mut State) {
         let kept = KeptBuffer::Text.of(direction);
+        let was_cut = state.flags.has(FlowFlags::MAIL_CUT);
+        state.flags.unset(FlowFlags::MAIL_CUT);
         if !self.context.has_buffer(kept) {
             return;
         }
         let Some(search) = self.ids.searches.message(MessageKind::Mail, facts.to_server) else { return };
         let mut text = self.context.take_buffer(kept);
         let mut buffers = std::mem::take(&mut self.work.empty);
-        mail::attachments(text.as_slice(), |file| buffers.add(Buffer::FileData, file));
+        let is_cut = mail::attachments(text.as_slice(), |file| buffers.add(Buffer::FileData, file));
+        self.count_cut(COUNTERS.bodies_cut, u64::from(is_cut && !was_cut));
         let payload = text.as_slice();
         let view = InspectionInput { payload, start: 0, buffers: &buffers, packet: None };
         let about = AlertSubject::Nothing;
         let point = InspectionPoint { view, facts, excerpt: payload, is_stream: true, about };
-        self.search_message(search, BodyLocation::Apart, point, flowbits);
+        self.search_message(search, BodyLocation::Apart, point, &mut state.flowbits);
         buffers.clear();
         self.work.empty = buffers;
         text.clear();

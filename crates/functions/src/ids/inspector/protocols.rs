@@ -1,8 +1,8 @@
 //! The inspection points of application messages.
 
-use applayer::detect::{AppProtocol, Detection};
+use applayer::detect::{AppProtocol, DETECTION_BYTES_MAX, Detection};
 use applayer::http::ExchangeSide;
-use applayer::{dns, starttls, tls};
+use applayer::{dns, ssh, starttls, tls};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
@@ -22,8 +22,8 @@ use crate::ids::prefilters::MessagePrefilter;
 use crate::ids::state::{KeptBuffer, State, TLS_AGREED, TLS_ASKED};
 use crate::lines::FlowLine;
 
-/// Maximum bytes of a direction that wait until its protocol is known, and of a line of SSH.
-pub(super) const LINE_BYTES: usize = 16 << 10;
+/// Maximum bytes of a direction that wait until its protocol is known.
+pub const DEFERRED_BYTES: usize = DETECTION_BYTES_MAX as usize;
 
 /// The place where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Inspector<'_, '_> {
         match state.detector.verdict() {
             Detection::Known(AppProtocol::Http1) => self.http(event, facts, state),
             Detection::Known(AppProtocol::Smtp) if event.kind == StreamEventKind::Restart => {
-                self.mail(event.direction, facts, &mut state.flowbits);
+                self.mail(event.direction, facts, state);
             }
             _ => {}
         }
@@ -114,7 +114,11 @@ impl Inspector<'_, '_> {
                     messages.part_head(number);
                     self.message(&messages, ready, event.direction, facts, flowbits);
                 }
-                _ => self.message(&messages, ready, event.direction, facts, flowbits),
+                ReadyPart::Whole(number) => {
+                    if self.message(&messages, ready, event.direction, facts, flowbits) {
+                        self.count_cut(COUNTERS.bodies_cut, u64::from(messages.cut_body(number)));
+                    }
+                }
             }
         }
         messages.end(&mut saved_progress, &mut saved_text);
@@ -134,7 +138,8 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Inspects an HTTP message of which a part is complete.
+    /// Inspects an HTTP message of which a part is complete. Returns whether the body has more than
+    /// is inspected, apart from what was left out as it came.
     fn message(
         &mut self,
         messages: &HttpMessages,
@@ -142,7 +147,7 @@ impl Inspector<'_, '_> {
         direction: Direction,
         facts: InspectionFacts<'_>,
         flowbits: &mut Flowbits,
-    ) {
+    ) -> bool {
         let (number, family) = match ready {
             ReadyPart::Head(number) | ReadyPart::Trailers(number) => (number, MessageKind::HttpHead),
             ReadyPart::Whole(number) => (number, MessageKind::HttpBody),
@@ -156,20 +161,22 @@ impl Inspector<'_, '_> {
         if !with_body {
             self.context.count(COUNTERS.http_messages, 1);
         }
-        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return false };
         let mut buffers = std::mem::take(&mut self.work.empty);
-        let is_in_stream = message.fill(&mut buffers, &search.wanted, with_body, &mut self.work.decoder);
+        let body_max = with_body.then_some(self.ids.lengths.body);
+        let filled = message.fill(&mut buffers, &search.wanted, body_max, &mut self.work.decoder);
         let payload = message.payload(with_body);
         let view = InspectionInput { payload, start: 0, buffers: &buffers, packet: None };
         let body = match with_body {
             false => BodyLocation::None,
-            true if is_in_stream => BodyLocation::InStream(direction),
+            true if filled.is_in_stream => BodyLocation::InStream(direction),
             true => BodyLocation::Apart,
         };
         let point = InspectionPoint { view, facts, excerpt: payload, is_stream: true, about };
         self.search_message(search, body, point, flowbits);
         buffers.clear();
         self.work.empty = buffers;
+        filled.is_cut
     }
 
     /// Inspects rules whose pattern is in one of a message's buffers.
@@ -397,17 +404,25 @@ impl Inspector<'_, '_> {
             return;
         }
         let kept = KeptBuffer::Line.of(event.direction);
-        let mut buffers = InspectionBuffers::default();
-        let mut sink = |greeting: applayer::ssh::SshGreeting<'_>| {
+        let (mut buffers, mut is_cut) = (InspectionBuffers::default(), false);
+        let mut sink = |greeting: ssh::SshGreeting<'_>| {
             buffers.add(Buffer::SshProtocol, greeting.protocol);
             buffers.add(Buffer::SshSoftware, greeting.software);
+            is_cut = greeting.is_cut;
         };
-        let mut line = FlowLine::new(self.context.take_buffer(kept), LINE_BYTES);
+        let mut line = FlowLine::new(self.context.take_buffer(kept), ssh::GREETING_BYTES_MAX);
         match event.kind {
-            StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
-            _ => reader.end(&mut line, &mut sink),
+            StreamEventKind::Data(bytes) => {
+                reader.take(bytes, &mut line, &mut sink);
+                is_cut |= reader.has_given_up();
+            }
+            _ => {
+                reader.end(&mut line, &mut sink);
+                is_cut = false;
+            }
         }
         self.context.give_buffer(kept, line.kept);
+        self.count_cut(COUNTERS.handshakes_cut, u64::from(is_cut));
         if !buffers.is_empty() {
             self.reported(MessageKind::Ssh, &buffers, event, facts, state);
         }

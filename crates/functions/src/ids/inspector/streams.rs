@@ -5,7 +5,7 @@ use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 
-use super::protocols::LINE_BYTES;
+use super::protocols::DEFERRED_BYTES;
 use super::{InspectionPoint, Inspector, ScannedPiece, ports, side, swapped};
 use crate::ids::alert_subject::AlertSubject;
 use crate::ids::facts::InspectionFacts;
@@ -131,6 +131,9 @@ impl Inspector<'_, '_> {
         state: &mut State,
     ) {
         match (was_known, found) {
+            // The parsers pass over them, too.
+            (Detection::Unknown, Detection::Unknown)
+                if state.detector.has_only_empty_lines(side(facts.to_server)) => {}
             (Detection::Unknown, Detection::Unknown) => self.defer(event.direction, piece),
             // Bytes from before the detection are parsed now, the other direction's first.
             (Detection::Unknown, Detection::Known(application)) => {
@@ -155,8 +158,22 @@ impl Inspector<'_, '_> {
                     self.next_protocol(event, piece, facts, state);
                 }
             }
+            (Detection::Failed, Detection::Known(_)) => self.read_late(event, facts, state),
             _ => self.application(event, facts, state),
         }
+    }
+
+    /// Parses bytes of a protocol that was recognised after what came before was given up: both
+    /// parsers search for the next beginning.
+    #[cold]
+    fn read_late(&mut self, event: StreamEvent<'_>, facts: InspectionFacts<'_>, state: &mut State) {
+        self.count_cut(COUNTERS.beginnings_cut, 1);
+        let gap = StreamEvent { kind: StreamEventKind::Gap(1), ..event };
+        self.application(StreamEvent { direction: event.direction.other(), ..gap }, swapped(facts), state);
+        if event.offset > 0 {
+            self.application(gap, facts, state);
+        }
+        self.application(event, facts, state);
     }
 
     /// Handles bytes that follow HTTP after a CONNECT or an upgrade.
@@ -174,8 +191,14 @@ impl Inspector<'_, '_> {
             if facts.to_server && !self.work.messages.opaque.is_empty() {
                 let mut kept = self.context.take_buffer(early);
                 let opaque = &self.work.messages.opaque;
-                kept.push(&opaque[..opaque.len().min(LINE_BYTES.saturating_sub(kept.as_slice().len()))]);
+                let room = DEFERRED_BYTES.saturating_sub(kept.as_slice().len());
+                kept.push(&opaque[..opaque.len().min(room)]);
+                let is_cut = opaque.len() > room && !state.flags.has(FlowFlags::BEGINNING_CUT);
                 self.context.give_buffer(early, kept);
+                if is_cut {
+                    state.flags.set(FlowFlags::BEGINNING_CUT);
+                    self.count_cut(COUNTERS.beginnings_cut, 1);
+                }
             }
             return;
         }
@@ -233,7 +256,8 @@ impl Inspector<'_, '_> {
 
     /// Defers bytes until the protocol is known.
     fn defer(&mut self, direction: Direction, piece: &[u8]) {
-        let mut line = FlowLine::new(self.context.take_buffer(KeptBuffer::Line.of(direction)), LINE_BYTES);
+        let kept = self.context.take_buffer(KeptBuffer::Line.of(direction));
+        let mut line = FlowLine::new(kept, DEFERRED_BYTES);
         line.push(piece);
         self.context.give_buffer(KeptBuffer::Line.of(direction), line.kept);
     }

@@ -23,8 +23,8 @@ impl Inspector<'_, '_> {
         let transaction = messages.transaction(number);
         let (message, head) = messages.with_bare_head(number);
         let [mut buffers, mut before] = [InspectionBuffers::default(), InspectionBuffers::default()];
-        message.fill(&mut buffers, &search.wanted, false, &mut self.work.decoder);
-        head.fill(&mut before, &search.wanted, false, &mut self.work.decoder);
+        message.fill(&mut buffers, &search.wanted, None, &mut self.work.decoder);
+        head.fill(&mut before, &search.wanted, None, &mut self.work.decoder);
         let payload = message.payload(false);
         let view = InspectionInput { payload, start: 0, buffers: &buffers, packet: None };
         let mut may_match = std::mem::take(&mut self.work.may_match);

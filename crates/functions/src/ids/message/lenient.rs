@@ -14,26 +14,30 @@ impl HttpMessage {
         !self.body().is_empty() || self.hidden_body().is_some()
     }
 
-    /// Adds the body as lenient clients read it, if that differs. Returns whether it does.
-    /// `is_decoded`: its content codings were undone.
+    /// Adds the body as lenient clients read it, if that differs; returns whether a part of that
+    /// reading was left out. `is_decoded`: its content codings were undone.
     pub(super) fn fill_lenient_body(
         &self,
         buffers: &mut InspectionBuffers,
         own: Buffer,
         decoder: &mut ContentDecoder,
         is_decoded: bool,
-    ) -> bool {
+        body_max: usize,
+    ) -> Option<bool> {
         let hidden = self.hidden_body();
         let (head, body) =
             hidden.unwrap_or_else(|| (&self.text[..self.state.head_len as usize], self.body()));
-        let read = decoder.lenient(head, body, is_decoded && hidden.is_none());
-        let Some(bytes) = read.or(hidden.map(|_| body)) else { return false };
+        let read = decoder.lenient(head, body, is_decoded && hidden.is_none(), body_max);
+        let is_cut = read.as_ref().is_some_and(|read| read.is_cut);
+        let bytes = read.map(|read| read.bytes).or(hidden.map(|_| body))?;
         buffers.add(own, bytes);
         buffers.again(Buffer::FileData);
-        for file in multipart::files(self.first_value(FieldName::ContentType).unwrap_or_default(), bytes) {
+        let kind = self.first_value(FieldName::ContentType).unwrap_or_default();
+        let files = multipart::files(kind, bytes);
+        for file in files.places {
             buffers.add(Buffer::FileData, &bytes[file]);
         }
-        true
+        Some(is_cut || files.is_cut)
     }
 
     /// Returns the head and the body of a response whose end or beginning only lenient clients

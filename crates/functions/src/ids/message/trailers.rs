@@ -35,7 +35,7 @@ impl HttpMessage {
         }
         let trailers = self.text.len() - self.state.body_end as usize;
         let room = head_max.saturating_sub(self.state.head_len as usize + trailers);
-        self.line(header, (OTHER, 0), room);
+        self.line(header, OTHER, room);
     }
 
     /// Returns whether the message has trailers.
