@@ -110,7 +110,8 @@ nf::counters! {
     heads_cut: messages,
     /// HTTP messages and mails whose body is not inspected whole, see [limits](#limits).
     bodies_cut: messages,
-    /// Directions with a longer TLS handshake message than `handshake`, or SSH greeting than is read.
+    /// Directions with a longer TLS handshake message than `handshake`, or SSH greeting than is
+    /// read.
     handshakes_cut: directions,
     /// Connections of whose beginning a part is not parsed: the protocol was known too late.
     beginnings_cut: connections,

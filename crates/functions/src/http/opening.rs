@@ -145,8 +145,8 @@ impl Http {
         self.is_client(direction, state) && state.notes.start(direction.other()) == DirectionStart::Open
     }
 
-    /// Keeps bytes of a client that do not look like HTTP until its server answers, unless there are
-    /// too many.
+    /// Keeps bytes of a client that do not look like HTTP until its server answers, unless there
+    /// are too many.
     #[cold]
     fn doubt(&self, direction: Direction, parts: [&[u8]; 2], state: &mut State, context: &mut Context<'_>) {
         let mut kept = context.take_buffer(buffer::DOUBTED);

@@ -48,8 +48,8 @@ enum Coding {
 
 impl ContentDecoder {
     /// Decodes a body; `codings` lists its codings in the order applied (RFC 9110 8.4). Returns
-    /// `None` if no coding is supported or decoding fails. Each coding yields up to `len_max` bytes:
-    /// whatever was sent, that and [`CODINGS_MAX`] bound the work.
+    /// `None` if no coding is supported or decoding fails. Each coding yields up to `len_max`
+    /// bytes: whatever was sent, that and [`CODINGS_MAX`] bound the work.
     ///
     /// Several header lines form one list (5.3), and empty elements are ignored (5.6.1.2). Decoding
     /// stops at an unknown coding. A name counts if it contains the name of a coding, as in lenient

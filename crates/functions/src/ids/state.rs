@@ -129,7 +129,7 @@ impl FlowFlags {
     pub const ALERTED: u16 = 4096;
     /// The mail that is being sent was counted as not inspected whole.
     pub const MAIL_CUT: u16 = 8192;
-    /// What a client sent before the answer to its CONNECT or upgrade was not kept whole.
+    /// Bytes of the client before the answer to its CONNECT or upgrade were not kept whole.
     pub const BEGINNING_CUT: u16 = 16384;
     /// The facts of a connection, not of the flow.
     const OF_CONNECTION: u16 = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512;
