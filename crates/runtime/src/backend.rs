@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`Inline`] | on the calling thread |
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
-//! | [`Shard`] | on the calling thread, for one worker's share of the flows |
+//! | [`Shard`](crate::shards::Shard) | on the calling thread, for one worker's share of the flows |
 
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +17,8 @@ use protocol::message::UnitId;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::shards::Shard;
+use crate::worker::SnoopedFrame;
+use crate::worker::counters::Counters;
 
 /// A way to run a policy's graph.
 ///
@@ -96,14 +97,17 @@ pub(crate) trait Backend {
     /// Returns buffers beyond `keep` to their owners on other threads.
     fn return_buffers(&mut self, _pool: &mut PacketPool, _keep: usize) {}
 
-    /// Returns the worker's share of the flows.
-    fn shard(&self) -> Option<&Shard> {
+    /// Returns the counters of a worker; `None` unless there are several.
+    fn worker_counters(&self) -> Option<Counters> {
         None
     }
 
-    /// Returns the worker's share of the flows.
-    fn shard_mut(&mut self) -> Option<&mut Shard> {
-        None
+    /// Shares a received frame about a neighbour of this port with all other workers.
+    fn share_snooped(&mut self, _port: u16, _frame: &[u8]) {}
+
+    /// Returns frames about neighbours that other workers have received.
+    fn take_snooped(&mut self) -> Vec<SnoopedFrame> {
+        Vec::new()
     }
 
     /// Returns each running unit with its load, as a share of its capacity, and its flows.
@@ -122,44 +126,5 @@ impl Backend for Inline {
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
         core.graph.handle_timeout(now_ns, core.pool);
-    }
-}
-
-/// Runs the graph on the calling thread for the flows of one worker.
-impl Backend for Shard {
-    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        Shard::process(self, batch, core);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.graph.handle_timeout(now_ns, core.pool);
-    }
-
-    fn has_pending(&self) -> bool {
-        self.has_work()
-    }
-
-    /// The first worker ends last and then has the shared state for itself.
-    fn finish(&mut self, core: Core<'_>) -> bool {
-        if self.place().0 == 0 {
-            core.graph.part();
-        }
-        true
-    }
-
-    fn count_refused(&mut self) {
-        Shard::count_refused(self);
-    }
-
-    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
-        self.return_surplus(pool, keep);
-    }
-
-    fn shard(&self) -> Option<&Shard> {
-        Some(self)
-    }
-
-    fn shard_mut(&mut self) -> Option<&mut Shard> {
-        Some(self)
     }
 }

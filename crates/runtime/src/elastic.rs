@@ -17,7 +17,6 @@
 //! ```
 
 mod copying;
-pub(crate) mod error;
 mod lost;
 mod operate;
 mod passing;
@@ -43,7 +42,6 @@ use protocol::unit::FlowAlias;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
-pub use error::ElasticError;
 pub use lost::LOST_FLOWS_NS;
 use lost::LostFlows;
 use subflows::ConnectionTokens;
@@ -59,6 +57,7 @@ use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
 use crate::transport::{Maker, Memory, Passage, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
+pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
 
 /// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones

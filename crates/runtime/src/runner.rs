@@ -26,9 +26,10 @@ use crate::elastic::{Elastic, ElasticError, Threads, Units};
 use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
-use crate::shards::{Shard, WorkerPart};
 use crate::transport::{Maker, Transport};
 use crate::units_config::UnitsConfig;
+use crate::worker::counters::Counters;
+use crate::worker::{SnoopedFrame, WorkerPlace};
 
 /// Buffers of a runner, for batches and for packets that the graph holds.
 const BUFFERS: usize = 8 * 1024;
@@ -37,6 +38,8 @@ const BUFFERS: usize = 8 * 1024;
 pub struct Runner {
     assembly: Assembly,
     backend: Box<dyn Backend>,
+    /// `None` unless there are several workers.
+    worker: Option<WorkerPlace>,
     name: String,
     pool: PacketPool,
     /// Packets that were received and not processed yet.
@@ -80,6 +83,7 @@ impl Runner {
         Runner {
             assembly,
             backend: Box::new(Inline),
+            worker: None,
             name: name.to_owned(),
             pool: PacketPool::new(BUFFERS),
             received: Vec::with_capacity(BATCH),
@@ -145,13 +149,14 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Creates the runner of one worker, for a thread of its own. It hands packets of other
-    /// workers' flows over to them.
-    pub fn of_part(part: WorkerPart) -> Runner {
-        let WorkerPart { assembly, name, shard } = part;
-        let mut runner = Runner::new(assembly, &name);
-        runner.backend = shard;
-        runner
+    /// Creates the runner of the worker at this place.
+    pub(crate) fn of_worker(
+        assembly: Assembly,
+        name: &str,
+        backend: Box<dyn Backend>,
+        place: WorkerPlace,
+    ) -> Runner {
+        Runner { backend, worker: Some(place), ..Runner::new(assembly, name) }
     }
 
     /// Leaves packets to the programs of external nodes, and drops those that come to one that is
@@ -178,13 +183,24 @@ impl Runner {
         self.nodes.take_forwarded()
     }
 
-    /// Returns the worker's share of the flows, if there are several workers.
-    pub fn shard(&self) -> Option<&Shard> {
-        self.backend.shard()
+    /// Returns the place among workers, if there are several.
+    pub(crate) fn worker(&self) -> Option<&WorkerPlace> {
+        self.worker.as_ref()
     }
 
-    pub(crate) fn shard_mut(&mut self) -> Option<&mut Shard> {
-        self.backend.shard_mut()
+    /// Returns the counters of the worker, if there are several.
+    pub fn worker_counters(&self) -> Option<Counters> {
+        self.backend.worker_counters()
+    }
+
+    /// Shares a received frame about a neighbour of this port with all other workers.
+    pub(crate) fn share_snooped(&mut self, port: u16, frame: &[u8]) {
+        self.backend.share_snooped(port, frame);
+    }
+
+    /// Returns frames about neighbours that other workers have received.
+    pub(crate) fn take_snooped(&mut self) -> Vec<SnoopedFrame> {
+        self.backend.take_snooped()
     }
 
     /// Returns the latency of packets: the processing time of their batches.
@@ -457,7 +473,7 @@ impl Runner {
     /// which the others wait.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
-        let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
+        let is_first = self.worker.as_ref().is_some_and(|worker| worker.number == 0);
         if is_first {
             self.assembly.graph.fetch_shared();
         }
@@ -488,7 +504,7 @@ impl Runner {
             report.ports.insert(name, counted.clone());
         }
         // Workers share the state of nodes; the first one reports it.
-        if self.shard().is_none_or(|shard| shard.place().0 == 0) {
+        if self.worker.as_ref().is_none_or(|worker| worker.number == 0) {
             let nodes = self.assembly.node_states().iter();
             report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
             let streams = self.assembly.stream_nodes.iter();

@@ -31,8 +31,8 @@ use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 use protocol::unit::FlowAlias;
 
 use crate::batch::Core;
-use crate::elastic::error::ElasticError;
 use crate::report::Report;
+use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
 
 pub use homes::{Elsewhere, Passage};

@@ -18,8 +18,8 @@ use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
 use super::{LocalGraph, Return, Started, Transport};
 use crate::batch::Core;
-use crate::elastic::error::ElasticError;
 use crate::units_config::UnitsConfig;
+use crate::units_error::ElasticError;
 
 /// Units that share the calling thread and its flow table.
 pub struct Memory {

@@ -39,10 +39,10 @@ use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, contro
 use super::{LocalGraph, Return, Started, Transport};
 use crate::batch::Core;
 use crate::doorbell::Doorbell;
-use crate::elastic::error::ElasticError;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
 use crate::units_config::UnitsConfig;
+use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
 use worker::Worker;
 
