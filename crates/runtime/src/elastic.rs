@@ -17,10 +17,13 @@
 //! ```
 
 mod copying;
+mod lent;
 mod lost;
 mod operate;
 mod passing;
+mod pump;
 mod resets;
+mod returns;
 mod subflows;
 mod tally;
 mod waiting;
@@ -38,7 +41,6 @@ use protocol::dispatcher::{
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
-use protocol::unit::FlowAlias;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
@@ -55,7 +57,7 @@ use crate::backend::Backend;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::transport::{Maker, Memory, Passage, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
+use crate::transport::{Maker, Memory, Passage, Rings, THREADS_MAX, Transport};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
@@ -244,6 +246,80 @@ impl<T: Transport> Elastic<T> {
         now_ns - self.began_ns.unwrap_or(now_ns)
     }
 
+    /// Dispatches a batch, and applies what follows from it.
+    fn take_batch(&mut self, batch: &mut Vec<Packet>) {
+        self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
+        self.transport.note_arrivals(batch);
+        self.learn_tokens(batch);
+        self.dispatch_batch(batch);
+        self.flush();
+        self.end_batch();
+        if self.take_passed() {
+            self.end_batch();
+        }
+        self.wait_while(|this| this.transport.is_full() || this.transport.has_failed());
+    }
+
+    /// Lets time pass up to `now_ns`.
+    fn advance(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.handle_timeouts();
+        if !T::IS_LOCAL {
+            self.transport.end_batch(self.now_ns);
+            self.handle_unit_timeouts();
+            self.announce_aliases();
+        }
+    }
+
+    /// Ends all flows of units. Returns false if it must be called again.
+    fn end(&mut self) -> bool {
+        if !self.is_finishing {
+            self.begin_end();
+            self.is_finishing = true;
+        }
+        self.pump();
+        let is_done = self.transport.has_finished();
+        if !is_done {
+            self.transport.wait();
+        }
+        is_done
+    }
+
+    fn begin_end(&mut self) {
+        if !T::IS_LOCAL {
+            self.await_groups();
+            // No flow is in handover now: each ends at its owner.
+            self.handle_unit_timeouts();
+            self.wait_while(|this| this.transport.is_moving());
+        }
+        if self.began_ns.is_some() {
+            self.tally.report(&mut self.intervals, &self.dispatcher);
+            self.intervals.finish(self.since_ns(self.now_ns), self.dispatcher.counters().flowlets());
+        }
+        self.transport.finish();
+    }
+
+    /// Numbers and dispatches the packets of a classified batch.
+    fn dispatch_batch(&mut self, batch: &mut Vec<Packet>) {
+        let mut guesses = std::mem::take(&mut self.guesses);
+        guesses.extend(batch.iter().map(|packet| {
+            let guess = self.dispatcher.guess(packet.meta().hash);
+            self.transport.prefetch_index(guess.index());
+            guess
+        }));
+        // Units are notified of packets that begin flowlets, and of few others.
+        let many = !T::IS_LOCAL || self.dispatcher.expects_flowlets();
+        let count = if many { 0 } else { self.number_all(batch, &guesses) };
+        let (first, others) = guesses.split_at(count);
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend(batch.drain(count..));
+        self.transport.skip_unit_all(first, batch.drain(..));
+        self.dispatch(&mut rest, others, many);
+        self.rest = rest;
+        guesses.clear();
+        self.guesses = guesses;
+    }
+
     /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
@@ -407,7 +483,7 @@ impl<T: Transport> Elastic<T> {
                 }
                 self.transport.packet_alone(self.now_ns, unit, stamp, packet);
                 if may_depend {
-                    self.take_returns();
+                    self.pump();
                 }
             }
             Dispatched::Refused => {
@@ -442,38 +518,8 @@ impl<T: Transport> Elastic<T> {
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
         let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
         self.transport.expire_flow(self.now_ns, flow);
-        self.take_returns();
+        self.pump();
         self.dispatcher.flow(hash, key).is_some()
-    }
-
-    /// Sends pending packets through the graph where this thread can do that, and applies the
-    /// result.
-    fn flush(&mut self) {
-        self.transport.flush();
-        self.take_returns();
-    }
-
-    /// Waits until no packet is pending at a unit.
-    fn settle_units(&mut self) {
-        self.flush();
-        while self.transport.has_pending() || self.transport.has_failed() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
-    }
-
-    /// Waits until no packet waits for its affinity group.
-    fn await_groups(&mut self) {
-        while !self.waiting.is_empty() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
     }
 
     /// Handles all deadlines that have passed.
@@ -503,130 +549,13 @@ impl<T: Transport> Elastic<T> {
     fn handle_unit_timeouts(&mut self) {
         if T::UNITS_HAVE_CLOCKS {
             self.transport.handle_timeout(self.now_ns);
-            return self.take_returns();
+            return self.pump();
         }
         self.settle_units();
         self.transport.drain_messages();
         self.await_answers();
         self.transport.handle_timeout(self.now_ns);
         self.await_answers();
-    }
-
-    /// Waits until units have answered and nothing is in flight between them.
-    fn await_answers(&mut self) {
-        self.take_returns();
-        while self.transport.has_unanswered() {
-            self.transport.wait();
-            self.take_returns();
-        }
-        // Sent before the last message was handled.
-        self.take_returns();
-    }
-
-    /// Ends all flows of all units after one has lost some of its state, so that no unit waits for
-    /// lost state. Packets that wait for state are dropped.
-    #[cold]
-    fn start_over(&mut self) {
-        self.is_starting_over = true;
-        while self.transport.has_failed() {
-            self.transport.reset_units();
-            self.await_answers();
-        }
-        self.dispatcher.end_all();
-        self.outputs.clear();
-        self.waiting.take_all(&mut self.again);
-        // No unit may send to another one that still discards what it receives.
-        self.transport.resume_units();
-        self.await_answers();
-        self.is_starting_over = false;
-    }
-
-    /// Executes the dispatcher's outputs, and those that follow from them.
-    fn execute_outputs(&mut self) {
-        while !self.outputs.is_empty() {
-            let mut outputs = std::mem::take(&mut self.outputs);
-            for output in outputs.drain(..) {
-                let since_ns = self.since_ns(self.now_ns);
-                match output {
-                    DispatcherOutput::Send { to, message } => {
-                        self.transport.message(self.now_ns, to, message)
-                    }
-                    DispatcherOutput::Start(unit) => match self.transport.start(unit) {
-                        Started::Ready => {
-                            self.intervals.set_on(since_ns, unit, true);
-                            self.set_ready(unit);
-                        }
-                        Started::Pending => self.intervals.set_on(since_ns, unit, true),
-                        Started::Unchanged => {}
-                    },
-                    DispatcherOutput::GroupSettled(group) => {
-                        self.waiting.take(group, &mut self.again);
-                    }
-                    DispatcherOutput::Replicated(flow) => self.copying.replicated(self.now_ns, flow),
-                    DispatcherOutput::Stop(unit) => {
-                        self.intervals.set_ready(since_ns, unit, false);
-                        self.intervals.set_on(since_ns, unit, false);
-                        if !self.transport.stopped(unit) {
-                            self.dispatcher.retire_unit(unit);
-                        }
-                    }
-                }
-            }
-            if self.outputs.is_empty() {
-                self.outputs = outputs; // Keeps its capacity.
-            }
-            self.transport.drain_local(&mut |unit, message| {
-                self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-            });
-        }
-        self.due_ns =
-            self.due_ns.min(self.dispatcher.next_timeout_ns()).min(self.transport.next_timeout_ns());
-    }
-
-    /// Applies messages that units in memory sent just now.
-    fn take_messages(&mut self) {
-        self.transport.drain_local(&mut |unit, message| {
-            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-        });
-        self.execute_outputs();
-    }
-
-    fn set_ready(&mut self, unit: UnitId) {
-        let since_ns = self.since_ns(self.now_ns);
-        self.intervals.set_ready(since_ns, unit, true);
-        self.dispatcher.started(self.now_ns, unit);
-    }
-
-    /// Applies a change of units that the dispatcher did not ask for.
-    #[cold]
-    fn change_units(&mut self, change: UnitChange) {
-        match change {
-            UnitChange::Join => self.dispatcher.add_unit(&mut self.outputs),
-            UnitChange::Leave(unit) => self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs),
-            UnitChange::Crash(unit) => {
-                let since_ns = self.since_ns(self.now_ns);
-                self.intervals.set_ready(since_ns, unit, false);
-                self.intervals.set_on(since_ns, unit, false);
-                self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
-                self.remember_lost();
-            }
-            UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
-            UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
-        }
-        self.execute_outputs();
-    }
-
-    /// Applies what units have reported.
-    fn take_returns(&mut self) {
-        while let Some(change) = self.transport.poll_change() {
-            self.change_units(change);
-        }
-        while let Some(report) = self.transport.receive() {
-            self.apply(*report);
-        }
-        self.give_claimed_up();
-        self.dispatch_again();
     }
 
     /// Dispatches packets that have waited.
@@ -638,43 +567,6 @@ impl<T: Transport> Elastic<T> {
             self.dispatch_alone(packet);
         }
     }
-
-    /// Applies what became of packets at a unit.
-    fn apply(&mut self, report: Return) {
-        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = report;
-        if is_ready {
-            self.set_ready(unit);
-        }
-        if has_left {
-            let since_ns = self.since_ns(self.now_ns);
-            self.intervals.set_on(since_ns, unit, false);
-        }
-        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
-        // has looked among its own flows only: if another unit's flow has the key, the later one
-        // gets it.
-        for (flow, FlowAlias { key, hash, is_turned }) in aliases {
-            let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
-            let (key, hash) = match begun.filter(|_| !T::IS_LOCAL) {
-                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
-                None => (key, hash),
-            };
-            self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
-            self.dispatcher.set_alias_order(flow, is_turned);
-            if !self.lost.is_empty() {
-                self.forget_lost(&key);
-            }
-        }
-        for (datagram, passed, at_ns) in fragments {
-            self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
-        }
-        for message in messages {
-            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-        }
-        self.remember_lost();
-        self.execute_outputs();
-        self.announce_aliases();
-        self.effects.extend(effects);
-    }
 }
 
 fn is_fragment(packet: &Packet) -> bool {
@@ -682,55 +574,12 @@ fn is_fragment(packet: &Packet) -> bool {
 }
 
 impl<T: Transport> Backend for Elastic<T> {
-    fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
-        self.transport.note_arrivals(batch);
-        self.learn_tokens(batch);
-        let mut guesses = std::mem::take(&mut self.guesses);
-        guesses.extend(batch.iter().map(|packet| {
-            let guess = self.dispatcher.guess(packet.meta().hash);
-            self.transport.prefetch_index(guess.index());
-            guess
-        }));
-        // Units are notified of packets that begin flowlets, and of few others.
-        let many = !T::IS_LOCAL || self.dispatcher.expects_flowlets();
-        let count = if many { 0 } else { self.number_all(batch, &guesses) };
-        let (first, others) = guesses.split_at(count);
-        let mut rest = std::mem::take(&mut self.rest);
-        rest.extend(batch.drain(count..));
-        self.transport.skip_unit_all(first, batch.drain(..));
-        self.dispatch(&mut rest, others, many);
-        self.rest = rest;
-        guesses.clear();
-        self.guesses = guesses;
-        self.flush();
-        self.transport.end_batch(self.now_ns);
-        self.take_returns();
-        if self.take_passed() {
-            self.transport.end_batch(self.now_ns);
-            self.take_returns();
-        }
-        while self.transport.is_full() || self.transport.has_failed() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
-        self.transport.lend(&mut core);
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        self.lend(core).take_batch(batch);
     }
 
-    fn handle_timeout(&mut self, now_ns: u64, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.now_ns = self.now_ns.max(now_ns);
-        self.handle_timeouts();
-        if !T::IS_LOCAL {
-            self.transport.end_batch(self.now_ns);
-            self.handle_unit_timeouts();
-            self.announce_aliases();
-        }
-        self.transport.lend(&mut core);
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        self.lend(core).advance(now_ns);
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
@@ -745,49 +594,22 @@ impl<T: Transport> Backend for Elastic<T> {
         self.transport.has_pending() || !self.waiting.is_empty()
     }
 
-    fn settle(&mut self, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.await_groups();
-        self.settle_units();
-        self.transport.lend(&mut core);
+    fn settle(&mut self, core: Core<'_>) {
+        let mut this = self.lend(core);
+        this.await_groups();
+        this.settle_units();
     }
 
-    fn finish(&mut self, mut core: Core<'_>) -> bool {
-        self.transport.lend(&mut core);
-        if !self.is_finishing {
-            if !T::IS_LOCAL {
-                self.await_groups();
-                // No flow is in handover now: each ends at its owner.
-                self.handle_unit_timeouts();
-                while self.transport.is_moving() {
-                    self.transport.wait();
-                    self.take_returns();
-                }
-            }
-            if self.began_ns.is_some() {
-                self.tally.report(&mut self.intervals, &self.dispatcher);
-                self.intervals.finish(self.since_ns(self.now_ns), self.dispatcher.counters().flowlets());
-            }
-            self.transport.finish();
-            self.is_finishing = true;
-        }
-        self.take_returns();
-        let is_done = self.transport.has_finished();
-        if !is_done {
-            self.transport.wait();
-        }
-        self.transport.lend(&mut core);
-        is_done
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        self.lend(core).end()
     }
 
     fn control(&mut self, stage: usize, command: &str) {
         self.transport.control(stage, command);
     }
 
-    fn operate(&mut self, request: OperatorRequest, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.answer(request);
-        self.transport.lend(&mut core);
+    fn operate(&mut self, request: OperatorRequest, core: Core<'_>) {
+        self.lend(core).answer(request);
     }
 
     fn dispatcher_status(&self) -> Option<DispatcherStatus> {

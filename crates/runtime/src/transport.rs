@@ -55,11 +55,8 @@ pub trait Transport {
     where
         Self: 'a;
 
-    /// Swaps the graph and the buffers of the calling thread in, and out again.
-    fn lend(&mut self, core: &mut Core<'_>);
-
-    /// Returns the graph of the calling thread. It classifies all packets, and processes those of
-    /// no flow.
+    /// Returns the graph of the calling thread, during calls. It classifies all packets, and
+    /// processes those of no flow.
     fn core(&mut self) -> Self::Access<'_>;
 
     /// Prefetches what the transport knows of the flow with this index.

@@ -26,7 +26,7 @@ use runtime::report::Report;
 use runtime::transport::{
     LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
 };
-use runtime::{Assembly, Core, Runner};
+use runtime::{Assembly, Runner};
 
 use crate::random::Random;
 use members::Members;
@@ -409,10 +409,6 @@ impl Transport for Faulty {
     const IS_LOCAL: bool = false;
 
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local

@@ -7,7 +7,6 @@ use packet::{DropReason, FlowKey, Packet};
 use protocol::dispatcher::{AliasChange, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
-use runtime::Core;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
@@ -25,10 +24,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
     const UNITS_HAVE_CLOCKS: bool = true;
 
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local

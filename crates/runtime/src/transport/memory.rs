@@ -17,7 +17,6 @@ use protocol::unit::{Counters, Outbox, Unit};
 use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
 use super::{LocalGraph, Return, Started, Transport};
-use crate::batch::Core;
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 
@@ -158,10 +157,6 @@ impl Transport for Memory {
     const IS_LOCAL: bool = true;
 
     type Access<'a> = RefMut<'a, LocalGraph>;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.table.borrow_mut().local.swap(core);
-    }
 
     fn core(&mut self) -> RefMut<'_, LocalGraph> {
         RefMut::map(self.table.borrow_mut(), |table| &mut table.local)

@@ -37,7 +37,6 @@ use protocol::unit::Counters;
 use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
 use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
 use super::{LocalGraph, Return, Started, Transport};
-use crate::batch::Core;
 use crate::doorbell::Doorbell;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
@@ -248,10 +247,6 @@ impl Transport for Rings {
     const IS_LOCAL: bool = false;
 
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
