@@ -156,7 +156,7 @@ impl<T: Transport> Elastic<T> {
     pub(crate) fn with_transport(
         config: UnitsConfig,
         dispatcher: protocol::dispatcher::Config,
-        transport: T,
+        mut transport: T,
     ) -> Result<Elastic<T>, ElasticError> {
         let mut intervals =
             IntervalMeter::new(config.interval_ns, u64::MAX, config.units_max, config.capacity_bps)
@@ -168,7 +168,7 @@ impl<T: Transport> Elastic<T> {
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
         dispatcher.begin_with(is_ready);
-        if transport.has_others() {
+        if transport.federation().is_some() {
             dispatcher.note_aliases();
         }
         if !T::IS_LOCAL && config.is_live && config.resets {

@@ -9,6 +9,7 @@
 //! about the same flow or affinity group, or if the message is about no flow. What units send to
 //! each other keeps its order per pair.
 
+mod absent;
 mod homes;
 mod lane;
 mod memory;
@@ -23,10 +24,9 @@ use std::os::fd::BorrowedFd;
 
 use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
-use nf::AffinityGroup;
-use nf::Effects;
+use nf::{AffinityGroup, Effects};
 use packet::{DropReason, FlowKey, Packet, PacketPool};
-use protocol::dispatcher::{AliasChange, FlowGuess, NumberedPacket};
+use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 use protocol::unit::FlowAlias;
 
@@ -35,7 +35,8 @@ use crate::report::Report;
 use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
 
-pub use homes::{Elsewhere, Passage};
+pub use absent::Absent;
+pub use homes::{Elsewhere, Federation, Passage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
@@ -54,6 +55,12 @@ pub trait Transport {
     type Access<'a>: DerefMut<Target = LocalGraph>
     where
         Self: 'a;
+
+    /// The other dispatchers, or [`Absent`].
+    type Federation: Federation;
+
+    /// Returns the other dispatchers, if there are any.
+    fn federation(&mut self) -> Option<&mut Self::Federation>;
 
     /// Returns the graph of the calling thread, during calls. It classifies all packets, and
     /// processes those of no flow.
@@ -154,48 +161,6 @@ pub trait Transport {
     /// wanted, however long that was: nobody else can have taken their flows in the meantime.
     fn takes_stale(&self) -> bool {
         true
-    }
-
-    /// Returns true if there are other dispatchers, to which flows belong.
-    fn has_others(&self) -> bool {
-        false
-    }
-
-    /// Returns the dispatcher that tracks a datagram, by the hash of its fragments; none if it is
-    /// this one.
-    fn datagram_elsewhere(&self, _hash: u64) -> Option<u16> {
-        None
-    }
-
-    /// Returns the dispatcher that must number a packet of a flow that this one does not have; none
-    /// if it is this one.
-    fn elsewhere(
-        &mut self,
-        _key: &FlowKey,
-        _hash: u64,
-        _group: Option<AffinityGroup>,
-        _passage: Passage,
-    ) -> Option<Elsewhere> {
-        None
-    }
-
-    /// Passes a packet on to another dispatcher.
-    fn pass_on(&mut self, _to: Elsewhere, _packet: Packet) {
-        debug_assert!(false, "there is no other dispatcher");
-    }
-
-    /// Returns the next packet that another dispatcher has passed on to this one.
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
-        None
-    }
-
-    /// Makes a change of an alias known to other dispatchers. What units have reported with it
-    /// leaves once they know it.
-    fn announce(&mut self, _change: AliasChange) {}
-
-    /// Returns the next key that a flow of another dispatcher has taken.
-    fn poll_claimed(&mut self) -> Option<FlowKey> {
-        None
     }
 
     /// Returns what becomes readable when something arrives from other machines, such as packets

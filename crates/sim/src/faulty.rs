@@ -24,7 +24,7 @@ use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
 use runtime::transport::{
-    LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
+    Absent, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
 };
 use runtime::{Assembly, Runner};
 
@@ -409,6 +409,13 @@ impl Transport for Faulty {
     const IS_LOCAL: bool = false;
 
     type Access<'a> = &'a mut LocalGraph;
+
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local

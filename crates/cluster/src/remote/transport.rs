@@ -9,7 +9,9 @@ use protocol::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
-use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
+use runtime::transport::{
+    Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange,
+};
 
 use super::nodes::NodeStatus;
 use super::units::RemoteUnit;
@@ -24,6 +26,12 @@ impl<N: Network> Transport for RemoteUnits<N> {
     const UNITS_HAVE_CLOCKS: bool = true;
 
     type Access<'a> = &'a mut LocalGraph;
+
+    type Federation = Self;
+
+    fn federation(&mut self) -> Option<&mut Self> {
+        self.homes.has_others().then_some(self)
+    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
@@ -134,45 +142,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
             false => self.local.out.append(&mut report.out),
         }
         Some(report)
-    }
-
-    fn has_others(&self) -> bool {
-        self.homes.has_others()
-    }
-
-    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
-        self.homes.datagram_elsewhere(hash)
-    }
-
-    fn elsewhere(
-        &mut self,
-        key: &FlowKey,
-        hash: u64,
-        group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if passage == Passage::Owner && !self.homes.has_claimed(key) {
-            // The sender has not heard yet that the flow has ended.
-            let links: Vec<_> = self.homes.links().collect();
-            links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
-        }
-        self.homes.elsewhere(key, hash, group, passage)
-    }
-
-    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
-        self.pass(to, packet);
-    }
-
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
-        self.homes.arrived.pop_front()
-    }
-
-    fn announce(&mut self, change: AliasChange) {
-        self.announce_alias(change);
-    }
-
-    fn poll_claimed(&mut self) -> Option<FlowKey> {
-        self.homes.taken.pop_front()
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
@@ -303,5 +272,42 @@ impl<N: Network> Transport for RemoteUnits<N> {
         for (reason, count) in drops.into_iter().filter(|(_, count)| *count > 0) {
             *report.drops.entry(reason.name()).or_default() += count;
         }
+    }
+}
+
+impl<N: Network> Federation for RemoteUnits<N> {
+    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+        self.homes.datagram_elsewhere(hash)
+    }
+
+    fn elsewhere(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        group: Option<AffinityGroup>,
+        passage: Passage,
+    ) -> Option<Elsewhere> {
+        if passage == Passage::Owner && !self.homes.has_claimed(key) {
+            // The sender has not heard yet that the flow has ended.
+            let links: Vec<_> = self.homes.links().collect();
+            links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
+        }
+        self.homes.elsewhere(key, hash, group, passage)
+    }
+
+    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
+        self.pass(to, packet);
+    }
+
+    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+        self.homes.arrived.pop_front()
+    }
+
+    fn announce(&mut self, change: AliasChange) {
+        self.announce_alias(change);
+    }
+
+    fn poll_claimed(&mut self) -> Option<FlowKey> {
+        self.homes.taken.pop_front()
     }
 }

@@ -16,7 +16,7 @@ use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
-use super::{LocalGraph, Return, Started, Transport};
+use super::{Absent, LocalGraph, Return, Started, Transport};
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 
@@ -157,6 +157,13 @@ impl Transport for Memory {
     const IS_LOCAL: bool = true;
 
     type Access<'a> = RefMut<'a, LocalGraph>;
+
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     fn core(&mut self) -> RefMut<'_, LocalGraph> {
         RefMut::map(self.table.borrow_mut(), |table| &mut table.local)

@@ -36,7 +36,7 @@ use protocol::unit::Counters;
 
 use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
 use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
-use super::{LocalGraph, Return, Started, Transport};
+use super::{Absent, LocalGraph, Return, Started, Transport};
 use crate::doorbell::Doorbell;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
@@ -247,6 +247,13 @@ impl Transport for Rings {
     const IS_LOCAL: bool = false;
 
     type Access<'a> = &'a mut LocalGraph;
+
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
