@@ -57,7 +57,7 @@ use crate::backend::Backend;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::transport::{Maker, Memory, Passage, Rings, THREADS_MAX, Transport};
+use crate::transport::{Barrier, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
@@ -257,7 +257,7 @@ impl<T: Transport> Elastic<T> {
         if self.take_passed() {
             self.end_batch();
         }
-        self.wait_while(|this| this.transport.is_full() || this.transport.has_failed());
+        self.wait_while(Elastic::is_full);
     }
 
     /// Lets time pass up to `now_ns`.
@@ -279,8 +279,8 @@ impl<T: Transport> Elastic<T> {
         }
         self.pump();
         let is_done = self.transport.has_finished();
-        if !is_done {
-            self.transport.wait();
+        if !is_done && let Some(units) = self.transport.barrier() {
+            units.wait();
         }
         is_done
     }
@@ -290,7 +290,7 @@ impl<T: Transport> Elastic<T> {
             self.await_groups();
             // No flow is in handover now: each ends at its owner.
             self.handle_unit_timeouts();
-            self.wait_while(|this| this.transport.is_moving());
+            self.wait_while(|this| this.transport.barrier().is_some_and(|units| units.is_moving()));
         }
         if self.began_ns.is_some() {
             self.tally.report(&mut self.intervals, &self.dispatcher);
@@ -364,7 +364,8 @@ impl<T: Transport> Elastic<T> {
             return self.dispatch_other(packet);
         }
         self.arrive(&packet);
-        if self.transport.has_full_units()
+        if let Some(nodes) = self.transport.nodes()
+            && nodes.has_full_units()
             && let Some(unit) = self.full_unit_of(&packet)
         {
             return self.drop_for_unit(unit, packet);
@@ -381,7 +382,8 @@ impl<T: Transport> Elastic<T> {
     #[cold]
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();
-        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| self.transport.is_unit_full(unit))
+        let nodes = self.transport.nodes()?;
+        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
     }
 
     /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
@@ -472,8 +474,10 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
-        if let (false, Dispatched::To { stamp, .. }) = (T::IS_LOCAL, &dispatched) {
-            self.transport.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+        if let Dispatched::To { stamp, .. } = &dispatched
+            && let Some(nodes) = self.transport.nodes_mut()
+        {
+            nodes.begin(stamp.flow, self.dispatcher.group(stamp.flow));
         }
         self.execute_outputs();
         match dispatched {
@@ -547,12 +551,15 @@ impl<T: Transport> Elastic<T> {
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
     /// owner, and nowhere else.
     fn handle_unit_timeouts(&mut self) {
-        if T::UNITS_HAVE_CLOCKS {
+        if self.transport.nodes().is_some() {
+            // They have clocks of their own, and nobody waits for them.
             self.transport.handle_timeout(self.now_ns);
             return self.pump();
         }
         self.settle_units();
-        self.transport.drain_messages();
+        if let Some(units) = self.transport.barrier() {
+            units.drain_messages();
+        }
         self.await_answers();
         self.transport.handle_timeout(self.now_ns);
         self.await_answers();
@@ -583,11 +590,11 @@ impl<T: Transport> Backend for Elastic<T> {
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.transport.event()
+        self.transport.nodes()?.event()
     }
 
     fn takes_stale(&self) -> bool {
-        self.transport.takes_stale()
+        self.transport.nodes().is_none()
     }
 
     fn has_pending(&self) -> bool {

@@ -10,9 +10,11 @@
 //! each other keeps its order per pair.
 
 mod absent;
+mod barrier;
 mod homes;
 mod lane;
 mod memory;
+mod nodes;
 mod own_table;
 mod rings;
 mod shared_table;
@@ -20,11 +22,10 @@ mod unheard;
 mod unit_end;
 
 use std::ops::DerefMut;
-use std::os::fd::BorrowedFd;
 
 use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
-use nf::{AffinityGroup, Effects};
+use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
@@ -36,9 +37,11 @@ use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
 
 pub use absent::Absent;
+pub use barrier::Barrier;
 pub use homes::{Elsewhere, Federation, Passage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;
+pub use nodes::UnitNodes;
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
 pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 
@@ -48,16 +51,28 @@ pub trait Transport {
     /// it returns, and answers are there at once.
     const IS_LOCAL: bool;
 
-    /// Units handle their deadlines by clocks of their own, and nobody waits for them to.
-    const UNITS_HAVE_CLOCKS: bool = false;
-
     /// Access to the graph and the buffers of the calling thread.
     type Access<'a>: DerefMut<Target = LocalGraph>
     where
         Self: 'a;
 
+    /// The wait for units, or [`Absent`] if they are in the memory of the calling thread.
+    type Barrier: Barrier;
+
+    /// The nodes of units, or [`Absent`] if they are on this machine.
+    type Nodes: UnitNodes;
+
     /// The other dispatchers, or [`Absent`].
     type Federation: Federation;
+
+    /// Returns the wait for units, unless they have always answered.
+    fn barrier(&mut self) -> Option<&mut Self::Barrier>;
+
+    /// Returns the nodes of units.
+    fn nodes(&self) -> Option<&Self::Nodes>;
+
+    /// Returns the nodes of units, to be changed.
+    fn nodes_mut(&mut self) -> Option<&mut Self::Nodes>;
 
     /// Returns the other dispatchers, if there are any.
     fn federation(&mut self) -> Option<&mut Self::Federation>;
@@ -97,9 +112,6 @@ pub trait Transport {
         self.packet(now_ns, unit, stamp, packet);
     }
 
-    /// Notes that a flow begins, in this affinity group.
-    fn begin(&mut self, _flow: FlowId, _group: Option<AffinityGroup>) {}
-
     /// Sends a message of the dispatcher.
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
 
@@ -110,20 +122,6 @@ pub trait Transport {
 
     /// Starts a unit.
     fn start(&mut self, unit: UnitId) -> Started;
-
-    /// Notes that the dispatcher has stopped a unit, which has no flows. Returns whether it may be
-    /// started again; if not, a replacement has another number.
-    fn stopped(&mut self, _unit: UnitId) -> bool {
-        true
-    }
-
-    /// Notes that an operator drains a unit, or has resumed it.
-    fn set_draining(&mut self, _unit: UnitId, _is_draining: bool) {}
-
-    /// Returns true if there is something that can become one more unit at once.
-    fn has_spare(&self) -> bool {
-        false
-    }
 
     /// Repeats an operator's command for the units' graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
@@ -157,66 +155,11 @@ pub trait Transport {
         false
     }
 
-    /// Returns whether packets that have waited at ports while this process did not run are still
-    /// wanted, however long that was: nobody else can have taken their flows in the meantime.
-    fn takes_stale(&self) -> bool {
-        true
-    }
-
-    /// Returns what becomes readable when something arrives from other machines, such as packets
-    /// that were pending there.
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    /// Returns true if a unit has as many packets in flight as it may: further ones must be
-    /// dropped.
-    fn has_full_units(&self) -> bool {
-        false
-    }
-
-    /// Returns true if this unit is such a one.
-    fn is_unit_full(&self, _unit: UnitId) -> bool {
-        false
-    }
-
-    /// Returns whether the dispatcher must take no further packets.
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    /// Waits a little for units.
-    fn wait(&mut self) {}
-
-    /// Asks units that were sent messages to answer once they have handled them.
-    fn drain_messages(&mut self) {}
-
     /// Lets units handle deadlines that have passed; they answer.
     fn handle_timeout(&mut self, now_ns: u64);
 
     /// Returns the earliest deadline at a unit.
     fn next_timeout_ns(&self) -> u64;
-
-    /// Returns whether answers, or messages between units, are outstanding.
-    fn has_unanswered(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a unit has lost state.
-    fn has_failed(&self) -> bool {
-        false
-    }
-
-    /// Makes all units end their flows and discard what they receive; they answer.
-    fn reset_units(&mut self) {}
-
-    /// Lets all units go on after a reset; they answer.
-    fn resume_units(&mut self) {}
-
-    /// Returns whether a flow's state is on its way from unit to unit, or not acknowledged.
-    fn is_moving(&self) -> bool {
-        false
-    }
 
     /// Ends all flows of units.
     fn finish(&mut self) {}

@@ -24,7 +24,7 @@ use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
 use runtime::transport::{
-    Absent, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
+    Absent, Barrier, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
 };
 use runtime::{Assembly, Runner};
 
@@ -410,7 +410,24 @@ impl Transport for Faulty {
 
     type Access<'a> = &'a mut LocalGraph;
 
+    type Barrier = Self;
+    type Nodes = Absent;
     type Federation = Absent;
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn federation(&mut self) -> Option<&mut Absent> {
@@ -482,21 +499,6 @@ impl Transport for Faulty {
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
     }
 
-    /// Time passes until something happens.
-    fn wait(&mut self) {
-        // Units may retransmit forever, so it does not suffice that something happens.
-        match self.next_ns().filter(|&next_ns| next_ns < self.progress_ns + PATIENCE_NS) {
-            Some(next_ns) => self.run_to(next_ns),
-            None if self.is_finishing => {}
-            // Whatever is awaited never comes: the run goes on without it, and the trial fails.
-            None => self.outcome.borrow_mut().stuck = (self.sent - self.through).max(1),
-        }
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(|| ToUnit::Answer);
-    }
-
     fn handle_timeout(&mut self, now_ns: u64) {
         self.stepped_ns = now_ns;
         self.ask(|| ToUnit::Step(now_ns));
@@ -504,15 +506,6 @@ impl Transport for Faulty {
 
     fn next_timeout_ns(&self) -> u64 {
         self.stepped_ns.saturating_add(STEP_NS)
-    }
-
-    fn has_unanswered(&self) -> bool {
-        (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
-    }
-
-    fn is_moving(&self) -> bool {
-        let is_moving = self.units.iter().flatten().any(|end| !end.is_settled());
-        is_moving && self.outcome.borrow().stuck == 0
     }
 
     fn finish(&mut self) {
@@ -550,4 +543,43 @@ impl Transport for Faulty {
         }
         report.flows.size = size;
     }
+}
+
+impl Barrier for Faulty {
+    /// Time passes until something happens.
+    fn wait(&mut self) {
+        // Units may retransmit forever, so it does not suffice that something happens.
+        match self.next_ns().filter(|&next_ns| next_ns < self.progress_ns + PATIENCE_NS) {
+            Some(next_ns) => self.run_to(next_ns),
+            None if self.is_finishing => {}
+            // Whatever is awaited never comes: the run goes on without it, and the trial fails.
+            None => self.outcome.borrow_mut().stuck = (self.sent - self.through).max(1),
+        }
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|| ToUnit::Answer);
+    }
+
+    fn has_unanswered(&self) -> bool {
+        (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
+    }
+
+    fn is_moving(&self) -> bool {
+        let is_moving = self.units.iter().flatten().any(|end| !end.is_settled());
+        is_moving && self.outcome.borrow().stuck == 0
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// A unit that has lost its state has crashed, which is a change of units.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    fn reset_units(&mut self) {}
+
+    fn resume_units(&mut self) {}
 }

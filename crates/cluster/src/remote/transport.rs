@@ -10,7 +10,8 @@ use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{
-    Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange,
+    Barrier, Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange,
+    UnitNodes,
 };
 
 use super::nodes::NodeStatus;
@@ -23,11 +24,26 @@ use crate::wire::{write_input, write_packet_input, write_part, write_released, w
 impl<N: Network> Transport for RemoteUnits<N> {
     const IS_LOCAL: bool = false;
 
-    const UNITS_HAVE_CLOCKS: bool = true;
-
     type Access<'a> = &'a mut LocalGraph;
 
+    type Barrier = Self;
+    type Nodes = Self;
     type Federation = Self;
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn federation(&mut self) -> Option<&mut Self> {
         self.homes.has_others().then_some(self)
@@ -53,10 +69,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.is_busy = true;
         unit.sent += 1;
         self.has_full_units |= self.config.is_live && unit.is_full();
-    }
-
-    fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
-        self.streams.begin(flow, group);
     }
 
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
@@ -87,30 +99,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
             self.wanted.push_back(unit);
         }
         Started::Unchanged
-    }
-
-    fn stopped(&mut self, unit: UnitId) -> bool {
-        let Some(stopped) = self.units.get(unit) else { return true };
-        let (node, peer) = (stopped.node, stopped.peer);
-        // A unit without a node waits for one: it gets this one.
-        let is_needed = !self.wanted.is_empty() && self.nodes.renew(node, self.peers.now_ns());
-        if !is_needed && !self.nodes.has_drained(node) {
-            self.nodes.set_spare(unit, true);
-            return true;
-        }
-        self.peers.send(peer, ORDERED, write_stopped);
-        if is_needed {
-            self.peers.send(peer, ORDERED, write_part);
-        }
-        false
-    }
-
-    fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
-        self.nodes.set_draining(unit, is_draining);
-    }
-
-    fn has_spare(&self) -> bool {
-        self.nodes.count(NodeStatus::Spare) > 0
     }
 
     fn control(&mut self, stage: usize, command: &str) {
@@ -144,48 +132,12 @@ impl<N: Network> Transport for RemoteUnits<N> {
         Some(report)
     }
 
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.peers.event().filter(|_| self.homes.has_others() || self.has_pending())
-    }
-
     fn poll_change(&mut self) -> Option<UnitChange> {
         self.changes.pop_front()
     }
 
     fn has_pending(&self) -> bool {
         self.units.in_flight() > 0 || self.homes.held.count > 0
-    }
-
-    fn takes_stale(&self) -> bool {
-        false
-    }
-
-    fn has_full_units(&self) -> bool {
-        self.has_full_units
-    }
-
-    fn is_unit_full(&self, unit: UnitId) -> bool {
-        self.units.get(unit).is_some_and(RemoteUnit::is_full)
-    }
-
-    fn is_full(&self) -> bool {
-        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
-        // other.
-        let is_held_up = self.config.is_live && self.units.has_suspect();
-        let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
-        in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
-    }
-
-    fn wait(&mut self) {
-        self.peers.transmit();
-        if self.units.is_idle() {
-            self.peers.wait(WAIT);
-        }
-        self.work();
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(&ToUnit::Answer);
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
@@ -197,23 +149,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
     /// Units have clocks of their own.
     fn next_timeout_ns(&self) -> u64 {
         u64::MAX
-    }
-
-    fn has_unanswered(&self) -> bool {
-        self.units.iter().any(|unit| unit.is_behind)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.units.has_failed
-    }
-
-    fn reset_units(&mut self) {
-        self.units.has_failed = false;
-        self.ask(&ToUnit::Reset);
-    }
-
-    fn resume_units(&mut self) {
-        self.ask(&ToUnit::Resume);
     }
 
     fn finish(&mut self) {
@@ -272,6 +207,91 @@ impl<N: Network> Transport for RemoteUnits<N> {
         for (reason, count) in drops.into_iter().filter(|(_, count)| *count > 0) {
             *report.drops.entry(reason.name()).or_default() += count;
         }
+    }
+}
+
+impl<N: Network> Barrier for RemoteUnits<N> {
+    fn wait(&mut self) {
+        self.peers.transmit();
+        if self.units.is_idle() {
+            self.peers.wait(WAIT);
+        }
+        self.work();
+    }
+
+    fn is_full(&self) -> bool {
+        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
+        // other.
+        let is_held_up = self.config.is_live && self.units.has_suspect();
+        let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
+        in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(&ToUnit::Answer);
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.units.iter().any(|unit| unit.is_behind)
+    }
+
+    fn is_moving(&self) -> bool {
+        false
+    }
+
+    fn has_failed(&self) -> bool {
+        self.units.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.units.has_failed = false;
+        self.ask(&ToUnit::Reset);
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(&ToUnit::Resume);
+    }
+}
+
+impl<N: Network> UnitNodes for RemoteUnits<N> {
+    fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
+        self.streams.begin(flow, group);
+    }
+
+    fn stopped(&mut self, unit: UnitId) -> bool {
+        let Some(stopped) = self.units.get(unit) else { return true };
+        let (node, peer) = (stopped.node, stopped.peer);
+        // A unit without a node waits for one: it gets this one.
+        let is_needed = !self.wanted.is_empty() && self.nodes.renew(node, self.peers.now_ns());
+        if !is_needed && !self.nodes.has_drained(node) {
+            self.nodes.set_spare(unit, true);
+            return true;
+        }
+        self.peers.send(peer, ORDERED, write_stopped);
+        if is_needed {
+            self.peers.send(peer, ORDERED, write_part);
+        }
+        false
+    }
+
+    fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
+        self.nodes.set_draining(unit, is_draining);
+    }
+
+    fn has_spare(&self) -> bool {
+        self.nodes.count(NodeStatus::Spare) > 0
+    }
+
+    fn has_full_units(&self) -> bool {
+        self.has_full_units
+    }
+
+    fn is_unit_full(&self, unit: UnitId) -> bool {
+        self.units.get(unit).is_some_and(RemoteUnit::is_full)
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.peers.event().filter(|_| self.homes.has_others() || self.has_pending())
     }
 }
 

@@ -13,7 +13,7 @@
 use protocol::dispatcher::DispatcherOutput;
 
 use super::Elastic;
-use crate::transport::{Started, Transport};
+use crate::transport::{Barrier, Started, Transport, UnitNodes};
 
 impl<T: Transport> Elastic<T> {
     /// Applies everything that has arrived. The order matters: the loss of a unit comes before the
@@ -40,20 +40,37 @@ impl<T: Transport> Elastic<T> {
     }
 
     /// Waits as long as this is the case, and starts over if a unit has lost state.
-    pub(super) fn wait_while(&mut self, is_so: impl Fn(&Elastic<T>) -> bool) {
+    pub(super) fn wait_while(&mut self, is_so: impl Fn(&mut Elastic<T>) -> bool) {
         while is_so(self) {
-            if self.transport.has_failed() {
+            if self.has_failed() {
                 self.start_over();
             }
-            self.transport.wait();
-            self.pump();
+            self.wait();
         }
+    }
+
+    /// Waits a little for units, and applies what has arrived.
+    fn wait(&mut self) {
+        if let Some(units) = self.transport.barrier() {
+            units.wait();
+        }
+        self.pump();
+    }
+
+    /// Returns whether a unit has lost state.
+    fn has_failed(&mut self) -> bool {
+        self.transport.barrier().is_some_and(|units| units.has_failed())
+    }
+
+    /// Returns whether the dispatcher must take no further packets, or start over first.
+    pub(super) fn is_full(&mut self) -> bool {
+        self.transport.barrier().is_some_and(|units| units.is_full() || units.has_failed())
     }
 
     /// Waits until no packet is pending at a unit.
     pub(super) fn settle_units(&mut self) {
         self.flush();
-        self.wait_while(|this| this.transport.has_pending() || this.transport.has_failed());
+        self.wait_while(|this| this.transport.has_pending() || this.has_failed());
     }
 
     /// Waits until no packet waits for its affinity group.
@@ -64,9 +81,8 @@ impl<T: Transport> Elastic<T> {
     /// Waits until units have answered and nothing is in flight between them.
     pub(super) fn await_answers(&mut self) {
         self.pump();
-        while self.transport.has_unanswered() {
-            self.transport.wait();
-            self.pump();
+        while self.transport.barrier().is_some_and(|units| units.has_unanswered()) {
+            self.wait();
         }
         // Sent before the last message was handled.
         self.pump();
@@ -77,15 +93,19 @@ impl<T: Transport> Elastic<T> {
     #[cold]
     fn start_over(&mut self) {
         self.is_starting_over = true;
-        while self.transport.has_failed() {
-            self.transport.reset_units();
+        while let Some(units) = self.transport.barrier()
+            && units.has_failed()
+        {
+            units.reset_units();
             self.await_answers();
         }
         self.dispatcher.end_all();
         self.outputs.clear();
         self.waiting.take_all(&mut self.again);
         // No unit may send to another one that still discards what it receives.
-        self.transport.resume_units();
+        if let Some(units) = self.transport.barrier() {
+            units.resume_units();
+        }
         self.await_answers();
         self.is_starting_over = false;
     }
@@ -133,7 +153,9 @@ impl<T: Transport> Elastic<T> {
             DispatcherOutput::Stop(unit) => {
                 self.intervals.set_ready(since_ns, unit, false);
                 self.intervals.set_on(since_ns, unit, false);
-                if !self.transport.stopped(unit) {
+                if let Some(nodes) = self.transport.nodes_mut()
+                    && !nodes.stopped(unit)
+                {
                     self.dispatcher.retire_unit(unit);
                 }
             }

@@ -1,10 +1,13 @@
 //! The part that a transport has not.
 
+use std::os::fd::BorrowedFd;
+
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
 use protocol::dispatcher::AliasChange;
+use protocol::message::{FlowId, UnitId};
 
-use super::{Elsewhere, Federation, Passage};
+use super::{Barrier, Elsewhere, Federation, Passage, UnitNodes};
 
 /// A part that a transport has not. There is no value of it, so nothing is ever called, and no code
 /// is generated.
@@ -32,6 +35,70 @@ impl Federation for Absent {
     }
 
     fn poll_claimed(&mut self) -> Option<FlowKey> {
+        match *self {}
+    }
+}
+
+impl Barrier for Absent {
+    fn wait(&mut self) {
+        match *self {}
+    }
+
+    fn is_full(&self) -> bool {
+        match *self {}
+    }
+
+    fn drain_messages(&mut self) {
+        match *self {}
+    }
+
+    fn has_unanswered(&self) -> bool {
+        match *self {}
+    }
+
+    fn is_moving(&self) -> bool {
+        match *self {}
+    }
+
+    fn has_failed(&self) -> bool {
+        match *self {}
+    }
+
+    fn reset_units(&mut self) {
+        match *self {}
+    }
+
+    fn resume_units(&mut self) {
+        match *self {}
+    }
+}
+
+impl UnitNodes for Absent {
+    fn begin(&mut self, _: FlowId, _: Option<AffinityGroup>) {
+        match *self {}
+    }
+
+    fn stopped(&mut self, _: UnitId) -> bool {
+        match *self {}
+    }
+
+    fn set_draining(&mut self, _: UnitId, _: bool) {
+        match *self {}
+    }
+
+    fn has_spare(&self) -> bool {
+        match *self {}
+    }
+
+    fn has_full_units(&self) -> bool {
+        match *self {}
+    }
+
+    fn is_unit_full(&self, _: UnitId) -> bool {
+        match *self {}
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
         match *self {}
     }
 }

@@ -158,7 +158,24 @@ impl Transport for Memory {
 
     type Access<'a> = RefMut<'a, LocalGraph>;
 
+    type Barrier = Absent;
+    type Nodes = Absent;
     type Federation = Absent;
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn federation(&mut self) -> Option<&mut Absent> {

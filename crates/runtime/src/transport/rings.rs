@@ -36,7 +36,7 @@ use protocol::unit::Counters;
 
 use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
 use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
-use super::{Absent, LocalGraph, Return, Started, Transport};
+use super::{Absent, Barrier, LocalGraph, Return, Started, Transport};
 use crate::doorbell::Doorbell;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
@@ -248,7 +248,24 @@ impl Transport for Rings {
 
     type Access<'a> = &'a mut LocalGraph;
 
+    type Barrier = Self;
+    type Nodes = Absent;
     type Federation = Absent;
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn federation(&mut self) -> Option<&mut Absent> {
@@ -338,19 +355,6 @@ impl Transport for Rings {
         self.sent > self.through
     }
 
-    fn is_full(&self) -> bool {
-        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
-            || self.lanes.iter().flatten().any(|lane| !lane.queue.is_empty())
-    }
-
-    fn wait(&mut self) {
-        std::thread::yield_now();
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(|lane| (lane.is_ready && std::mem::take(&mut lane.has_messages)).then_some(ToUnit::Answer));
-    }
-
     fn handle_timeout(&mut self, now_ns: u64) {
         self.stepped_ns = now_ns;
         self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
@@ -358,24 +362,6 @@ impl Transport for Rings {
 
     fn next_timeout_ns(&self) -> u64 {
         self.stepped_ns.saturating_add(STEP_NS)
-    }
-
-    fn has_unanswered(&self) -> bool {
-        self.lanes.iter().flatten().any(|lane| lane.is_behind)
-            || self.mails_in_flight.load(Ordering::Acquire) > 0
-    }
-
-    fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    fn reset_units(&mut self) {
-        self.has_failed = false;
-        self.ask(|_| Some(ToUnit::Reset));
-    }
-
-    fn resume_units(&mut self) {
-        self.ask(|_| Some(ToUnit::Resume));
     }
 
     fn finish(&mut self) {
@@ -444,5 +430,43 @@ impl Transport for Rings {
         // There cannot be more batches than packets in flight.
         let surplus = self.batches.len().saturating_sub(IN_FLIGHT_MAX as usize + 1);
         self.batches.drain(..surplus);
+    }
+}
+
+impl Barrier for Rings {
+    fn wait(&mut self) {
+        std::thread::yield_now();
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
+            || self.lanes.iter().flatten().any(|lane| !lane.queue.is_empty())
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|lane| (lane.is_ready && std::mem::take(&mut lane.has_messages)).then_some(ToUnit::Answer));
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.lanes.iter().flatten().any(|lane| lane.is_behind)
+            || self.mails_in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Nothing is lost between units: a state that is on its way is a message in flight.
+    fn is_moving(&self) -> bool {
+        false
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.has_failed = false;
+        self.ask(|_| Some(ToUnit::Reset));
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(|_| Some(ToUnit::Resume));
     }
 }
