@@ -57,7 +57,7 @@ use crate::backend::Backend;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::transport::{Barrier, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes};
+use crate::transport::{Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
@@ -171,7 +171,7 @@ impl<T: Transport> Elastic<T> {
         if transport.federation().is_some() {
             dispatcher.note_aliases();
         }
-        if !T::IS_LOCAL && config.is_live && config.resets {
+        if transport.barrier().is_some() && config.is_live && config.resets {
             dispatcher.note_lost_flows();
         }
         Ok(Elastic {
@@ -264,7 +264,7 @@ impl<T: Transport> Elastic<T> {
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         self.handle_timeouts();
-        if !T::IS_LOCAL {
+        if self.transport.barrier().is_some() {
             self.transport.end_batch(self.now_ns);
             self.handle_unit_timeouts();
             self.announce_aliases();
@@ -286,7 +286,7 @@ impl<T: Transport> Elastic<T> {
     }
 
     fn begin_end(&mut self) {
-        if !T::IS_LOCAL {
+        if self.transport.barrier().is_some() {
             self.await_groups();
             // No flow is in handover now: each ends at its owner.
             self.handle_unit_timeouts();
@@ -302,18 +302,23 @@ impl<T: Transport> Elastic<T> {
     /// Numbers and dispatches the packets of a classified batch.
     fn dispatch_batch(&mut self, batch: &mut Vec<Packet>) {
         let mut guesses = std::mem::take(&mut self.guesses);
+        let lane = self.transport.lane();
         guesses.extend(batch.iter().map(|packet| {
             let guess = self.dispatcher.guess(packet.meta().hash);
-            self.transport.prefetch_index(guess.index());
+            if let Some(lane) = &lane {
+                lane.prefetch_index(guess.index());
+            }
             guess
         }));
         // Units are notified of packets that begin flowlets, and of few others.
-        let many = !T::IS_LOCAL || self.dispatcher.expects_flowlets();
+        let many = lane.is_none() || self.dispatcher.expects_flowlets();
         let count = if many { 0 } else { self.number_all(batch, &guesses) };
         let (first, others) = guesses.split_at(count);
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend(batch.drain(count..));
-        self.transport.skip_unit_all(first, batch.drain(..));
+        if let Some(lane) = self.transport.lane() {
+            lane.skip_unit_all(first, batch.drain(..));
+        }
         self.dispatch(&mut rest, others, many);
         self.rest = rest;
         guesses.clear();
@@ -324,11 +329,13 @@ impl<T: Transport> Elastic<T> {
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
-            if T::IS_LOCAL && many {
+            if let Some(lane) = self.transport.lane()
+                && many
+            {
                 for (unit, index) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
                 {
                     self.dispatcher.prefetch_flowlet(index);
-                    self.transport.prefetch_flow(unit, index);
+                    lane.prefetch_flow(unit, index);
                 }
             }
             let before = self.dispatcher.counters().flowlets();
@@ -351,7 +358,8 @@ impl<T: Transport> Elastic<T> {
         });
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
-        let count = self.dispatcher.number_batch(times, arrivals, |packet| self.transport.skips_unit(packet));
+        let Some(lane) = self.transport.lane() else { return 0 };
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
@@ -421,14 +429,16 @@ impl<T: Transport> Elastic<T> {
     /// Sends the next packet of a flowlet to its unit.
     #[inline(always)]
     fn continue_flowlet(&mut self, numbered: NumberedPacket, packet: Packet) {
-        if self.transport.skips_unit(&numbered) {
-            return self.transport.skip_unit(numbered.flow.index, packet);
+        let Some(lane) = self.transport.lane() else {
+            let stamp = self.dispatcher.stamp_numbered(&numbered);
+            return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
+        };
+        if lane.skips_unit(&numbered) {
+            return lane.skip_unit(numbered.flow.index, packet);
         }
         let stamp = self.dispatcher.stamp_numbered(&numbered);
-        self.transport.continue_flowlet(self.now_ns, &numbered, stamp, packet);
-        if T::IS_LOCAL {
-            self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
-        }
+        lane.continue_flowlet(self.now_ns, &numbered, stamp, packet);
+        self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
     }
 
     /// Dispatches a whole packet that does not just continue a flowlet.
@@ -465,7 +475,7 @@ impl<T: Transport> Elastic<T> {
                 None => return,
             },
         };
-        let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
+        let may_depend = self.transport.lane().is_some() || !self.config.is_live || is_fragment(&packet);
         if may_depend {
             self.settle_units();
         }
@@ -485,7 +495,10 @@ impl<T: Transport> Elastic<T> {
                 if let Some(tokens) = &mut self.tokens {
                     tokens.begun(&packet);
                 }
-                self.transport.packet_alone(self.now_ns, unit, stamp, packet);
+                match self.transport.lane() {
+                    Some(lane) => lane.packet_alone(self.now_ns, unit, stamp, packet),
+                    None => self.transport.packet(self.now_ns, unit, stamp, packet),
+                }
                 if may_depend {
                     self.pump();
                 }
@@ -521,7 +534,9 @@ impl<T: Transport> Elastic<T> {
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
         let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
-        self.transport.expire_flow(self.now_ns, flow);
+        if let Some(lane) = self.transport.lane() {
+            lane.expire_flow(self.now_ns, flow);
+        }
         self.pump();
         self.dispatcher.flow(hash, key).is_some()
     }
@@ -635,7 +650,8 @@ impl<T: Transport> Backend for Elastic<T> {
         report.packets_generated += resets.resets;
         report.packets_out += resets.resets;
         report.bytes_out += resets.bytes;
-        if !T::IS_LOCAL {
+        if self.transport.is_deferred() {
+            // Units have tables of their own: the dispatcher alone knows the peak of all together.
             report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
         }
     }
@@ -645,7 +661,7 @@ impl<T: Transport> Backend for Elastic<T> {
     }
 
     fn is_deferred(&self) -> bool {
-        !T::IS_LOCAL
+        self.transport.is_deferred()
     }
 
     fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {

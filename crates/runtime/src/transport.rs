@@ -11,6 +11,7 @@
 
 mod absent;
 mod barrier;
+mod fast_lane;
 mod homes;
 mod lane;
 mod memory;
@@ -27,7 +28,6 @@ use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
 use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
-use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
 use protocol::unit::FlowAlias;
 
@@ -38,6 +38,7 @@ use crate::units_report::UnitsReport;
 
 pub use absent::Absent;
 pub use barrier::Barrier;
+pub use fast_lane::FastLane;
 pub use homes::{Elsewhere, Federation, Passage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use memory::Memory;
@@ -47,14 +48,13 @@ pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 
 /// The dispatcher's side of a transport.
 pub trait Transport {
-    /// Units are in the memory of the calling thread: a packet has left when the call that brought
-    /// it returns, and answers are there at once.
-    const IS_LOCAL: bool;
-
     /// Access to the graph and the buffers of the calling thread.
     type Access<'a>: DerefMut<Target = LocalGraph>
     where
         Self: 'a;
+
+    /// The fast lane to units in the memory of the calling thread, or [`Absent`].
+    type Lane: FastLane;
 
     /// The wait for units, or [`Absent`] if they are in the memory of the calling thread.
     type Barrier: Barrier;
@@ -64,6 +64,9 @@ pub trait Transport {
 
     /// The other dispatchers, or [`Absent`].
     type Federation: Federation;
+
+    /// Returns the fast lane to units. There is either this or a barrier.
+    fn lane(&mut self) -> Option<&mut Self::Lane>;
 
     /// Returns the wait for units, unless they have always answered.
     fn barrier(&mut self) -> Option<&mut Self::Barrier>;
@@ -81,36 +84,8 @@ pub trait Transport {
     /// processes those of no flow.
     fn core(&mut self) -> Self::Access<'_>;
 
-    /// Prefetches what the transport knows of the flow with this index.
-    fn prefetch_index(&self, _index: u32) {}
-
-    /// Prefetches what a unit knows of the flow with this index.
-    fn prefetch_flow(&self, _unit: UnitId, _index: u32) {}
-
-    /// Returns whether the next packet of a flowlet may be processed without its unit's being
-    /// notified; if so, it is counted as sent, and `skip_unit` follows.
-    fn skips_unit(&mut self, _packet: &NumberedPacket) -> bool {
-        false
-    }
-
-    /// Processes a packet for which `skips_unit` returned true.
-    fn skip_unit(&mut self, _index: u32, _packet: Packet) {}
-
-    /// Processes several such packets, of the flows that were guessed.
-    fn skip_unit_all(&mut self, _guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
-        debug_assert_eq!(packets.count(), 0, "no packet was skipped");
-    }
-
-    /// Sends the next packet of a flowlet to its unit.
-    fn continue_flowlet(&mut self, now_ns: u64, packet: &NumberedPacket, stamp: Stamp, data: Packet);
-
     /// Sends a packet to its unit.
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet);
-
-    /// Sends a packet, and processes it before any later one if that is possible.
-    fn packet_alone(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, unit, stamp, packet);
-    }
 
     /// Sends a message of the dispatcher.
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
@@ -126,12 +101,6 @@ pub trait Transport {
     /// Repeats an operator's command for the units' graphs.
     fn control(&mut self, _stage: usize, _command: &str) {}
 
-    /// Expires the flow if its deadline has passed, where that can be done at once.
-    fn expire_flow(&mut self, _now_ns: u64, _flow: FlowId) {}
-
-    /// Processes pending packets, where that can be done at once.
-    fn flush(&mut self) {}
-
     /// Notes when packets of a batch arrived, to measure their latency.
     fn note_arrivals(&mut self, _batch: &[Packet]) {}
 
@@ -146,9 +115,6 @@ pub trait Transport {
     fn poll_change(&mut self) -> Option<UnitChange> {
         None
     }
-
-    /// Hands over messages that local units have sent to the dispatcher.
-    fn drain_local(&mut self, _take: &mut dyn FnMut(UnitId, FromUnit)) {}
 
     /// Returns whether packets are at units.
     fn has_pending(&self) -> bool {
@@ -168,6 +134,10 @@ pub trait Transport {
     fn has_finished(&mut self) -> bool {
         true
     }
+
+    /// Returns whether packets may leave during a later call than the one that brought them. Flows
+    /// are in the units' own tables then.
+    fn is_deferred(&self) -> bool;
 
     /// Asks units for their counters.
     fn ask_for_figures(&mut self) {}

@@ -18,7 +18,6 @@ use std::rc::Rc;
 use graph::Graph;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId};
 use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
@@ -406,13 +405,17 @@ impl Faulty {
 }
 
 impl Transport for Faulty {
-    const IS_LOCAL: bool = false;
-
     type Access<'a> = &'a mut LocalGraph;
 
+    type Lane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
     type Federation = Absent;
+
+    #[inline(always)]
+    fn lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn barrier(&mut self) -> Option<&mut Self> {
@@ -436,10 +439,6 @@ impl Transport for Faulty {
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
@@ -530,6 +529,10 @@ impl Transport for Faulty {
             self.local.graph.part();
         }
         has_finished
+    }
+
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn unit_counters(&self) -> Vec<Counters> {

@@ -4,14 +4,14 @@ use std::os::fd::BorrowedFd;
 
 use nf::AffinityGroup;
 use packet::{DropReason, FlowKey, Packet};
-use protocol::dispatcher::{AliasChange, NumberedPacket};
+use protocol::dispatcher::AliasChange;
 use protocol::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{
-    Barrier, Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange,
-    UnitNodes,
+    Absent, Barrier, Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport,
+    UnitChange, UnitNodes,
 };
 
 use super::nodes::NodeStatus;
@@ -22,13 +22,17 @@ use crate::peers::ORDERED;
 use crate::wire::{write_input, write_packet_input, write_part, write_released, write_stopped};
 
 impl<N: Network> Transport for RemoteUnits<N> {
-    const IS_LOCAL: bool = false;
-
     type Access<'a> = &'a mut LocalGraph;
 
+    type Lane = Absent;
     type Barrier = Self;
     type Nodes = Self;
     type Federation = Self;
+
+    #[inline(always)]
+    fn lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn barrier(&mut self) -> Option<&mut Self> {
@@ -51,10 +55,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
@@ -174,6 +174,10 @@ impl<N: Network> Transport for RemoteUnits<N> {
     fn ask_for_figures(&mut self) {
         self.tell(&ToUnit::Figures);
         self.work();
+    }
+
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn unit_counters(&self) -> Vec<Counters> {

@@ -13,7 +13,7 @@
 use protocol::dispatcher::DispatcherOutput;
 
 use super::Elastic;
-use crate::transport::{Barrier, Started, Transport, UnitNodes};
+use crate::transport::{Barrier, FastLane, Started, Transport, UnitNodes};
 
 impl<T: Transport> Elastic<T> {
     /// Applies everything that has arrived. The order matters: the loss of a unit comes before the
@@ -29,7 +29,9 @@ impl<T: Transport> Elastic<T> {
     /// Sends pending packets through the graph where this thread can do that, and applies the
     /// result.
     pub(super) fn flush(&mut self) {
-        self.transport.flush();
+        if let Some(lane) = self.transport.lane() {
+            lane.flush();
+        }
         self.pump();
     }
 
@@ -131,9 +133,11 @@ impl<T: Transport> Elastic<T> {
     }
 
     fn handle_messages(&mut self) {
-        self.transport.drain_local(&mut |unit, message| {
-            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-        });
+        if let Some(lane) = self.transport.lane() {
+            lane.take_messages(&mut |unit, message| {
+                self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
+            });
+        }
     }
 
     fn execute(&mut self, output: DispatcherOutput) {

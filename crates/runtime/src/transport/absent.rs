@@ -4,10 +4,10 @@ use std::os::fd::BorrowedFd;
 
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
-use protocol::dispatcher::AliasChange;
-use protocol::message::{FlowId, UnitId};
+use protocol::dispatcher::{AliasChange, FlowGuess, NumberedPacket};
+use protocol::message::{FlowId, FromUnit, Stamp, UnitId};
 
-use super::{Barrier, Elsewhere, Federation, Passage, UnitNodes};
+use super::{Barrier, Elsewhere, FastLane, Federation, Passage, UnitNodes};
 
 /// A part that a transport has not. There is no value of it, so nothing is ever called, and no code
 /// is generated.
@@ -99,6 +99,48 @@ impl UnitNodes for Absent {
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
+        match *self {}
+    }
+}
+
+impl FastLane for Absent {
+    fn prefetch_index(&self, _: u32) {
+        match *self {}
+    }
+
+    fn prefetch_flow(&self, _: UnitId, _: u32) {
+        match *self {}
+    }
+
+    fn skips_unit(&mut self, _: &NumberedPacket) -> bool {
+        match *self {}
+    }
+
+    fn skip_unit(&mut self, _: u32, _: Packet) {
+        match *self {}
+    }
+
+    fn skip_unit_all(&mut self, _: &[FlowGuess], _: impl Iterator<Item = Packet>) {
+        match *self {}
+    }
+
+    fn continue_flowlet(&mut self, _: u64, _: &NumberedPacket, _: Stamp, _: Packet) {
+        match *self {}
+    }
+
+    fn packet_alone(&mut self, _: u64, _: UnitId, _: Stamp, _: Packet) {
+        match *self {}
+    }
+
+    fn expire_flow(&mut self, _: u64, _: FlowId) {
+        match *self {}
+    }
+
+    fn flush(&mut self) {
+        match *self {}
+    }
+
+    fn take_messages(&mut self, _: &mut dyn FnMut(UnitId, FromUnit)) {
         match *self {}
     }
 }

@@ -30,7 +30,6 @@ use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 
@@ -244,13 +243,17 @@ impl Rings {
 }
 
 impl Transport for Rings {
-    const IS_LOCAL: bool = false;
-
     type Access<'a> = &'a mut LocalGraph;
 
+    type Lane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
     type Federation = Absent;
+
+    #[inline(always)]
+    fn lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
 
     #[inline(always)]
     fn barrier(&mut self) -> Option<&mut Self> {
@@ -274,11 +277,6 @@ impl Transport for Rings {
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    #[inline]
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     #[inline]
@@ -382,6 +380,10 @@ impl Transport for Rings {
             lane.push(ToUnit::Figures);
             lane.send();
         }
+    }
+
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn unit_counters(&self) -> Vec<Counters> {
