@@ -57,7 +57,9 @@ use crate::backend::Backend;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::transport::{Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes};
+use crate::transport::{
+    Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes, UnitReports,
+};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
@@ -204,34 +206,6 @@ impl<T: Transport> Elastic<T> {
         self
     }
 
-    /// Processes packets in order, as [`Graph::process`] does.
-    pub fn process(
-        &mut self,
-        graph: &mut Box<Graph>,
-        batch: &mut Vec<Packet>,
-        out: &mut Vec<Packet>,
-        pool: &mut PacketPool,
-    ) {
-        Backend::process(self, batch, Core { graph, out, pool });
-    }
-
-    /// Returns what the units did.
-    pub fn report(&self) -> UnitsReport {
-        let counters = self.transport.unit_counters();
-        let running = self.loads().count();
-        let mut report =
-            UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
-        report.packets_waited = self.waiting.count;
-        report.flows_reset = self.lost.counts.flows_reset;
-        report.resets_sent = self.lost.counts.resets;
-        report.lost_flows_forgotten += self.lost.counts.forgotten;
-        if let Some(tokens) = &self.tokens {
-            tokens.add_to_report(&mut report);
-        }
-        self.transport.add_to_units_report(&mut report);
-        report
-    }
-
     /// Returns the intervals that have ended.
     pub fn intervals(&self) -> &[Interval] {
         self.intervals.done()
@@ -246,10 +220,12 @@ impl<T: Transport> Elastic<T> {
         now_ns - self.began_ns.unwrap_or(now_ns)
     }
 
-    /// Dispatches a batch, and applies what follows from it.
-    fn take_batch(&mut self, batch: &mut Vec<Packet>) {
+    fn classify(&mut self, batch: &mut [Packet]) {
         self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
-        self.transport.note_arrivals(batch);
+    }
+
+    /// Dispatches a classified batch, and applies what follows from it.
+    fn take_batch(&mut self, batch: &mut Vec<Packet>) {
         self.learn_tokens(batch);
         self.dispatch_batch(batch);
         self.flush();
@@ -595,9 +571,42 @@ fn is_fragment(packet: &Packet) -> bool {
     matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment)
 }
 
-impl<T: Transport> Backend for Elastic<T> {
+impl<T: Transport + UnitReports> Elastic<T> {
+    /// Processes packets in order, as [`Graph::process`] does.
+    pub fn process(
+        &mut self,
+        graph: &mut Box<Graph>,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
+        Backend::process(self, batch, Core { graph, out, pool });
+    }
+
+    /// Returns what the units did.
+    pub fn report(&self) -> UnitsReport {
+        let counters = self.transport.unit_counters();
+        let running = self.loads().count();
+        let mut report =
+            UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
+        report.packets_waited = self.waiting.count;
+        report.flows_reset = self.lost.counts.flows_reset;
+        report.resets_sent = self.lost.counts.resets;
+        report.lost_flows_forgotten += self.lost.counts.forgotten;
+        if let Some(tokens) = &self.tokens {
+            tokens.add_to_report(&mut report);
+        }
+        self.transport.add_to_units_report(&mut report);
+        report
+    }
+}
+
+impl<T: Transport + UnitReports> Backend for Elastic<T> {
     fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        self.lend(core).take_batch(batch);
+        let mut this = self.lend(core);
+        this.classify(batch);
+        this.transport.note_arrivals(batch);
+        this.take_batch(batch);
     }
 
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {

@@ -26,7 +26,7 @@ use crate::elastic::{Elastic, ElasticError, Threads, Units};
 use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
-use crate::transport::{Maker, Transport};
+use crate::transport::{Maker, Transport, UnitReports};
 use crate::units_config::UnitsConfig;
 use crate::worker::counters::Counters;
 use crate::worker::{SnoopedFrame, WorkerPlace};
@@ -134,7 +134,7 @@ impl Runner {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn on_transport<T: Transport + 'static>(
+    pub fn on_transport<T: Transport + UnitReports + 'static>(
         assembly: Assembly,
         name: &str,
         config: UnitsConfig,

@@ -12,8 +12,11 @@
 mod absent;
 mod barrier;
 mod fast_lane;
+mod figures;
+mod fleet;
 mod homes;
 mod lane;
+mod link;
 mod memory;
 mod nodes;
 mod own_table;
@@ -22,37 +25,34 @@ mod shared_table;
 mod unheard;
 mod unit_end;
 
-use std::ops::DerefMut;
-
 use graph::{Datagram, FlowChange, FlowLookup, Graph, Options};
-use hdrhistogram::Histogram;
 use nf::Effects;
 use packet::{DropReason, FlowKey, Packet, PacketPool};
-use protocol::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
+use protocol::message::{FlowId, FromUnit, UnitId};
 use protocol::unit::FlowAlias;
 
 use crate::batch::Core;
-use crate::report::Report;
 use crate::units_error::ElasticError;
-use crate::units_report::UnitsReport;
 
 pub use absent::Absent;
 pub use barrier::Barrier;
 pub use fast_lane::FastLane;
+pub use figures::UnitReports;
+pub use fleet::{Fleet, Started, UnitChange};
 pub use homes::{Elsewhere, Federation, Passage};
 pub use lane::{MAILS, RETURNS, RING};
+pub use link::UnitLink;
 pub use memory::Memory;
 pub use nodes::UnitNodes;
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
 pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 
-/// The dispatcher's side of a transport.
-pub trait Transport {
-    /// Access to the graph and the buffers of the calling thread.
-    type Access<'a>: DerefMut<Target = LocalGraph>
-    where
-        Self: 'a;
-
+/// The dispatcher's side of a transport: a link to units and the fleet that they are, which every
+/// transport has, and parts that not all have. One that a transport has not is [`Absent`].
+///
+/// Units are either in the memory of the calling thread, behind a [`FastLane`], or beside it,
+/// behind a [`Barrier`].
+pub trait Transport: UnitLink + Fleet {
     /// The fast lane to units in the memory of the calling thread, or [`Absent`].
     type Lane: FastLane;
 
@@ -79,108 +79,6 @@ pub trait Transport {
 
     /// Returns the other dispatchers, if there are any.
     fn federation(&mut self) -> Option<&mut Self::Federation>;
-
-    /// Returns the graph of the calling thread, during calls. It classifies all packets, and
-    /// processes those of no flow.
-    fn core(&mut self) -> Self::Access<'_>;
-
-    /// Sends a packet to its unit.
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet);
-
-    /// Sends a message of the dispatcher.
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher);
-
-    /// Returns whether a unit is there from the beginning.
-    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
-        unit.0 < units_min
-    }
-
-    /// Starts a unit.
-    fn start(&mut self, unit: UnitId) -> Started;
-
-    /// Repeats an operator's command for the units' graphs.
-    fn control(&mut self, _stage: usize, _command: &str) {}
-
-    /// Notes when packets of a batch arrived, to measure their latency.
-    fn note_arrivals(&mut self, _batch: &[Packet]) {}
-
-    /// Notifies units of the time after a batch.
-    fn end_batch(&mut self, _now_ns: u64) {}
-
-    /// Returns what units have reported, in order, until there is nothing left. Packets that leave
-    /// are added to the output.
-    fn receive(&mut self) -> Option<Box<Return>>;
-
-    /// Returns the next change of units that the dispatcher did not ask for.
-    fn poll_change(&mut self) -> Option<UnitChange> {
-        None
-    }
-
-    /// Returns whether packets are at units.
-    fn has_pending(&self) -> bool {
-        false
-    }
-
-    /// Lets units handle deadlines that have passed; they answer.
-    fn handle_timeout(&mut self, now_ns: u64);
-
-    /// Returns the earliest deadline at a unit.
-    fn next_timeout_ns(&self) -> u64;
-
-    /// Ends all flows of units.
-    fn finish(&mut self) {}
-
-    /// Returns whether all units have ended their flows.
-    fn has_finished(&mut self) -> bool {
-        true
-    }
-
-    /// Returns whether packets may leave during a later call than the one that brought them. Flows
-    /// are in the units' own tables then.
-    fn is_deferred(&self) -> bool;
-
-    /// Asks units for their counters.
-    fn ask_for_figures(&mut self) {}
-
-    /// Returns the counters of each unit.
-    fn unit_counters(&self) -> Vec<protocol::unit::Counters>;
-
-    /// Adds what the transport has measured.
-    fn add_to_units_report(&self, _report: &mut UnitsReport) {}
-
-    /// Adds what the units' graphs have counted.
-    fn add_to_report(&self, _report: &mut Report, _names: &[String]) {}
-
-    /// Records the latency of packets that leave now.
-    fn record_latency(&mut self, _out: &[Packet], _latency: &mut Histogram<u64>) {}
-}
-
-/// A change of units that the dispatcher did not ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnitChange {
-    /// One more unit is to run.
-    Join,
-    /// The unit will stop: it is drained.
-    Leave(UnitId),
-    /// The unit has crashed, with its flows.
-    Crash(UnitId),
-    /// The unit was drained, and never runs again.
-    Retire(UnitId),
-    /// Nothing is heard from the unit: its flows stay, and new ones go to others.
-    Suspect(UnitId),
-    /// The unit is heard again.
-    Heard(UnitId),
-}
-
-/// Outcome of starting a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
-    /// It is ready.
-    Ready,
-    /// It will report when it is ready.
-    Pending,
-    /// Nothing changes: it is starting already, or cannot be started.
-    Unchanged,
 }
 
 /// The graph of the calling thread, its buffers, and packets that leave.

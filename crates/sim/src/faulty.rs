@@ -23,7 +23,8 @@ use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
 use runtime::transport::{
-    Absent, Barrier, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
+    Absent, Barrier, Fleet, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange,
+    UnitEnd, UnitLink, UnitReports,
 };
 use runtime::{Assembly, Runner};
 
@@ -404,9 +405,114 @@ impl Faulty {
     }
 }
 
-impl Transport for Faulty {
+impl UnitLink for Faulty {
     type Access<'a> = &'a mut LocalGraph;
 
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let sequence = packet.meta().transit.sequence;
+        if self.sent == 0 {
+            self.schedule_changes(now_ns);
+        }
+        self.next_sequence = self.next_sequence.max(sequence + 1);
+        self.outcome.borrow_mut().flows.insert(sequence, stamp.flow);
+        self.set_owner(stamp.flow, unit);
+        self.pass_to(now_ns);
+        self.sent += 1;
+        self.progress_ns = self.now_ns;
+        self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
+        self.pass_to(now_ns);
+        self.note_message(unit, &message);
+        let at_ns = self.in_order_ns(unit);
+        self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        let mut report = self.reports.pop_front()?;
+        self.note_report(&report);
+        self.local.out.append(&mut report.out);
+        report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
+        let through = &mut self.through_of[report.unit.index()];
+        if report.through > *through || report.has_answered {
+            self.progress_ns = self.now_ns;
+        }
+        self.through += report.through - *through;
+        *through = report.through;
+        self.unanswered -= u64::from(report.has_answered);
+        Some(report)
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.pass_to(now_ns);
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+    }
+
+    fn has_pending(&self) -> bool {
+        self.sent > self.through && self.outcome.borrow().stuck == 0
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.stepped_ns = now_ns;
+        self.ask(|| ToUnit::Step(now_ns));
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.stepped_ns.saturating_add(STEP_NS)
+    }
+}
+
+impl Fleet for Faulty {
+    fn start(&mut self, unit: UnitId) -> Started {
+        if self.units[unit.index()].is_some() {
+            self.members.activate(unit);
+            return Started::Ready;
+        }
+        if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        self.changes.pop_front()
+    }
+
+    fn finish(&mut self) {
+        self.is_finishing = true;
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            let mut is_done = self.units[unit.index()].is_none();
+            while !is_done {
+                self.at_unit(unit, |end| is_done = end.end_flows());
+            }
+        }
+        while let Some(Reverse(Scheduled { at_ns, event, .. })) = self.events.pop() {
+            self.now_ns = self.now_ns.max(at_ns);
+            if let Event::Report(report) = event {
+                self.reports.push_back(report);
+            }
+        }
+    }
+
+    fn has_finished(&mut self) -> bool {
+        let has_finished = self.reports.is_empty();
+        if has_finished {
+            self.local.graph.part();
+        }
+        has_finished
+    }
+
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    /// Trials have no operators.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+}
+
+impl Transport for Faulty {
     type Lane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
@@ -436,101 +542,9 @@ impl Transport for Faulty {
     fn federation(&mut self) -> Option<&mut Absent> {
         None
     }
+}
 
-    fn core(&mut self) -> &mut LocalGraph {
-        &mut self.local
-    }
-
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        let sequence = packet.meta().transit.sequence;
-        if self.sent == 0 {
-            self.schedule_changes(now_ns);
-        }
-        self.next_sequence = self.next_sequence.max(sequence + 1);
-        self.outcome.borrow_mut().flows.insert(sequence, stamp.flow);
-        self.set_owner(stamp.flow, unit);
-        self.pass_to(now_ns);
-        self.sent += 1;
-        self.progress_ns = self.now_ns;
-        self.send_packet(packet, |packet| Event::ToUnit(unit, ToUnit::Packet(now_ns, stamp, packet)));
-    }
-
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        self.pass_to(now_ns);
-        self.note_message(unit, &message);
-        let at_ns = self.in_order_ns(unit);
-        self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
-    }
-
-    fn start(&mut self, unit: UnitId) -> Started {
-        if self.units[unit.index()].is_some() {
-            self.members.activate(unit);
-            return Started::Ready;
-        }
-        if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        let mut report = self.reports.pop_front()?;
-        self.note_report(&report);
-        self.local.out.append(&mut report.out);
-        report.buffers.drain(..).for_each(|packet| self.local.pool.give(packet));
-        let through = &mut self.through_of[report.unit.index()];
-        if report.through > *through || report.has_answered {
-            self.progress_ns = self.now_ns;
-        }
-        self.through += report.through - *through;
-        *through = report.through;
-        self.unanswered -= u64::from(report.has_answered);
-        Some(report)
-    }
-
-    fn poll_change(&mut self) -> Option<UnitChange> {
-        self.changes.pop_front()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.sent > self.through && self.outcome.borrow().stuck == 0
-    }
-
-    fn end_batch(&mut self, now_ns: u64) {
-        self.pass_to(now_ns);
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.stepped_ns = now_ns;
-        self.ask(|| ToUnit::Step(now_ns));
-    }
-
-    fn next_timeout_ns(&self) -> u64 {
-        self.stepped_ns.saturating_add(STEP_NS)
-    }
-
-    fn finish(&mut self) {
-        self.is_finishing = true;
-        for unit in (0..self.units.len() as u16).map(UnitId) {
-            let mut is_done = self.units[unit.index()].is_none();
-            while !is_done {
-                self.at_unit(unit, |end| is_done = end.end_flows());
-            }
-        }
-        while let Some(Reverse(Scheduled { at_ns, event, .. })) = self.events.pop() {
-            self.now_ns = self.now_ns.max(at_ns);
-            if let Event::Report(report) = event {
-                self.reports.push_back(report);
-            }
-        }
-    }
-
-    fn has_finished(&mut self) -> bool {
-        let has_finished = self.reports.is_empty();
-        if has_finished {
-            self.local.graph.part();
-        }
-        has_finished
-    }
-
+impl UnitReports for Faulty {
     fn is_deferred(&self) -> bool {
         true
     }

@@ -10,8 +10,8 @@ use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{
-    Absent, Barrier, Elsewhere, Federation, LocalGraph, Passage, Return, Started, ToUnit, Transport,
-    UnitChange, UnitNodes,
+    Absent, Barrier, Elsewhere, Federation, Fleet, LocalGraph, Passage, Return, Started, ToUnit, Transport,
+    UnitChange, UnitLink, UnitNodes, UnitReports,
 };
 
 use super::nodes::NodeStatus;
@@ -21,9 +21,131 @@ use crate::network::Network;
 use crate::peers::ORDERED;
 use crate::wire::{write_input, write_packet_input, write_part, write_released, write_stopped};
 
-impl<N: Network> Transport for RemoteUnits<N> {
+impl<N: Network> UnitLink for RemoteUnits<N> {
     type Access<'a> = &'a mut LocalGraph;
 
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.now_ns = now_ns;
+        let Some(unit) = self.units.alive_mut(unit) else {
+            // The dispatcher does not know of its loss yet.
+            return self.local.drop_packet(packet, DropReason::UnitLost);
+        };
+        let stream = self.streams.of(stamp.flow);
+        self.peers.send(unit.peer, stream, |out| write_packet_input(out, &stamp, &packet));
+        self.local.pool.give(packet);
+        self.is_busy = true;
+        unit.sent += 1;
+        self.has_full_units |= self.config.is_live && unit.is_full();
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
+        self.now_ns = now_ns;
+        let Some(unit) = self.units.alive_mut(unit) else { return };
+        let stream = message.flow().map_or(ORDERED, |flow| self.streams.of(flow));
+        let input = ToUnit::Message(now_ns, message);
+        self.peers.send(unit.peer, stream, |out| write_input(out, &input));
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
+        let has_others = self.homes.has_others();
+        if has_others {
+            self.drop_stale();
+            self.homes.release_held(&mut self.local.out);
+        }
+        let mut report = self.units.next_report()?;
+        match has_others {
+            true => self.homes.hold(&mut report.out),
+            false => self.local.out.append(&mut report.out),
+        }
+        Some(report)
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.replace_graph();
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
+            self.told_ns = now_ns;
+            self.tell_time(now_ns);
+        }
+        if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.units.in_flight() > 0 || self.homes.held.count > 0
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.tell_time(now_ns);
+        self.work();
+    }
+
+    /// Units have clocks of their own.
+    fn next_timeout_ns(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl<N: Network> Fleet for RemoteUnits<N> {
+    fn is_ready(&self, unit: UnitId, _units_min: u16) -> bool {
+        self.units.get(unit).is_some_and(|unit| unit.is_ready && unit.is_alive)
+    }
+
+    fn start(&mut self, unit: UnitId) -> Started {
+        match self.units.get(unit) {
+            Some(known) if known.is_alive && known.is_ready => {
+                self.nodes.set_spare(unit, false);
+                return Started::Ready;
+            }
+            Some(_) => return Started::Unchanged,
+            None => {}
+        }
+        if self.assign(unit) {
+            return Started::Pending;
+        }
+        if !self.wanted.contains(&unit) {
+            self.wanted.push_back(unit);
+        }
+        Started::Unchanged
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        self.controls.push((stage, command.to_owned()));
+        self.tell(&ToUnit::Control(stage, command.into()));
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        self.changes.pop_front()
+    }
+
+    fn finish(&mut self) {
+        (self.is_finishing, self.homes.is_closed) = (true, true);
+        self.ask(&ToUnit::Finish);
+    }
+
+    fn has_finished(&mut self) -> bool {
+        self.work();
+        let is_over = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
+        let has_finished = is_over && self.has_parted();
+        if has_finished {
+            // Until now, they have passed on what others waited for.
+            self.units.alive().for_each(|unit| self.peers.send(unit.peer, ORDERED, write_stopped));
+            self.peers.transmit();
+            self.part_from_others();
+            self.show_status();
+            self.local.graph.part();
+        }
+        has_finished
+    }
+}
+
+impl<N: Network> Transport for RemoteUnits<N> {
     type Lane = Absent;
     type Barrier = Self;
     type Nodes = Self;
@@ -52,132 +174,16 @@ impl<N: Network> Transport for RemoteUnits<N> {
     fn federation(&mut self) -> Option<&mut Self> {
         self.homes.has_others().then_some(self)
     }
+}
 
-    fn core(&mut self) -> &mut LocalGraph {
-        &mut self.local
-    }
-
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.now_ns = now_ns;
-        let Some(unit) = self.units.alive_mut(unit) else {
-            // The dispatcher does not know of its loss yet.
-            return self.local.drop_packet(packet, DropReason::UnitLost);
-        };
-        let stream = self.streams.of(stamp.flow);
-        self.peers.send(unit.peer, stream, |out| write_packet_input(out, &stamp, &packet));
-        self.local.pool.give(packet);
-        self.is_busy = true;
-        unit.sent += 1;
-        self.has_full_units |= self.config.is_live && unit.is_full();
-    }
-
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        self.now_ns = now_ns;
-        let Some(unit) = self.units.alive_mut(unit) else { return };
-        let stream = message.flow().map_or(ORDERED, |flow| self.streams.of(flow));
-        let input = ToUnit::Message(now_ns, message);
-        self.peers.send(unit.peer, stream, |out| write_input(out, &input));
-    }
-
-    fn is_ready(&self, unit: UnitId, _units_min: u16) -> bool {
-        self.units.get(unit).is_some_and(|unit| unit.is_ready && unit.is_alive)
-    }
-
-    fn start(&mut self, unit: UnitId) -> Started {
-        match self.units.get(unit) {
-            Some(known) if known.is_alive && known.is_ready => {
-                self.nodes.set_spare(unit, false);
-                return Started::Ready;
-            }
-            Some(_) => return Started::Unchanged,
-            None => {}
-        }
-        if self.assign(unit) {
-            return Started::Pending;
-        }
-        if !self.wanted.contains(&unit) {
-            self.wanted.push_back(unit);
-        }
-        Started::Unchanged
-    }
-
-    fn control(&mut self, stage: usize, command: &str) {
-        self.controls.push((stage, command.to_owned()));
-        self.tell(&ToUnit::Control(stage, command.into()));
-    }
-
-    fn end_batch(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.replace_graph();
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
-            self.told_ns = now_ns;
-            self.tell_time(now_ns);
-        }
-        if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
-        let has_others = self.homes.has_others();
-        if has_others {
-            self.drop_stale();
-            self.homes.release_held(&mut self.local.out);
-        }
-        let mut report = self.units.next_report()?;
-        match has_others {
-            true => self.homes.hold(&mut report.out),
-            false => self.local.out.append(&mut report.out),
-        }
-        Some(report)
-    }
-
-    fn poll_change(&mut self) -> Option<UnitChange> {
-        self.changes.pop_front()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.units.in_flight() > 0 || self.homes.held.count > 0
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.tell_time(now_ns);
-        self.work();
-    }
-
-    /// Units have clocks of their own.
-    fn next_timeout_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn finish(&mut self) {
-        (self.is_finishing, self.homes.is_closed) = (true, true);
-        self.ask(&ToUnit::Finish);
-    }
-
-    fn has_finished(&mut self) -> bool {
-        self.work();
-        let is_over = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
-        let has_finished = is_over && self.has_parted();
-        if has_finished {
-            // Until now, they have passed on what others waited for.
-            self.units.alive().for_each(|unit| self.peers.send(unit.peer, ORDERED, write_stopped));
-            self.peers.transmit();
-            self.part_from_others();
-            self.show_status();
-            self.local.graph.part();
-        }
-        has_finished
+impl<N: Network> UnitReports for RemoteUnits<N> {
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn ask_for_figures(&mut self) {
         self.tell(&ToUnit::Figures);
         self.work();
-    }
-
-    fn is_deferred(&self) -> bool {
-        true
     }
 
     fn unit_counters(&self) -> Vec<Counters> {

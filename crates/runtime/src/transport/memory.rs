@@ -16,7 +16,9 @@ use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
-use super::{Absent, FastLane, LocalGraph, Return, Started, Transport};
+use super::{
+    Absent, FastLane, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
+};
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 
@@ -153,38 +155,8 @@ impl Memory {
     }
 }
 
-impl Transport for Memory {
+impl UnitLink for Memory {
     type Access<'a> = RefMut<'a, LocalGraph>;
-
-    type Lane = Self;
-    type Barrier = Absent;
-    type Nodes = Absent;
-    type Federation = Absent;
-
-    #[inline(always)]
-    fn lane(&mut self) -> Option<&mut Self> {
-        Some(self)
-    }
-
-    #[inline(always)]
-    fn barrier(&mut self) -> Option<&mut Absent> {
-        None
-    }
-
-    #[inline(always)]
-    fn nodes(&self) -> Option<&Absent> {
-        None
-    }
-
-    #[inline(always)]
-    fn nodes_mut(&mut self) -> Option<&mut Absent> {
-        None
-    }
-
-    #[inline(always)]
-    fn federation(&mut self) -> Option<&mut Absent> {
-        None
-    }
 
     fn core(&mut self) -> RefMut<'_, LocalGraph> {
         RefMut::map(self.table.borrow_mut(), |table| &mut table.local)
@@ -204,11 +176,6 @@ impl Transport for Memory {
         self.now_ns = now_ns;
         self.deliver_message(unit, UnitMessage::FromDispatcher(message));
         self.deliver_mails();
-    }
-
-    /// In memory, a start takes no time.
-    fn start(&mut self, _unit: UnitId) -> Started {
-        Started::Ready
     }
 
     fn receive(&mut self) -> Option<Box<Return>> {
@@ -247,6 +214,71 @@ impl Transport for Memory {
         self.due_ns
     }
 
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    fn end_batch(&mut self, _now_ns: u64) {}
+}
+
+impl Fleet for Memory {
+    /// In memory, a start takes no time.
+    fn start(&mut self, _unit: UnitId) -> Started {
+        Started::Ready
+    }
+
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        None
+    }
+
+    /// The one graph is the calling thread's.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+
+    /// All flows are in the graph of the calling thread, and end there.
+    fn finish(&mut self) {}
+
+    fn has_finished(&mut self) -> bool {
+        true
+    }
+}
+
+impl Transport for Memory {
+    type Lane = Self;
+    type Barrier = Absent;
+    type Nodes = Absent;
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn lane(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
+}
+
+impl UnitReports for Memory {
     fn is_deferred(&self) -> bool {
         false
     }

@@ -35,7 +35,9 @@ use protocol::unit::Counters;
 
 use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
 use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
-use super::{Absent, Barrier, LocalGraph, Return, Started, Transport};
+use super::{
+    Absent, Barrier, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
+};
 use crate::doorbell::Doorbell;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
@@ -242,9 +244,114 @@ impl Rings {
     }
 }
 
-impl Transport for Rings {
+impl UnitLink for Rings {
     type Access<'a> = &'a mut LocalGraph;
 
+    fn core(&mut self) -> &mut LocalGraph {
+        &mut self.local
+    }
+
+    #[inline]
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let Some(lane) = &mut self.lanes[unit.index()] else {
+            return self.local.drop_packet(packet, DropReason::Internal); // Units with flows have threads.
+        };
+        lane.is_used = true;
+        lane.push(ToUnit::Packet(now_ns, stamp, packet));
+        self.sent += 1;
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
+        if let Some(lane) = &mut self.lanes[unit.index()] {
+            lane.has_messages = true;
+            lane.push(ToUnit::Message(now_ns, message));
+        }
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        self.lanes.iter_mut().flatten().for_each(Lane::send);
+        let report = self.returned.try_recv().ok().or_else(|| {
+            let failed = self.take_ended();
+            let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
+            // A thread's last messages come first.
+            self.returned.try_recv().ok().or(failed.map(left))
+        });
+        report.map(|mut report| {
+            if !report.has_left {
+                self.take(&mut report);
+            }
+            report
+        })
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+        if now_ns < self.notified_ns.saturating_add(TIME_NS) {
+            return;
+        }
+        self.notified_ns = now_ns;
+        for lane in self.lanes.iter_mut().flatten() {
+            if std::mem::take(&mut lane.is_used) {
+                lane.push(ToUnit::Time(now_ns));
+            }
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.sent > self.through
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.stepped_ns = now_ns;
+        self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.stepped_ns.saturating_add(STEP_NS)
+    }
+}
+
+impl Fleet for Rings {
+    /// A unit that was stopped before still has its thread, which is parked. If a thread cannot be
+    /// started, the others continue.
+    fn start(&mut self, unit: UnitId) -> Started {
+        match &self.lanes[unit.index()] {
+            Some(lane) if lane.is_ready => return Started::Ready,
+            Some(_) => return Started::Unchanged,
+            None => {}
+        }
+        if self.spawn(unit, None).is_ok() { Started::Pending } else { Started::Unchanged }
+    }
+
+    fn control(&mut self, stage: usize, command: &str) {
+        self.commands.push((stage, command.to_owned()));
+        for lane in self.lanes.iter_mut().flatten() {
+            lane.push(ToUnit::Control(stage, command.into()));
+        }
+    }
+
+    fn finish(&mut self) {
+        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
+    }
+
+    fn has_finished(&mut self) -> bool {
+        let has_finished = self.running().next().is_none();
+        if has_finished {
+            self.local.graph.part();
+        }
+        has_finished
+    }
+
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        None
+    }
+}
+
+impl Transport for Rings {
     type Lane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
@@ -274,44 +381,11 @@ impl Transport for Rings {
     fn federation(&mut self) -> Option<&mut Absent> {
         None
     }
+}
 
-    fn core(&mut self) -> &mut LocalGraph {
-        &mut self.local
-    }
-
-    #[inline]
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        let Some(lane) = &mut self.lanes[unit.index()] else {
-            return self.local.drop_packet(packet, DropReason::Internal); // Units with flows have threads.
-        };
-        lane.is_used = true;
-        lane.push(ToUnit::Packet(now_ns, stamp, packet));
-        self.sent += 1;
-    }
-
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        if let Some(lane) = &mut self.lanes[unit.index()] {
-            lane.has_messages = true;
-            lane.push(ToUnit::Message(now_ns, message));
-        }
-    }
-
-    /// A unit that was stopped before still has its thread, which is parked. If a thread cannot be
-    /// started, the others continue.
-    fn start(&mut self, unit: UnitId) -> Started {
-        match &self.lanes[unit.index()] {
-            Some(lane) if lane.is_ready => return Started::Ready,
-            Some(_) => return Started::Unchanged,
-            None => {}
-        }
-        if self.spawn(unit, None).is_ok() { Started::Pending } else { Started::Unchanged }
-    }
-
-    fn control(&mut self, stage: usize, command: &str) {
-        self.commands.push((stage, command.to_owned()));
-        for lane in self.lanes.iter_mut().flatten() {
-            lane.push(ToUnit::Control(stage, command.into()));
-        }
+impl UnitReports for Rings {
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn note_arrivals(&mut self, batch: &[Packet]) {
@@ -320,70 +394,12 @@ impl Transport for Rings {
         }
     }
 
-    fn end_batch(&mut self, now_ns: u64) {
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns < self.notified_ns.saturating_add(TIME_NS) {
-            return;
-        }
-        self.notified_ns = now_ns;
-        for lane in self.lanes.iter_mut().flatten() {
-            if std::mem::take(&mut lane.is_used) {
-                lane.push(ToUnit::Time(now_ns));
-            }
-        }
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        self.lanes.iter_mut().flatten().for_each(Lane::send);
-        let report = self.returned.try_recv().ok().or_else(|| {
-            let failed = self.take_ended();
-            let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
-            // A thread's last messages come first.
-            self.returned.try_recv().ok().or(failed.map(left))
-        });
-        report.map(|mut report| {
-            if !report.has_left {
-                self.take(&mut report);
-            }
-            report
-        })
-    }
-
-    fn has_pending(&self) -> bool {
-        self.sent > self.through
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.stepped_ns = now_ns;
-        self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
-    }
-
-    fn next_timeout_ns(&self) -> u64 {
-        self.stepped_ns.saturating_add(STEP_NS)
-    }
-
-    fn finish(&mut self) {
-        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
-    }
-
-    fn has_finished(&mut self) -> bool {
-        let has_finished = self.running().next().is_none();
-        if has_finished {
-            self.local.graph.part();
-        }
-        has_finished
-    }
-
     /// Units answer in their own time, and nobody waits: a later report has the counters.
     fn ask_for_figures(&mut self) {
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
             lane.push(ToUnit::Figures);
             lane.send();
         }
-    }
-
-    fn is_deferred(&self) -> bool {
-        true
     }
 
     fn unit_counters(&self) -> Vec<Counters> {
