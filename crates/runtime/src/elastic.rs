@@ -278,7 +278,7 @@ impl<T: Transport> Elastic<T> {
     /// Numbers and dispatches the packets of a classified batch.
     fn dispatch_batch(&mut self, batch: &mut Vec<Packet>) {
         let mut guesses = std::mem::take(&mut self.guesses);
-        let lane = self.transport.lane();
+        let lane = self.transport.fast_lane();
         guesses.extend(batch.iter().map(|packet| {
             let guess = self.dispatcher.guess(packet.meta().hash);
             if let Some(lane) = &lane {
@@ -292,7 +292,7 @@ impl<T: Transport> Elastic<T> {
         let (first, others) = guesses.split_at(count);
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend(batch.drain(count..));
-        if let Some(lane) = self.transport.lane() {
+        if let Some(lane) = self.transport.fast_lane() {
             lane.skip_unit_all(first, batch.drain(..));
         }
         self.dispatch(&mut rest, others, many);
@@ -305,7 +305,7 @@ impl<T: Transport> Elastic<T> {
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
-            if let Some(lane) = self.transport.lane()
+            if let Some(lane) = self.transport.fast_lane()
                 && many
             {
                 for (unit, index) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
@@ -334,7 +334,7 @@ impl<T: Transport> Elastic<T> {
         });
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
-        let Some(lane) = self.transport.lane() else { return 0 };
+        let Some(lane) = self.transport.fast_lane() else { return 0 };
         let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
@@ -405,7 +405,7 @@ impl<T: Transport> Elastic<T> {
     /// Sends the next packet of a flowlet to its unit.
     #[inline(always)]
     fn continue_flowlet(&mut self, numbered: NumberedPacket, packet: Packet) {
-        let Some(lane) = self.transport.lane() else {
+        let Some(lane) = self.transport.fast_lane() else {
             let stamp = self.dispatcher.stamp_numbered(&numbered);
             return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
         };
@@ -451,7 +451,7 @@ impl<T: Transport> Elastic<T> {
                 None => return,
             },
         };
-        let may_depend = self.transport.lane().is_some() || !self.config.is_live || is_fragment(&packet);
+        let may_depend = self.transport.fast_lane().is_some() || !self.config.is_live || is_fragment(&packet);
         if may_depend {
             self.settle_units();
         }
@@ -471,7 +471,7 @@ impl<T: Transport> Elastic<T> {
                 if let Some(tokens) = &mut self.tokens {
                     tokens.begun(&packet);
                 }
-                match self.transport.lane() {
+                match self.transport.fast_lane() {
                     Some(lane) => lane.packet_alone(self.now_ns, unit, stamp, packet),
                     None => self.transport.packet(self.now_ns, unit, stamp, packet),
                 }
@@ -510,7 +510,7 @@ impl<T: Transport> Elastic<T> {
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
         let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
-        if let Some(lane) = self.transport.lane() {
+        if let Some(lane) = self.transport.fast_lane() {
             lane.expire_flow(self.now_ns, flow);
         }
         self.pump();

@@ -54,7 +54,7 @@ pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 /// behind a [`Barrier`].
 pub trait Transport: UnitLink + Fleet {
     /// The fast lane to units in the memory of the calling thread, or [`Absent`].
-    type Lane: FastLane;
+    type FastLane: FastLane;
 
     /// The wait for units, or [`Absent`] if they are in the memory of the calling thread.
     type Barrier: Barrier;
@@ -66,7 +66,7 @@ pub trait Transport: UnitLink + Fleet {
     type Federation: Federation;
 
     /// Returns the fast lane to units. There is either this or a barrier.
-    fn lane(&mut self) -> Option<&mut Self::Lane>;
+    fn fast_lane(&mut self) -> Option<&mut Self::FastLane>;
 
     /// Returns the wait for units, unless they have always answered.
     fn barrier(&mut self) -> Option<&mut Self::Barrier>;

@@ -513,13 +513,13 @@ impl Fleet for Faulty {
 }
 
 impl Transport for Faulty {
-    type Lane = Absent;
+    type FastLane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
     type Federation = Absent;
 
     #[inline(always)]
-    fn lane(&mut self) -> Option<&mut Absent> {
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
         None
     }
 

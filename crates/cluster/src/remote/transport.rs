@@ -146,13 +146,13 @@ impl<N: Network> Fleet for RemoteUnits<N> {
 }
 
 impl<N: Network> Transport for RemoteUnits<N> {
-    type Lane = Absent;
+    type FastLane = Absent;
     type Barrier = Self;
     type Nodes = Self;
     type Federation = Self;
 
     #[inline(always)]
-    fn lane(&mut self) -> Option<&mut Absent> {
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
         None
     }
 

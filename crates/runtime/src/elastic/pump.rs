@@ -1,6 +1,6 @@
 //! The order in which the dispatcher's end brings things forward.
 //!
-//! Each call of the backend ends with [`pump`](Elastic::pump), directly or after a wait. One thing
+//! [`pump`](Elastic::pump) applies what has arrived, after each batch and after each wait. One thing
 //! brings about others: a report has messages, a message leads to outputs of the dispatcher, and
 //! these to messages of units. So each step runs until there is nothing left for it:
 //!
@@ -29,7 +29,7 @@ impl<T: Transport> Elastic<T> {
     /// Sends pending packets through the graph where this thread can do that, and applies the
     /// result.
     pub(super) fn flush(&mut self) {
-        if let Some(lane) = self.transport.lane() {
+        if let Some(lane) = self.transport.fast_lane() {
             lane.flush();
         }
         self.pump();
@@ -133,7 +133,7 @@ impl<T: Transport> Elastic<T> {
     }
 
     fn handle_messages(&mut self) {
-        if let Some(lane) = self.transport.lane() {
+        if let Some(lane) = self.transport.fast_lane() {
             lane.take_messages(&mut |unit, message| {
                 self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
             });

@@ -61,7 +61,7 @@ impl<T: Transport> Elastic<T> {
         // gets it.
         for (flow, FlowAlias { key, hash, is_turned }) in aliases {
             let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
-            let (key, hash) = match begun.filter(|_| self.transport.lane().is_none()) {
+            let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
                 Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
                 None => (key, hash),
             };

@@ -247,13 +247,13 @@ impl Fleet for Memory {
 }
 
 impl Transport for Memory {
-    type Lane = Self;
+    type FastLane = Self;
     type Barrier = Absent;
     type Nodes = Absent;
     type Federation = Absent;
 
     #[inline(always)]
-    fn lane(&mut self) -> Option<&mut Self> {
+    fn fast_lane(&mut self) -> Option<&mut Self> {
         Some(self)
     }
 

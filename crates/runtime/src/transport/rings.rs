@@ -352,13 +352,13 @@ impl Fleet for Rings {
 }
 
 impl Transport for Rings {
-    type Lane = Absent;
+    type FastLane = Absent;
     type Barrier = Self;
     type Nodes = Absent;
     type Federation = Absent;
 
     #[inline(always)]
-    fn lane(&mut self) -> Option<&mut Absent> {
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
         None
     }
 
