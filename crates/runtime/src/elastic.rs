@@ -53,7 +53,7 @@ pub use waiting::GROUP_WAITING_MAX;
 use waiting::GroupWaiting;
 pub(crate) use work::Work;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, UnitsBackend, UnitsFigures};
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
@@ -613,26 +613,28 @@ impl<T: Transport + UnitReports> Backend for Elastic<T> {
         self.lend(core).advance(now_ns);
     }
 
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.transport.nodes()?.event()
-    }
-
-    fn takes_stale(&self) -> bool {
-        self.transport.nodes().is_none()
-    }
-
     fn has_pending(&self) -> bool {
         self.transport.has_pending() || !self.waiting.is_empty()
     }
 
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        self.lend(core).end()
+    }
+}
+
+impl<T: Transport + UnitReports> UnitsBackend for Elastic<T> {
     fn settle(&mut self, core: Core<'_>) {
         let mut this = self.lend(core);
         this.await_groups();
         this.settle_units();
     }
 
-    fn finish(&mut self, core: Core<'_>) -> bool {
-        self.lend(core).end()
+    fn takes_stale(&self) -> bool {
+        self.transport.nodes().is_none()
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.transport.nodes()?.event()
     }
 
     fn control(&mut self, stage: usize, command: &str) {
@@ -643,8 +645,18 @@ impl<T: Transport + UnitReports> Backend for Elastic<T> {
         self.lend(core).answer(request);
     }
 
-    fn dispatcher_status(&self) -> Option<DispatcherStatus> {
-        Some(self.status())
+    fn effects_mut(&mut self) -> &mut Vec<Effects> {
+        &mut self.effects
+    }
+}
+
+impl<T: Transport + UnitReports> UnitsFigures for Elastic<T> {
+    fn dispatcher_status(&self) -> DispatcherStatus {
+        self.status()
+    }
+
+    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        self.loads().collect()
     }
 
     fn ask_for_figures(&mut self) {
@@ -665,19 +677,11 @@ impl<T: Transport + UnitReports> Backend for Elastic<T> {
         }
     }
 
-    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
-        Some(&mut self.effects)
-    }
-
     fn is_deferred(&self) -> bool {
         self.transport.is_deferred()
     }
 
     fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
         self.transport.record_latency(out, latency);
-    }
-
-    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
-        self.loads().collect()
     }
 }

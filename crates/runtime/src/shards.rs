@@ -27,7 +27,7 @@ use nf::SharedHandle;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
 use crate::assembly::Assembly;
-use crate::backend::Backend;
+use crate::backend::{AnyBackend, Backend, WorkerBackend};
 use crate::batch::{BATCH, Core};
 use crate::doorbell::{Doorbell, EventWaker};
 use crate::runner::Runner;
@@ -125,8 +125,8 @@ impl Runner {
     /// workers' flows over to them.
     pub fn of_part(part: WorkerPart) -> Runner {
         let WorkerPart { assembly, name, shard } = part;
-        let place = shard.place();
-        Runner::of_worker(assembly, &name, shard, place)
+        let backend = AnyBackend::Worker(shard.place(), shard);
+        Runner::on(backend, assembly, &name)
     }
 }
 
@@ -170,14 +170,16 @@ impl Backend for Shard {
         }
         true
     }
+}
 
+impl WorkerBackend for Shard {
     fn count_refused(&mut self) {
         self.counters.received += 1;
         self.counters.processed += 1;
     }
 
-    fn worker_counters(&self) -> Option<Counters> {
-        Some(self.counters)
+    fn counters(&self) -> Counters {
+        self.counters
     }
 
     fn share_snooped(&mut self, port: u16, frame: &[u8]) {
