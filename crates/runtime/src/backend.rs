@@ -1,11 +1,13 @@
-//! Backends: the ways to run a policy's graph over batches of packets. The runner does not know
-//! which one it has.
+//! Backends: the ways to run a policy's graph over batches of packets.
 //!
 //! | backend | runs the graph |
 //! |---|---|
 //! | [`Inline`] | on the calling thread |
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
-//! | [`Shard`] | on the calling thread, for one worker's share of the flows |
+//! | [`Shard`](crate::shards::Shard) | on the calling thread, for one worker's share of the flows |
+//!
+//! All do what a [`Backend`] does. Workers and units are asked for more, and a runner is built with
+//! one or the other: see [`AnyBackend`].
 
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +19,8 @@ use protocol::message::UnitId;
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::shards::Shard;
+use crate::worker::counters::Counters;
+use crate::worker::{SnoopedFrame, WorkerPlace};
 
 /// A way to run a policy's graph.
 ///
@@ -30,85 +33,133 @@ pub(crate) trait Backend {
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>);
 
     /// Returns whether packets are pending: they leave during a later call.
-    fn has_pending(&self) -> bool {
-        false
-    }
-
-    /// Returns whether packets that have waited at ports while this process did not run are still
-    /// wanted, however long that was.
-    fn takes_stale(&self) -> bool {
-        true
-    }
-
-    /// Returns what becomes readable when something arrives from other machines, such as packets
-    /// that were pending there.
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    /// Waits until no packet is pending.
-    fn settle(&mut self, _core: Core<'_>) {}
+    fn has_pending(&self) -> bool;
 
     /// Ends all flows that the graph of the calling thread does not have. Returns false if it must
     /// be called again once the output has been taken.
-    fn finish(&mut self, _core: Core<'_>) -> bool {
-        true
-    }
+    fn finish(&mut self, core: Core<'_>) -> bool;
+}
+
+/// A backend of one of several workers.
+pub(crate) trait WorkerBackend: Backend {
+    /// Counts a packet that a port dropped before the graph.
+    fn count_refused(&mut self);
+
+    /// Returns buffers beyond `keep` to their owners on other threads.
+    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize);
+
+    /// Returns the worker's counters.
+    fn counters(&self) -> Counters;
+
+    /// Shares a received frame about a neighbour of this port with all other workers.
+    fn share_snooped(&mut self, port: u16, frame: &[u8]);
+
+    /// Returns frames about neighbours that other workers have received.
+    fn take_snooped(&mut self) -> Vec<SnoopedFrame>;
+}
+
+/// A backend of a dispatcher with its units.
+pub(crate) trait UnitsBackend: Backend + UnitsFigures {
+    /// Waits until no packet is pending.
+    fn settle(&mut self, core: Core<'_>);
+
+    /// Returns whether packets that have waited at ports while this process did not run are still
+    /// wanted, however long that was.
+    fn takes_stale(&self) -> bool;
+
+    /// Returns what becomes readable when something arrives from other machines, such as packets
+    /// that were pending there.
+    fn event(&self) -> Option<BorrowedFd<'_>>;
 
     /// Repeats an operator's command, which the function `stage` of the calling thread's graph has
     /// accepted, for other graphs.
-    fn control(&mut self, _stage: usize, _command: &str) {}
+    fn control(&mut self, stage: usize, command: &str);
 
     /// Answers an operator's request about units.
-    fn operate(&mut self, request: OperatorRequest, _core: Core<'_>) {
-        request.refuse();
-    }
-
-    /// Returns the state of the dispatcher, if units run the policy.
-    fn dispatcher_status(&self) -> Option<DispatcherStatus> {
-        None
-    }
-
-    /// Asks other threads for their counters; a later [`add_to_report`](Backend::add_to_report) has
-    /// them.
-    fn ask_for_figures(&mut self) {}
-
-    /// Adds everything that the graph of the calling thread has not counted.
-    fn add_to_report(&self, _report: &mut Report, _names: &[String]) {}
+    fn operate(&mut self, request: OperatorRequest, core: Core<'_>);
 
     /// Returns effects of other graphs, to be taken.
-    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
-        None
-    }
+    fn effects_mut(&mut self) -> &mut Vec<Effects>;
+}
+
+/// Figures of a dispatcher and its units.
+pub(crate) trait UnitsFigures {
+    /// Returns the state of the dispatcher.
+    fn dispatcher_status(&self) -> DispatcherStatus;
+
+    /// Returns each running unit with its load, as a share of its capacity, and its flows.
+    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)>;
+
+    /// Asks other threads for their counters; a later
+    /// [`add_to_report`](UnitsFigures::add_to_report) has them.
+    fn ask_for_figures(&mut self);
+
+    /// Adds everything that the graph of the calling thread has not counted.
+    fn add_to_report(&self, report: &mut Report, names: &[String]);
 
     /// Returns whether packets may leave during a later call than the one that brought them; the
     /// backend measures their latency then.
-    fn is_deferred(&self) -> bool {
-        false
-    }
+    fn is_deferred(&self) -> bool;
 
     /// Records the latency of packets that leave now.
-    fn record_latency(&mut self, _out: &[Packet], _latency: &mut Histogram<u64>) {}
+    fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>);
+}
 
-    /// Counts a packet that a port dropped before the graph.
-    fn count_refused(&mut self) {}
+/// The backend that a runner is built with.
+pub(crate) enum AnyBackend {
+    /// The calling thread alone.
+    Inline(Inline),
+    /// One of several workers, and its place.
+    Worker(WorkerPlace, Box<dyn WorkerBackend>),
+    /// A dispatcher with its units.
+    Units(Box<dyn UnitsBackend>),
+}
 
-    /// Returns buffers beyond `keep` to their owners on other threads.
-    fn return_buffers(&mut self, _pool: &mut PacketPool, _keep: usize) {}
-
-    /// Returns the worker's share of the flows.
-    fn shard(&self) -> Option<&Shard> {
-        None
+impl AnyBackend {
+    /// Returns the place among workers, if there are several.
+    pub fn place(&self) -> Option<&WorkerPlace> {
+        match self {
+            AnyBackend::Worker(place, _) => Some(place),
+            AnyBackend::Inline(_) | AnyBackend::Units(_) => None,
+        }
     }
 
-    /// Returns the worker's share of the flows.
-    fn shard_mut(&mut self) -> Option<&mut Shard> {
-        None
+    /// Returns what all backends do.
+    pub fn any(&self) -> &dyn Backend {
+        match self {
+            AnyBackend::Inline(inline) => inline,
+            AnyBackend::Worker(_, worker) => &**worker,
+            AnyBackend::Units(units) => &**units,
+        }
     }
 
-    /// Returns each running unit with its load, as a share of its capacity, and its flows.
-    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
-        Vec::new()
+    /// Returns what all backends do, to be done.
+    pub fn any_mut(&mut self) -> &mut dyn Backend {
+        match self {
+            AnyBackend::Inline(inline) => inline,
+            AnyBackend::Worker(_, worker) => &mut **worker,
+            AnyBackend::Units(units) => &mut **units,
+        }
+    }
+
+    /// Returns the worker, if there are several.
+    pub fn worker(&self) -> Option<&dyn WorkerBackend> {
+        if let AnyBackend::Worker(_, worker) = self { Some(&**worker) } else { None }
+    }
+
+    /// Returns the worker, to be changed.
+    pub fn worker_mut(&mut self) -> Option<&mut dyn WorkerBackend> {
+        if let AnyBackend::Worker(_, worker) = self { Some(&mut **worker) } else { None }
+    }
+
+    /// Returns the dispatcher with its units, if units run the policy.
+    pub fn units(&self) -> Option<&dyn UnitsBackend> {
+        if let AnyBackend::Units(units) = self { Some(&**units) } else { None }
+    }
+
+    /// Returns the dispatcher with its units, to be changed.
+    pub fn units_mut(&mut self) -> Option<&mut dyn UnitsBackend> {
+        if let AnyBackend::Units(units) = self { Some(&mut **units) } else { None }
     }
 }
 
@@ -123,43 +174,12 @@ impl Backend for Inline {
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
         core.graph.handle_timeout(now_ns, core.pool);
     }
-}
-
-/// Runs the graph on the calling thread for the flows of one worker.
-impl Backend for Shard {
-    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
-        Shard::process(self, batch, core);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
-        core.graph.handle_timeout(now_ns, core.pool);
-    }
 
     fn has_pending(&self) -> bool {
-        self.has_work()
+        false
     }
 
-    /// The first worker ends last and then has the shared state for itself.
-    fn finish(&mut self, core: Core<'_>) -> bool {
-        if self.place().0 == 0 {
-            core.graph.part();
-        }
+    fn finish(&mut self, _core: Core<'_>) -> bool {
         true
-    }
-
-    fn count_refused(&mut self) {
-        Shard::count_refused(self);
-    }
-
-    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
-        self.return_surplus(pool, keep);
-    }
-
-    fn shard(&self) -> Option<&Shard> {
-        Some(self)
-    }
-
-    fn shard_mut(&mut self) -> Option<&mut Shard> {
-        Some(self)
     }
 }

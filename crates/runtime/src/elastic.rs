@@ -17,11 +17,13 @@
 //! ```
 
 mod copying;
-pub(crate) mod error;
+mod lent;
 mod lost;
 mod operate;
 mod passing;
+mod pump;
 mod resets;
+mod returns;
 mod subflows;
 mod tally;
 mod waiting;
@@ -39,11 +41,9 @@ use protocol::dispatcher::{
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
-use protocol::unit::FlowAlias;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
-pub use error::ElasticError;
 pub use lost::LOST_FLOWS_NS;
 use lost::LostFlows;
 use subflows::ConnectionTokens;
@@ -53,12 +53,15 @@ pub use waiting::GROUP_WAITING_MAX;
 use waiting::GroupWaiting;
 pub(crate) use work::Work;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, UnitsBackend, UnitsFigures};
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
-use crate::transport::{Maker, Memory, Passage, Return, Rings, Started, THREADS_MAX, Transport, UnitChange};
+use crate::transport::{
+    Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes, UnitReports,
+};
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
+pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
 
 /// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
@@ -155,7 +158,7 @@ impl<T: Transport> Elastic<T> {
     pub(crate) fn with_transport(
         config: UnitsConfig,
         dispatcher: protocol::dispatcher::Config,
-        transport: T,
+        mut transport: T,
     ) -> Result<Elastic<T>, ElasticError> {
         let mut intervals =
             IntervalMeter::new(config.interval_ns, u64::MAX, config.units_max, config.capacity_bps)
@@ -167,10 +170,10 @@ impl<T: Transport> Elastic<T> {
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
         dispatcher.begin_with(is_ready);
-        if transport.has_others() {
+        if transport.federation().is_some() {
             dispatcher.note_aliases();
         }
-        if !T::IS_LOCAL && config.is_live && config.resets {
+        if transport.barrier().is_some() && config.is_live && config.resets {
             dispatcher.note_lost_flows();
         }
         Ok(Elastic {
@@ -203,34 +206,6 @@ impl<T: Transport> Elastic<T> {
         self
     }
 
-    /// Processes packets in order, as [`Graph::process`] does.
-    pub fn process(
-        &mut self,
-        graph: &mut Box<Graph>,
-        batch: &mut Vec<Packet>,
-        out: &mut Vec<Packet>,
-        pool: &mut PacketPool,
-    ) {
-        Backend::process(self, batch, Core { graph, out, pool });
-    }
-
-    /// Returns what the units did.
-    pub fn report(&self) -> UnitsReport {
-        let counters = self.transport.unit_counters();
-        let running = self.loads().count();
-        let mut report =
-            UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
-        report.packets_waited = self.waiting.count;
-        report.flows_reset = self.lost.counts.flows_reset;
-        report.resets_sent = self.lost.counts.resets;
-        report.lost_flows_forgotten += self.lost.counts.forgotten;
-        if let Some(tokens) = &self.tokens {
-            tokens.add_to_report(&mut report);
-        }
-        self.transport.add_to_units_report(&mut report);
-        report
-    }
-
     /// Returns the intervals that have ended.
     pub fn intervals(&self) -> &[Interval] {
         self.intervals.done()
@@ -245,15 +220,98 @@ impl<T: Transport> Elastic<T> {
         now_ns - self.began_ns.unwrap_or(now_ns)
     }
 
+    fn classify(&mut self, batch: &mut [Packet]) {
+        self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
+    }
+
+    /// Dispatches a classified batch, and applies what follows from it.
+    fn take_batch(&mut self, batch: &mut Vec<Packet>) {
+        self.learn_tokens(batch);
+        self.dispatch_batch(batch);
+        self.flush();
+        self.end_batch();
+        if self.take_passed() {
+            self.end_batch();
+        }
+        self.wait_while(Elastic::is_full);
+    }
+
+    /// Lets time pass up to `now_ns`.
+    fn advance(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.handle_timeouts();
+        if self.transport.barrier().is_some() {
+            self.transport.end_batch(self.now_ns);
+            self.handle_unit_timeouts();
+            self.announce_aliases();
+        }
+    }
+
+    /// Ends all flows of units. Returns false if it must be called again.
+    fn end(&mut self) -> bool {
+        if !self.is_finishing {
+            self.begin_end();
+            self.is_finishing = true;
+        }
+        self.pump();
+        let is_done = self.transport.has_finished();
+        if !is_done && let Some(units) = self.transport.barrier() {
+            units.wait();
+        }
+        is_done
+    }
+
+    fn begin_end(&mut self) {
+        if self.transport.barrier().is_some() {
+            self.await_groups();
+            // No flow is in handover now: each ends at its owner.
+            self.handle_unit_timeouts();
+            self.wait_while(|this| this.transport.barrier().is_some_and(|units| units.is_moving()));
+        }
+        if self.began_ns.is_some() {
+            self.tally.report(&mut self.intervals, &self.dispatcher);
+            self.intervals.finish(self.since_ns(self.now_ns), self.dispatcher.counters().flowlets());
+        }
+        self.transport.finish();
+    }
+
+    /// Numbers and dispatches the packets of a classified batch.
+    fn dispatch_batch(&mut self, batch: &mut Vec<Packet>) {
+        let mut guesses = std::mem::take(&mut self.guesses);
+        let lane = self.transport.fast_lane();
+        guesses.extend(batch.iter().map(|packet| {
+            let guess = self.dispatcher.guess(packet.meta().hash);
+            if let Some(lane) = &lane {
+                lane.prefetch_index(guess.index());
+            }
+            guess
+        }));
+        // Units are notified of packets that begin flowlets, and of few others.
+        let many = lane.is_none() || self.dispatcher.expects_flowlets();
+        let count = if many { 0 } else { self.number_all(batch, &guesses) };
+        let (first, others) = guesses.split_at(count);
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend(batch.drain(count..));
+        if let Some(lane) = self.transport.fast_lane() {
+            lane.skip_unit_all(first, batch.drain(..));
+        }
+        self.dispatch(&mut rest, others, many);
+        self.rest = rest;
+        guesses.clear();
+        self.guesses = guesses;
+    }
+
     /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
-            if T::IS_LOCAL && many {
+            if let Some(lane) = self.transport.fast_lane()
+                && many
+            {
                 for (unit, index) in guesses.iter().filter_map(|&guess| self.dispatcher.owner_of_guess(guess))
                 {
                     self.dispatcher.prefetch_flowlet(index);
-                    self.transport.prefetch_flow(unit, index);
+                    lane.prefetch_flow(unit, index);
                 }
             }
             let before = self.dispatcher.counters().flowlets();
@@ -276,7 +334,8 @@ impl<T: Transport> Elastic<T> {
         });
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
-        let count = self.dispatcher.number_batch(times, arrivals, |packet| self.transport.skips_unit(packet));
+        let Some(lane) = self.transport.fast_lane() else { return 0 };
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
@@ -289,7 +348,8 @@ impl<T: Transport> Elastic<T> {
             return self.dispatch_other(packet);
         }
         self.arrive(&packet);
-        if self.transport.has_full_units()
+        if let Some(nodes) = self.transport.nodes()
+            && nodes.has_full_units()
             && let Some(unit) = self.full_unit_of(&packet)
         {
             return self.drop_for_unit(unit, packet);
@@ -306,7 +366,8 @@ impl<T: Transport> Elastic<T> {
     #[cold]
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();
-        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| self.transport.is_unit_full(unit))
+        let nodes = self.transport.nodes()?;
+        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
     }
 
     /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
@@ -344,14 +405,16 @@ impl<T: Transport> Elastic<T> {
     /// Sends the next packet of a flowlet to its unit.
     #[inline(always)]
     fn continue_flowlet(&mut self, numbered: NumberedPacket, packet: Packet) {
-        if self.transport.skips_unit(&numbered) {
-            return self.transport.skip_unit(numbered.flow.index, packet);
+        let Some(lane) = self.transport.fast_lane() else {
+            let stamp = self.dispatcher.stamp_numbered(&numbered);
+            return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
+        };
+        if lane.skips_unit(&numbered) {
+            return lane.skip_unit(numbered.flow.index, packet);
         }
         let stamp = self.dispatcher.stamp_numbered(&numbered);
-        self.transport.continue_flowlet(self.now_ns, &numbered, stamp, packet);
-        if T::IS_LOCAL {
-            self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
-        }
+        lane.continue_flowlet(self.now_ns, &numbered, stamp, packet);
+        self.due_ns = self.due_ns.min(self.transport.next_timeout_ns());
     }
 
     /// Dispatches a whole packet that does not just continue a flowlet.
@@ -388,7 +451,7 @@ impl<T: Transport> Elastic<T> {
                 None => return,
             },
         };
-        let may_depend = T::IS_LOCAL || !self.config.is_live || is_fragment(&packet);
+        let may_depend = self.transport.fast_lane().is_some() || !self.config.is_live || is_fragment(&packet);
         if may_depend {
             self.settle_units();
         }
@@ -397,8 +460,10 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
         self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
-        if let (false, Dispatched::To { stamp, .. }) = (T::IS_LOCAL, &dispatched) {
-            self.transport.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+        if let Dispatched::To { stamp, .. } = &dispatched
+            && let Some(nodes) = self.transport.nodes_mut()
+        {
+            nodes.begin(stamp.flow, self.dispatcher.group(stamp.flow));
         }
         self.execute_outputs();
         match dispatched {
@@ -406,9 +471,12 @@ impl<T: Transport> Elastic<T> {
                 if let Some(tokens) = &mut self.tokens {
                     tokens.begun(&packet);
                 }
-                self.transport.packet_alone(self.now_ns, unit, stamp, packet);
+                match self.transport.fast_lane() {
+                    Some(lane) => lane.packet_alone(self.now_ns, unit, stamp, packet),
+                    None => self.transport.packet(self.now_ns, unit, stamp, packet),
+                }
                 if may_depend {
-                    self.take_returns();
+                    self.pump();
                 }
             }
             Dispatched::Refused => {
@@ -442,39 +510,11 @@ impl<T: Transport> Elastic<T> {
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
         let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
-        self.transport.expire_flow(self.now_ns, flow);
-        self.take_returns();
+        if let Some(lane) = self.transport.fast_lane() {
+            lane.expire_flow(self.now_ns, flow);
+        }
+        self.pump();
         self.dispatcher.flow(hash, key).is_some()
-    }
-
-    /// Sends pending packets through the graph where this thread can do that, and applies the
-    /// result.
-    fn flush(&mut self) {
-        self.transport.flush();
-        self.take_returns();
-    }
-
-    /// Waits until no packet is pending at a unit.
-    fn settle_units(&mut self) {
-        self.flush();
-        while self.transport.has_pending() || self.transport.has_failed() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
-    }
-
-    /// Waits until no packet waits for its affinity group.
-    fn await_groups(&mut self) {
-        while !self.waiting.is_empty() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
     }
 
     /// Handles all deadlines that have passed.
@@ -502,132 +542,18 @@ impl<T: Transport> Elastic<T> {
     /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
     /// owner, and nowhere else.
     fn handle_unit_timeouts(&mut self) {
-        if T::UNITS_HAVE_CLOCKS {
+        if self.transport.nodes().is_some() {
+            // They have clocks of their own, and nobody waits for them.
             self.transport.handle_timeout(self.now_ns);
-            return self.take_returns();
+            return self.pump();
         }
         self.settle_units();
-        self.transport.drain_messages();
+        if let Some(units) = self.transport.barrier() {
+            units.drain_messages();
+        }
         self.await_answers();
         self.transport.handle_timeout(self.now_ns);
         self.await_answers();
-    }
-
-    /// Waits until units have answered and nothing is in flight between them.
-    fn await_answers(&mut self) {
-        self.take_returns();
-        while self.transport.has_unanswered() {
-            self.transport.wait();
-            self.take_returns();
-        }
-        // Sent before the last message was handled.
-        self.take_returns();
-    }
-
-    /// Ends all flows of all units after one has lost some of its state, so that no unit waits for
-    /// lost state. Packets that wait for state are dropped.
-    #[cold]
-    fn start_over(&mut self) {
-        self.is_starting_over = true;
-        while self.transport.has_failed() {
-            self.transport.reset_units();
-            self.await_answers();
-        }
-        self.dispatcher.end_all();
-        self.outputs.clear();
-        self.waiting.take_all(&mut self.again);
-        // No unit may send to another one that still discards what it receives.
-        self.transport.resume_units();
-        self.await_answers();
-        self.is_starting_over = false;
-    }
-
-    /// Executes the dispatcher's outputs, and those that follow from them.
-    fn execute_outputs(&mut self) {
-        while !self.outputs.is_empty() {
-            let mut outputs = std::mem::take(&mut self.outputs);
-            for output in outputs.drain(..) {
-                let since_ns = self.since_ns(self.now_ns);
-                match output {
-                    DispatcherOutput::Send { to, message } => {
-                        self.transport.message(self.now_ns, to, message)
-                    }
-                    DispatcherOutput::Start(unit) => match self.transport.start(unit) {
-                        Started::Ready => {
-                            self.intervals.set_on(since_ns, unit, true);
-                            self.set_ready(unit);
-                        }
-                        Started::Pending => self.intervals.set_on(since_ns, unit, true),
-                        Started::Unchanged => {}
-                    },
-                    DispatcherOutput::GroupSettled(group) => {
-                        self.waiting.take(group, &mut self.again);
-                    }
-                    DispatcherOutput::Replicated(flow) => self.copying.replicated(self.now_ns, flow),
-                    DispatcherOutput::Stop(unit) => {
-                        self.intervals.set_ready(since_ns, unit, false);
-                        self.intervals.set_on(since_ns, unit, false);
-                        if !self.transport.stopped(unit) {
-                            self.dispatcher.retire_unit(unit);
-                        }
-                    }
-                }
-            }
-            if self.outputs.is_empty() {
-                self.outputs = outputs; // Keeps its capacity.
-            }
-            self.transport.drain_local(&mut |unit, message| {
-                self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-            });
-        }
-        self.due_ns =
-            self.due_ns.min(self.dispatcher.next_timeout_ns()).min(self.transport.next_timeout_ns());
-    }
-
-    /// Applies messages that units in memory sent just now.
-    fn take_messages(&mut self) {
-        self.transport.drain_local(&mut |unit, message| {
-            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-        });
-        self.execute_outputs();
-    }
-
-    fn set_ready(&mut self, unit: UnitId) {
-        let since_ns = self.since_ns(self.now_ns);
-        self.intervals.set_ready(since_ns, unit, true);
-        self.dispatcher.started(self.now_ns, unit);
-    }
-
-    /// Applies a change of units that the dispatcher did not ask for.
-    #[cold]
-    fn change_units(&mut self, change: UnitChange) {
-        match change {
-            UnitChange::Join => self.dispatcher.add_unit(&mut self.outputs),
-            UnitChange::Leave(unit) => self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs),
-            UnitChange::Crash(unit) => {
-                let since_ns = self.since_ns(self.now_ns);
-                self.intervals.set_ready(since_ns, unit, false);
-                self.intervals.set_on(since_ns, unit, false);
-                self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
-                self.remember_lost();
-            }
-            UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
-            UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
-        }
-        self.execute_outputs();
-    }
-
-    /// Applies what units have reported.
-    fn take_returns(&mut self) {
-        while let Some(change) = self.transport.poll_change() {
-            self.change_units(change);
-        }
-        while let Some(report) = self.transport.receive() {
-            self.apply(*report);
-        }
-        self.give_claimed_up();
-        self.dispatch_again();
     }
 
     /// Dispatches packets that have waited.
@@ -639,160 +565,98 @@ impl<T: Transport> Elastic<T> {
             self.dispatch_alone(packet);
         }
     }
-
-    /// Applies what became of packets at a unit.
-    fn apply(&mut self, report: Return) {
-        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = report;
-        if is_ready {
-            self.set_ready(unit);
-        }
-        if has_left {
-            let since_ns = self.since_ns(self.now_ns);
-            self.intervals.set_on(since_ns, unit, false);
-        }
-        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
-        // has looked among its own flows only: if another unit's flow has the key, the later one
-        // gets it.
-        for (flow, FlowAlias { key, hash, is_turned }) in aliases {
-            let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
-            let (key, hash) = match begun.filter(|_| !T::IS_LOCAL) {
-                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
-                None => (key, hash),
-            };
-            self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
-            self.dispatcher.set_alias_order(flow, is_turned);
-            if !self.lost.is_empty() {
-                self.forget_lost(&key);
-            }
-        }
-        for (datagram, passed, at_ns) in fragments {
-            self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
-        }
-        for message in messages {
-            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
-        }
-        self.remember_lost();
-        self.execute_outputs();
-        self.announce_aliases();
-        self.effects.extend(effects);
-    }
 }
 
 fn is_fragment(packet: &Packet) -> bool {
     matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment)
 }
 
-impl<T: Transport> Backend for Elastic<T> {
-    fn process(&mut self, batch: &mut Vec<Packet>, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
-        self.transport.note_arrivals(batch);
-        self.learn_tokens(batch);
-        let mut guesses = std::mem::take(&mut self.guesses);
-        guesses.extend(batch.iter().map(|packet| {
-            let guess = self.dispatcher.guess(packet.meta().hash);
-            self.transport.prefetch_index(guess.index());
-            guess
-        }));
-        // Units are notified of packets that begin flowlets, and of few others.
-        let many = !T::IS_LOCAL || self.dispatcher.expects_flowlets();
-        let count = if many { 0 } else { self.number_all(batch, &guesses) };
-        let (first, others) = guesses.split_at(count);
-        let mut rest = std::mem::take(&mut self.rest);
-        rest.extend(batch.drain(count..));
-        self.transport.skip_unit_all(first, batch.drain(..));
-        self.dispatch(&mut rest, others, many);
-        self.rest = rest;
-        guesses.clear();
-        self.guesses = guesses;
-        self.flush();
-        self.transport.end_batch(self.now_ns);
-        self.take_returns();
-        if self.take_passed() {
-            self.transport.end_batch(self.now_ns);
-            self.take_returns();
-        }
-        while self.transport.is_full() || self.transport.has_failed() {
-            if self.transport.has_failed() {
-                self.start_over();
-            }
-            self.transport.wait();
-            self.take_returns();
-        }
-        self.transport.lend(&mut core);
+impl<T: Transport + UnitReports> Elastic<T> {
+    /// Processes packets in order, as [`Graph::process`] does.
+    pub fn process(
+        &mut self,
+        graph: &mut Box<Graph>,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
+        Backend::process(self, batch, Core { graph, out, pool });
     }
 
-    fn handle_timeout(&mut self, now_ns: u64, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.now_ns = self.now_ns.max(now_ns);
-        self.handle_timeouts();
-        if !T::IS_LOCAL {
-            self.transport.end_batch(self.now_ns);
-            self.handle_unit_timeouts();
-            self.announce_aliases();
+    /// Returns what the units did.
+    pub fn report(&self) -> UnitsReport {
+        let counters = self.transport.unit_counters();
+        let running = self.loads().count();
+        let mut report =
+            UnitsReport::of(&self.config, &self.dispatcher, counters.iter(), running, &self.intervals);
+        report.packets_waited = self.waiting.count;
+        report.flows_reset = self.lost.counts.flows_reset;
+        report.resets_sent = self.lost.counts.resets;
+        report.lost_flows_forgotten += self.lost.counts.forgotten;
+        if let Some(tokens) = &self.tokens {
+            tokens.add_to_report(&mut report);
         }
-        self.transport.lend(&mut core);
+        self.transport.add_to_units_report(&mut report);
+        report
+    }
+}
+
+impl<T: Transport + UnitReports> Backend for Elastic<T> {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+        let mut this = self.lend(core);
+        this.classify(batch);
+        this.transport.note_arrivals(batch);
+        this.take_batch(batch);
     }
 
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.transport.event()
-    }
-
-    fn takes_stale(&self) -> bool {
-        self.transport.takes_stale()
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        self.lend(core).advance(now_ns);
     }
 
     fn has_pending(&self) -> bool {
         self.transport.has_pending() || !self.waiting.is_empty()
     }
 
-    fn settle(&mut self, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.await_groups();
-        self.settle_units();
-        self.transport.lend(&mut core);
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        self.lend(core).end()
+    }
+}
+
+impl<T: Transport + UnitReports> UnitsBackend for Elastic<T> {
+    fn settle(&mut self, core: Core<'_>) {
+        let mut this = self.lend(core);
+        this.await_groups();
+        this.settle_units();
     }
 
-    fn finish(&mut self, mut core: Core<'_>) -> bool {
-        self.transport.lend(&mut core);
-        if !self.is_finishing {
-            if !T::IS_LOCAL {
-                self.await_groups();
-                // No flow is in handover now: each ends at its owner.
-                self.handle_unit_timeouts();
-                while self.transport.is_moving() {
-                    self.transport.wait();
-                    self.take_returns();
-                }
-            }
-            if self.began_ns.is_some() {
-                self.tally.report(&mut self.intervals, &self.dispatcher);
-                self.intervals.finish(self.since_ns(self.now_ns), self.dispatcher.counters().flowlets());
-            }
-            self.transport.finish();
-            self.is_finishing = true;
-        }
-        self.take_returns();
-        let is_done = self.transport.has_finished();
-        if !is_done {
-            self.transport.wait();
-        }
-        self.transport.lend(&mut core);
-        is_done
+    fn takes_stale(&self) -> bool {
+        self.transport.nodes().is_none()
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.transport.nodes()?.event()
     }
 
     fn control(&mut self, stage: usize, command: &str) {
         self.transport.control(stage, command);
     }
 
-    fn operate(&mut self, request: OperatorRequest, mut core: Core<'_>) {
-        self.transport.lend(&mut core);
-        self.answer(request);
-        self.transport.lend(&mut core);
+    fn operate(&mut self, request: OperatorRequest, core: Core<'_>) {
+        self.lend(core).answer(request);
     }
 
-    fn dispatcher_status(&self) -> Option<DispatcherStatus> {
-        Some(self.status())
+    fn effects_mut(&mut self) -> &mut Vec<Effects> {
+        &mut self.effects
+    }
+}
+
+impl<T: Transport + UnitReports> UnitsFigures for Elastic<T> {
+    fn dispatcher_status(&self) -> DispatcherStatus {
+        self.status()
+    }
+
+    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
+        self.loads().collect()
     }
 
     fn ask_for_figures(&mut self) {
@@ -807,24 +671,17 @@ impl<T: Transport> Backend for Elastic<T> {
         report.packets_generated += resets.resets;
         report.packets_out += resets.resets;
         report.bytes_out += resets.bytes;
-        if !T::IS_LOCAL {
+        if self.transport.is_deferred() {
+            // Units have tables of their own: the dispatcher alone knows the peak of all together.
             report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
         }
     }
 
-    fn effects_mut(&mut self) -> Option<&mut Vec<Effects>> {
-        Some(&mut self.effects)
-    }
-
     fn is_deferred(&self) -> bool {
-        !T::IS_LOCAL
+        self.transport.is_deferred()
     }
 
     fn record_latency(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
         self.transport.record_latency(out, latency);
-    }
-
-    fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
-        self.loads().collect()
     }
 }

@@ -22,7 +22,9 @@ mod settings;
 pub mod shards;
 pub mod transport;
 mod units_config;
+mod units_error;
 mod units_report;
+mod worker;
 
 pub use assembly::{Assembly, assemble, assemble_for_cluster, assemble_part};
 pub use batch::{BATCH, Core};

@@ -28,7 +28,6 @@ use self::wait::{SleepLimit, Sleeper};
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
-use crate::shards::Shard;
 
 /// Period in which time passes for the graph and for L3.
 const TICK_NS: u64 = 1_000_000;
@@ -94,11 +93,11 @@ impl Live {
     pub fn new(mut runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
         runner.watch_nodes();
         let wire = mac_addresses(interfaces.iter().map(|(_, interface)| interface));
-        let shard = runner.shard().map_or((0, 1), Shard::place);
+        let place = runner.worker().map_or((0, 1), |worker| (worker.number, worker.count));
         let port = |(number, interface): (u16, Interface)| {
             let (link, entry) = (interface.link()?, runner.assembly().ports.number(number));
             let l3 =
-                entry.map_or(PortL3::Wire, |entry| PortL3::new(entry, link, &wire, runner.assembly(), shard));
+                entry.map_or(PortL3::Wire, |entry| PortL3::new(entry, link, &wire, runner.assembly(), place));
             Ok(LivePort::new(number, interface, l3, runner.assembly()))
         };
         let ports = interfaces.into_iter().map(port).collect::<std::io::Result<_>>()?;
@@ -223,7 +222,7 @@ impl Live {
         intake: &mut I,
         output: &mut O,
     ) -> Result<bool, O::Error> {
-        let taken_over = |runner: &Runner| runner.shard().map_or(0, |shard| shard.counters().taken);
+        let taken_over = |runner: &Runner| runner.worker_counters().map_or(0, |counters| counters.taken);
         let taken_before = taken_over(&self.runner);
         let mut egress = Egress { ports: &mut self.ports, output, now_ns };
         intake.process(&mut self.runner, &mut egress)?;
@@ -233,8 +232,8 @@ impl Live {
             self.runner.handle_timeout(now_ns, &mut egress)?;
         }
         egress.process_returned(intake, &mut self.runner)?;
-        if let Some(shard) = self.runner.shard_mut() {
-            egress.exchange_neighbours(shard);
+        if self.runner.worker().is_some() {
+            egress.exchange_neighbours(&mut self.runner);
         }
         Ok(taken_over(&self.runner) != taken_before)
     }
@@ -252,13 +251,12 @@ impl Live {
         if !self.sleeper.note_round(is_idle) {
             return;
         }
-        let shard = self.runner.shard();
-        let doorbell = shard.map(Shard::doorbell);
+        let doorbell = self.runner.worker().map(|worker| &worker.doorbell);
         if let Some(doorbell) = doorbell {
             doorbell.park();
         }
         // No doorbell reports what other workers handed over before it was parked.
-        if !shard.is_some_and(Shard::has_work) {
+        if doorbell.is_none() || !self.runner.has_pending() {
             let ports = self.ports.iter().filter(|_| self.receives);
             let limit = match ports.clone().any(|port| port.interface.is_polled()) {
                 true => SleepLimit::Polled,
@@ -398,15 +396,15 @@ impl<O: Output> Egress<'_, O> {
     }
 
     /// Shares what L3 has heard of neighbours with other workers, and learns from them.
-    fn exchange_neighbours(&mut self, shard: &mut Shard) {
-        for (number, data) in shard.take_snooped() {
+    fn exchange_neighbours(&mut self, runner: &mut Runner) {
+        for (number, data) in runner.take_snooped() {
             if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {
                 port.l3.snoop(&data, self.now_ns);
                 port.collect();
             }
         }
         for port in self.ports.iter_mut() {
-            port.l3.take_snooped().iter().for_each(|data| shard.share_snooped(port.number, data));
+            port.l3.take_snooped().iter().for_each(|data| runner.share_snooped(port.number, data));
         }
     }
 }

@@ -32,8 +32,8 @@ pub use links::LinksReport;
 pub use output::{CommandsReport, OutputReport, WorkerReport};
 pub use timing::{FastPathReport, PollingReport, Timing};
 
-use crate::shards::counters::Counters as WorkerCounters;
 use crate::units_report::UnitsReport;
+use crate::worker::counters::Counters as WorkerCounters;
 
 /// Version of the report's form.
 const VERSION: u32 = 2;

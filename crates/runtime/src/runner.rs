@@ -20,15 +20,16 @@ use self::nodes::Nodes;
 use self::output::EffectsWriter;
 pub use self::output::{Output, raised, write_effects};
 use crate::assembly::Assembly;
-use crate::backend::{Backend, Inline};
+use crate::backend::{AnyBackend, Inline};
 use crate::batch::{BATCH, Core};
 use crate::elastic::{Elastic, ElasticError, Threads, Units};
 use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
-use crate::shards::{Shard, WorkerPart};
-use crate::transport::{Maker, Transport};
+use crate::transport::{Maker, Transport, UnitReports};
 use crate::units_config::UnitsConfig;
+use crate::worker::counters::Counters;
+use crate::worker::{SnoopedFrame, WorkerPlace};
 
 /// Buffers of a runner, for batches and for packets that the graph holds.
 const BUFFERS: usize = 8 * 1024;
@@ -36,7 +37,7 @@ const BUFFERS: usize = 8 * 1024;
 /// Runs an assembly over frames.
 pub struct Runner {
     assembly: Assembly,
-    backend: Box<dyn Backend>,
+    backend: AnyBackend,
     name: String,
     pool: PacketPool,
     /// Packets that were received and not processed yet.
@@ -79,7 +80,7 @@ impl Runner {
         let nodes = Nodes::of(&assembly);
         Runner {
             assembly,
-            backend: Box::new(Inline),
+            backend: AnyBackend::Inline(Inline),
             name: name.to_owned(),
             pool: PacketPool::new(BUFFERS),
             received: Vec::with_capacity(BATCH),
@@ -106,7 +107,7 @@ impl Runner {
     /// If the configuration is invalid, or memory for the units' tables is missing.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        runner.backend = Box::new(Units::new(config, &runner.assembly.graph)?);
+        runner.backend = AnyBackend::Units(Box::new(Units::new(config, &runner.assembly.graph)?));
         Ok(runner)
     }
 
@@ -122,7 +123,8 @@ impl Runner {
         make: Maker,
     ) -> Result<Runner, ElasticError> {
         let mut runner = Runner::new(assembly, name);
-        runner.backend = Box::new(Threads::new(config, &mut runner.assembly.graph, make)?);
+        let units = Threads::new(config, &mut runner.assembly.graph, make)?;
+        runner.backend = AnyBackend::Units(Box::new(units));
         Ok(runner)
     }
 
@@ -130,7 +132,7 @@ impl Runner {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn on_transport<T: Transport + 'static>(
+    pub fn on_transport<T: Transport + UnitReports + 'static>(
         assembly: Assembly,
         name: &str,
         config: UnitsConfig,
@@ -141,17 +143,13 @@ impl Runner {
         let dispatcher = config.dispatcher_of_nodes(graph.options());
         let connections = graph.connection_groups();
         let elastic = Elastic::with_transport(config, dispatcher, transport)?;
-        runner.backend = Box::new(elastic.group_connections(connections));
+        runner.backend = AnyBackend::Units(Box::new(elastic.group_connections(connections)));
         Ok(runner)
     }
 
-    /// Creates the runner of one worker, for a thread of its own. It hands packets of other
-    /// workers' flows over to them.
-    pub fn of_part(part: WorkerPart) -> Runner {
-        let WorkerPart { assembly, name, shard } = part;
-        let mut runner = Runner::new(assembly, &name);
-        runner.backend = shard;
-        runner
+    /// Creates a runner on this backend.
+    pub(crate) fn on(backend: AnyBackend, assembly: Assembly, name: &str) -> Runner {
+        Runner { backend, ..Runner::new(assembly, name) }
     }
 
     /// Leaves packets to the programs of external nodes, and drops those that come to one that is
@@ -178,13 +176,26 @@ impl Runner {
         self.nodes.take_forwarded()
     }
 
-    /// Returns the worker's share of the flows, if there are several workers.
-    pub fn shard(&self) -> Option<&Shard> {
-        self.backend.shard()
+    /// Returns the place among workers, if there are several.
+    pub(crate) fn worker(&self) -> Option<&WorkerPlace> {
+        self.backend.place()
     }
 
-    pub(crate) fn shard_mut(&mut self) -> Option<&mut Shard> {
-        self.backend.shard_mut()
+    /// Returns the counters of the worker, if there are several.
+    pub fn worker_counters(&self) -> Option<Counters> {
+        self.backend.worker().map(|worker| worker.counters())
+    }
+
+    /// Shares a received frame about a neighbour of this port with all other workers.
+    pub(crate) fn share_snooped(&mut self, port: u16, frame: &[u8]) {
+        if let Some(worker) = self.backend.worker_mut() {
+            worker.share_snooped(port, frame);
+        }
+    }
+
+    /// Returns frames about neighbours that other workers have received.
+    pub(crate) fn take_snooped(&mut self) -> Vec<SnoopedFrame> {
+        self.backend.worker_mut().map_or_else(Vec::new, |worker| worker.take_snooped())
     }
 
     /// Returns the latency of packets: the processing time of their batches.
@@ -199,7 +210,7 @@ impl Runner {
 
     /// Returns each running unit with its load, as a share of its capacity, and its flows.
     pub fn unit_loads(&self) -> Vec<(UnitId, f64, u32)> {
-        self.backend.unit_loads()
+        self.backend.units().map_or_else(Vec::new, |units| units.unit_loads())
     }
 
     /// Returns the assembly.
@@ -217,7 +228,9 @@ impl Runner {
             return Err(ControlError(format!("the graph has no function {stage}")));
         };
         function.control(command)?;
-        self.backend.control(stage, command);
+        if let Some(units) = self.backend.units_mut() {
+            units.control(stage, command);
+        }
         Ok(())
     }
 
@@ -296,7 +309,9 @@ impl Runner {
         counted.bytes_in += len as u64;
         self.refused.bytes += len as u64;
         *self.refused.by_port.entry(reason).or_default() += 1;
-        self.backend.count_refused();
+        if let Some(worker) = self.backend.worker_mut() {
+            worker.count_refused();
+        }
     }
 
     /// Processes received packets in batches, and passes the results to `output`.
@@ -335,11 +350,11 @@ impl Runner {
         let count = self.batch.len() as u64;
         let start = Instant::now();
         let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-        self.backend.process(&mut self.batch, core);
+        self.backend.any_mut().process(&mut self.batch, core);
         drop(processing);
         let took = start.elapsed();
         self.busy_s += took.as_secs_f64();
-        if count > 0 && !self.backend.is_deferred() {
+        if count > 0 && !self.backend.units().is_some_and(|units| units.is_deferred()) {
             // Above the histogram's bound it saturates, so this cannot fail.
             self.latency.saturating_record_n(took.as_nanos().min(u128::from(u64::MAX)) as u64, count);
         }
@@ -379,7 +394,7 @@ impl Runner {
         self.now_ns = self.now_ns.max(now_ns);
         let processing = Processing::begin();
         let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-        self.backend.handle_timeout(now_ns, core);
+        self.backend.any_mut().handle_timeout(now_ns, core);
         drop(processing);
         self.emit(output)?;
         self.process_forwarded(output)
@@ -388,18 +403,18 @@ impl Runner {
     /// Returns whether packets are pending at units on other threads, or come from other workers.
     /// They leave during a later [`flush`](Runner::flush).
     pub fn has_pending(&self) -> bool {
-        self.backend.has_pending()
+        self.backend.any().has_pending()
     }
 
     /// Returns whether packets that have waited at ports while this process did not run are still
     /// wanted, however long that was.
     pub(crate) fn takes_stale(&self) -> bool {
-        self.backend.takes_stale()
+        self.backend.units().is_none_or(|units| units.takes_stale())
     }
 
     /// Returns what becomes readable when something arrives from other machines.
     pub(crate) fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.backend.event()
+        self.backend.units()?.event()
     }
 
     /// Processes received packets, and waits until no packet is pending.
@@ -410,7 +425,9 @@ impl Runner {
         loop {
             self.flush(output)?;
             let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-            self.backend.settle(core);
+            if let Some(units) = self.backend.units_mut() {
+                units.settle(core);
+            }
             self.emit(output)?;
             if !self.nodes.has_forwarded() {
                 return Ok(());
@@ -431,7 +448,7 @@ impl Runner {
         let mut is_over = false;
         while !is_over {
             let core = Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-            is_over = self.backend.finish(core);
+            is_over = self.backend.any_mut().finish(core);
             self.emit(output)?;
         }
         is_over = false;
@@ -457,7 +474,7 @@ impl Runner {
     /// which the others wait.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
-        let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
+        let is_first = self.worker().is_some_and(|worker| worker.number == 0);
         if is_first {
             self.assembly.graph.fetch_shared();
         }
@@ -488,7 +505,7 @@ impl Runner {
             report.ports.insert(name, counted.clone());
         }
         // Workers share the state of nodes; the first one reports it.
-        if self.shard().is_none_or(|shard| shard.place().0 == 0) {
+        if self.worker().is_none_or(|worker| worker.number == 0) {
             let nodes = self.assembly.node_states().iter();
             report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
             let streams = self.assembly.stream_nodes.iter();
@@ -502,7 +519,9 @@ impl Runner {
         if self.busy_s > 0.0 {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
-        self.backend.add_to_report(&mut report, &self.assembly.names);
+        if let Some(units) = self.backend.units() {
+            units.add_to_report(&mut report, &self.assembly.names);
+        }
         self.nodes.add_to_report(&mut report);
         report.set_latency(&self.latency);
         report
@@ -510,12 +529,16 @@ impl Runner {
 
     /// Asks units on other threads for their counters; a report shortly after has them.
     pub fn ask_for_figures(&mut self) {
-        self.backend.ask_for_figures();
+        if let Some(units) = self.backend.units_mut() {
+            units.ask_for_figures();
+        }
     }
 
     /// Passes what has left the graph to `output`.
     fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        self.backend.record_latency(&self.out, &mut self.latency);
+        if let Some(units) = self.backend.units_mut() {
+            units.record_latency(&self.out, &mut self.latency);
+        }
         let mut result = Ok(());
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
@@ -534,7 +557,9 @@ impl Runner {
             self.pool.give(packet);
         }
         result?;
-        self.backend.return_buffers(&mut self.pool, BUFFERS);
+        if let Some(worker) = self.backend.worker_mut() {
+            worker.return_buffers(&mut self.pool, BUFFERS);
+        }
         self.pool.trim(BUFFERS);
         let mut writer = EffectsWriter {
             names: &self.assembly.names,
@@ -542,8 +567,8 @@ impl Runner {
             alerts: &mut self.alerts,
             events: &mut self.events,
         };
-        if let Some(effects) = self.backend.effects_mut() {
-            effects.drain(..).try_for_each(|mut effects| writer.write(&mut effects, output))?;
+        if let Some(units) = self.backend.units_mut() {
+            units.effects_mut().drain(..).try_for_each(|mut effects| writer.write(&mut effects, output))?;
         }
         writer.write(self.assembly.graph.effects_mut(), output)
     }

@@ -16,7 +16,6 @@
 //! over to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
 //! `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
-pub(crate) mod counters;
 mod crew;
 mod directory;
 mod link;
@@ -28,10 +27,13 @@ use nf::SharedHandle;
 use packet::{DropReason, Packet, PacketClass, PacketPool};
 
 use crate::assembly::Assembly;
+use crate::backend::{AnyBackend, Backend, WorkerBackend};
 use crate::batch::{BATCH, Core};
 use crate::doorbell::{Doorbell, EventWaker};
+use crate::runner::Runner;
+pub use crate::worker::counters::Counters;
+use crate::worker::{SnoopedFrame, WorkerPlace};
 
-pub use counters::Counters;
 pub use crew::{OutputError, WorkerSetup, Workers, WorkersError};
 use directory::{Directory, WorkerAliases};
 pub use link::RING;
@@ -58,7 +60,7 @@ pub struct Shard {
     /// Packets to process here, in order.
     own: Vec<Packet>,
     /// Frames about neighbours that other workers received, with their ports.
-    snooped: Vec<(u16, Box<[u8]>)>,
+    snooped: Vec<SnoopedFrame>,
     /// Scratch space.
     waited: Vec<Packet>,
     surplus: Vec<Packet>,
@@ -118,20 +120,21 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Worke
     Ok(parts)
 }
 
-impl Shard {
-    /// Returns the worker's number and the number of workers.
-    pub fn place(&self) -> (usize, usize) {
-        (self.number, self.to.len())
+impl Runner {
+    /// Creates the runner of one worker, for a thread of its own. It hands packets of other
+    /// workers' flows over to them.
+    pub fn of_part(part: WorkerPart) -> Runner {
+        let WorkerPart { assembly, name, shard } = part;
+        let backend = AnyBackend::Worker(shard.place(), shard);
+        Runner::on(backend, assembly, &name)
     }
+}
 
-    /// Returns the counters.
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-
+/// Runs the graph on the calling thread for the flows of one worker.
+impl Backend for Shard {
     /// Processes received packets of its flows, and those taken over from other workers. Hands the
     /// other packets over.
-    pub(crate) fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
+    fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>) {
         let Core { graph, out, pool } = core;
         self.take_buffers(pool);
         self.counters.received += batch.len() as u64;
@@ -151,19 +154,35 @@ impl Shard {
         self.send(&mut work);
     }
 
+    fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>) {
+        core.graph.handle_timeout(now_ns, core.pool);
+    }
+
     /// Returns whether other workers have handed something over.
-    pub fn has_work(&self) -> bool {
+    fn has_pending(&self) -> bool {
         self.from.iter().flatten().any(|from| !from.ring.is_empty())
     }
 
-    /// Counts a packet that a port dropped before the graph.
-    pub(crate) fn count_refused(&mut self) {
+    /// The first worker ends last and then has the shared state for itself.
+    fn finish(&mut self, core: Core<'_>) -> bool {
+        if self.number == 0 {
+            core.graph.part();
+        }
+        true
+    }
+}
+
+impl WorkerBackend for Shard {
+    fn count_refused(&mut self) {
         self.counters.received += 1;
         self.counters.processed += 1;
     }
 
-    /// Shares a frame about a neighbour of this port with all other workers.
-    pub(crate) fn share_snooped(&mut self, port: u16, frame: &[u8]) {
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn share_snooped(&mut self, port: u16, frame: &[u8]) {
         for to in self.to.iter_mut().flatten() {
             if to.ring.push(Handover::Snooped(port, frame.into())).is_err() {
                 self.counters.neighbours_lost += 1;
@@ -172,18 +191,12 @@ impl Shard {
         }
     }
 
-    /// Returns frames about neighbours that other workers received, with their ports.
-    pub(crate) fn take_snooped(&mut self) -> Vec<(u16, Box<[u8]>)> {
+    fn take_snooped(&mut self) -> Vec<SnoopedFrame> {
         std::mem::take(&mut self.snooped)
     }
 
-    /// Returns what wakes it.
-    pub(crate) fn doorbell(&self) -> &Arc<Doorbell<EventWaker>> {
-        &self.doorbell
-    }
-
     /// Returns buffers beyond `keep` to the workers that they came from.
-    pub(crate) fn return_surplus(&mut self, pool: &mut PacketPool, keep: usize) {
+    fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
         }
@@ -197,6 +210,12 @@ impl Shard {
             }
         }
         pool.give_all(&mut self.surplus);
+    }
+}
+
+impl Shard {
+    fn place(&self) -> WorkerPlace {
+        WorkerPlace { number: self.number, count: self.to.len(), doorbell: Arc::clone(&self.doorbell) }
     }
 
     fn take_buffers(&mut self, pool: &mut PacketPool) {

@@ -30,7 +30,7 @@ fn settle(runners: &mut [Runner], sink: &mut Sink) {
 
 /// The first one ends last.
 fn finish(runners: Vec<Runner>, sink: &mut Sink) -> (Report, Vec<Counters>) {
-    let counters = runners.iter().map(|runner| runner.shard().unwrap().counters()).collect();
+    let counters = runners.iter().map(|runner| runner.worker_counters().unwrap()).collect();
     let reports = runners.into_iter().rev().map(|mut runner| runner.finish(sink).unwrap());
     let mut reports: Vec<_> = reports.collect();
     let mut all = reports.pop().unwrap();
@@ -277,7 +277,7 @@ fn what_finds_no_room_is_dropped() {
         receive(&mut runners[0], &arriving(number, 0, &packet), &mut sink);
     }
     runners[0].flush(&mut sink).unwrap();
-    let counters = runners[0].shard().unwrap().counters();
+    let counters = runners[0].worker_counters().unwrap();
     assert_eq!((counters.received, counters.handed_over), (20_000, RING as u64));
     settle(&mut runners, &mut sink);
     let (report, _) = finish(runners, &mut sink);

@@ -18,15 +18,15 @@ use std::rc::Rc;
 use graph::Graph;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId};
 use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
 use runtime::transport::{
-    LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange, UnitEnd,
+    Absent, Barrier, Fleet, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange,
+    UnitEnd, UnitLink, UnitReports,
 };
-use runtime::{Assembly, Core, Runner};
+use runtime::{Assembly, Runner};
 
 use crate::random::Random;
 use members::Members;
@@ -405,21 +405,11 @@ impl Faulty {
     }
 }
 
-impl Transport for Faulty {
-    const IS_LOCAL: bool = false;
-
+impl UnitLink for Faulty {
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
@@ -443,14 +433,6 @@ impl Transport for Faulty {
         self.schedule(at_ns, Event::ToUnit(unit, ToUnit::Message(now_ns, message)));
     }
 
-    fn start(&mut self, unit: UnitId) -> Started {
-        if self.units[unit.index()].is_some() {
-            self.members.activate(unit);
-            return Started::Ready;
-        }
-        if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
-    }
-
     fn receive(&mut self) -> Option<Box<Return>> {
         let mut report = self.reports.pop_front()?;
         self.note_report(&report);
@@ -466,32 +448,13 @@ impl Transport for Faulty {
         Some(report)
     }
 
-    fn poll_change(&mut self) -> Option<UnitChange> {
-        self.changes.pop_front()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.sent > self.through && self.outcome.borrow().stuck == 0
-    }
-
     fn end_batch(&mut self, now_ns: u64) {
         self.pass_to(now_ns);
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
     }
 
-    /// Time passes until something happens.
-    fn wait(&mut self) {
-        // Units may retransmit forever, so it does not suffice that something happens.
-        match self.next_ns().filter(|&next_ns| next_ns < self.progress_ns + PATIENCE_NS) {
-            Some(next_ns) => self.run_to(next_ns),
-            None if self.is_finishing => {}
-            // Whatever is awaited never comes: the run goes on without it, and the trial fails.
-            None => self.outcome.borrow_mut().stuck = (self.sent - self.through).max(1),
-        }
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(|| ToUnit::Answer);
+    fn has_pending(&self) -> bool {
+        self.sent > self.through && self.outcome.borrow().stuck == 0
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
@@ -502,14 +465,19 @@ impl Transport for Faulty {
     fn next_timeout_ns(&self) -> u64 {
         self.stepped_ns.saturating_add(STEP_NS)
     }
+}
 
-    fn has_unanswered(&self) -> bool {
-        (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
+impl Fleet for Faulty {
+    fn start(&mut self, unit: UnitId) -> Started {
+        if self.units[unit.index()].is_some() {
+            self.members.activate(unit);
+            return Started::Ready;
+        }
+        if self.spawn(unit).is_ok() { Started::Pending } else { Started::Unchanged }
     }
 
-    fn is_moving(&self) -> bool {
-        let is_moving = self.units.iter().flatten().any(|end| !end.is_settled());
-        is_moving && self.outcome.borrow().stuck == 0
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        self.changes.pop_front()
     }
 
     fn finish(&mut self) {
@@ -536,6 +504,51 @@ impl Transport for Faulty {
         has_finished
     }
 
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    /// Trials have no operators.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+}
+
+impl Transport for Faulty {
+    type FastLane = Absent;
+    type Barrier = Self;
+    type Nodes = Absent;
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
+}
+
+impl UnitReports for Faulty {
+    fn is_deferred(&self) -> bool {
+        true
+    }
+
     fn unit_counters(&self) -> Vec<Counters> {
         self.ends().map(|end| end.counters()).collect()
     }
@@ -547,4 +560,43 @@ impl Transport for Faulty {
         }
         report.flows.size = size;
     }
+}
+
+impl Barrier for Faulty {
+    /// Time passes until something happens.
+    fn wait(&mut self) {
+        // Units may retransmit forever, so it does not suffice that something happens.
+        match self.next_ns().filter(|&next_ns| next_ns < self.progress_ns + PATIENCE_NS) {
+            Some(next_ns) => self.run_to(next_ns),
+            None if self.is_finishing => {}
+            // Whatever is awaited never comes: the run goes on without it, and the trial fails.
+            None => self.outcome.borrow_mut().stuck = (self.sent - self.through).max(1),
+        }
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|| ToUnit::Answer);
+    }
+
+    fn has_unanswered(&self) -> bool {
+        (self.unanswered > 0 || self.mails > 0) && self.outcome.borrow().stuck == 0
+    }
+
+    fn is_moving(&self) -> bool {
+        let is_moving = self.units.iter().flatten().any(|end| !end.is_settled());
+        is_moving && self.outcome.borrow().stuck == 0
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// A unit that has lost its state has crashed, which is a change of units.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    fn reset_units(&mut self) {}
+
+    fn resume_units(&mut self) {}
 }

@@ -4,13 +4,15 @@ use std::os::fd::BorrowedFd;
 
 use nf::AffinityGroup;
 use packet::{DropReason, FlowKey, Packet};
-use protocol::dispatcher::{AliasChange, NumberedPacket};
+use protocol::dispatcher::AliasChange;
 use protocol::message::{FlowId, FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
-use runtime::Core;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
-use runtime::transport::{Elsewhere, LocalGraph, Passage, Return, Started, ToUnit, Transport, UnitChange};
+use runtime::transport::{
+    Absent, Barrier, Elsewhere, Federation, Fleet, LocalGraph, Passage, Return, Started, ToUnit, Transport,
+    UnitChange, UnitLink, UnitNodes, UnitReports,
+};
 
 use super::nodes::NodeStatus;
 use super::units::RemoteUnit;
@@ -19,23 +21,11 @@ use crate::network::Network;
 use crate::peers::ORDERED;
 use crate::wire::{write_input, write_packet_input, write_part, write_released, write_stopped};
 
-impl<N: Network> Transport for RemoteUnits<N> {
-    const IS_LOCAL: bool = false;
-
-    const UNITS_HAVE_CLOCKS: bool = true;
-
+impl<N: Network> UnitLink for RemoteUnits<N> {
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
@@ -52,10 +42,6 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.has_full_units |= self.config.is_live && unit.is_full();
     }
 
-    fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
-        self.streams.begin(flow, group);
-    }
-
     fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         self.now_ns = now_ns;
         let Some(unit) = self.units.alive_mut(unit) else { return };
@@ -64,6 +50,49 @@ impl<N: Network> Transport for RemoteUnits<N> {
         self.peers.send(unit.peer, stream, |out| write_input(out, &input));
     }
 
+    fn receive(&mut self) -> Option<Box<Return>> {
+        self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
+        let has_others = self.homes.has_others();
+        if has_others {
+            self.drop_stale();
+            self.homes.release_held(&mut self.local.out);
+        }
+        let mut report = self.units.next_report()?;
+        match has_others {
+            true => self.homes.hold(&mut report.out),
+            false => self.local.out.append(&mut report.out),
+        }
+        Some(report)
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.replace_graph();
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
+            self.told_ns = now_ns;
+            self.tell_time(now_ns);
+        }
+        if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.units.in_flight() > 0 || self.homes.held.count > 0
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.tell_time(now_ns);
+        self.work();
+    }
+
+    /// Units have clocks of their own.
+    fn next_timeout_ns(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl<N: Network> Fleet for RemoteUnits<N> {
     fn is_ready(&self, unit: UnitId, _units_min: u16) -> bool {
         self.units.get(unit).is_some_and(|unit| unit.is_ready && unit.is_alive)
     }
@@ -86,170 +115,13 @@ impl<N: Network> Transport for RemoteUnits<N> {
         Started::Unchanged
     }
 
-    fn stopped(&mut self, unit: UnitId) -> bool {
-        let Some(stopped) = self.units.get(unit) else { return true };
-        let (node, peer) = (stopped.node, stopped.peer);
-        // A unit without a node waits for one: it gets this one.
-        let is_needed = !self.wanted.is_empty() && self.nodes.renew(node, self.peers.now_ns());
-        if !is_needed && !self.nodes.has_drained(node) {
-            self.nodes.set_spare(unit, true);
-            return true;
-        }
-        self.peers.send(peer, ORDERED, write_stopped);
-        if is_needed {
-            self.peers.send(peer, ORDERED, write_part);
-        }
-        false
-    }
-
-    fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
-        self.nodes.set_draining(unit, is_draining);
-    }
-
-    fn has_spare(&self) -> bool {
-        self.nodes.count(NodeStatus::Spare) > 0
-    }
-
     fn control(&mut self, stage: usize, command: &str) {
         self.controls.push((stage, command.to_owned()));
         self.tell(&ToUnit::Control(stage, command.into()));
     }
 
-    fn end_batch(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.replace_graph();
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
-            self.told_ns = now_ns;
-            self.tell_time(now_ns);
-        }
-        if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        self.has_full_units = self.has_full_units && self.units.iter().any(RemoteUnit::is_full);
-        let has_others = self.homes.has_others();
-        if has_others {
-            self.drop_stale();
-            self.homes.release_held(&mut self.local.out);
-        }
-        let mut report = self.units.next_report()?;
-        match has_others {
-            true => self.homes.hold(&mut report.out),
-            false => self.local.out.append(&mut report.out),
-        }
-        Some(report)
-    }
-
-    fn has_others(&self) -> bool {
-        self.homes.has_others()
-    }
-
-    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
-        self.homes.datagram_elsewhere(hash)
-    }
-
-    fn elsewhere(
-        &mut self,
-        key: &FlowKey,
-        hash: u64,
-        group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if passage == Passage::Owner && !self.homes.has_claimed(key) {
-            // The sender has not heard yet that the flow has ended.
-            let links: Vec<_> = self.homes.links().collect();
-            links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
-        }
-        self.homes.elsewhere(key, hash, group, passage)
-    }
-
-    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
-        self.pass(to, packet);
-    }
-
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
-        self.homes.arrived.pop_front()
-    }
-
-    fn announce(&mut self, change: AliasChange) {
-        self.announce_alias(change);
-    }
-
-    fn poll_claimed(&mut self) -> Option<FlowKey> {
-        self.homes.taken.pop_front()
-    }
-
-    fn event(&self) -> Option<BorrowedFd<'_>> {
-        self.peers.event().filter(|_| self.homes.has_others() || self.has_pending())
-    }
-
     fn poll_change(&mut self) -> Option<UnitChange> {
         self.changes.pop_front()
-    }
-
-    fn has_pending(&self) -> bool {
-        self.units.in_flight() > 0 || self.homes.held.count > 0
-    }
-
-    fn takes_stale(&self) -> bool {
-        false
-    }
-
-    fn has_full_units(&self) -> bool {
-        self.has_full_units
-    }
-
-    fn is_unit_full(&self, unit: UnitId) -> bool {
-        self.units.get(unit).is_some_and(RemoteUnit::is_full)
-    }
-
-    fn is_full(&self) -> bool {
-        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
-        // other.
-        let is_held_up = self.config.is_live && self.units.has_suspect();
-        let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
-        in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
-    }
-
-    fn wait(&mut self) {
-        self.peers.transmit();
-        if self.units.is_idle() {
-            self.peers.wait(WAIT);
-        }
-        self.work();
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(&ToUnit::Answer);
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        self.tell_time(now_ns);
-        self.work();
-    }
-
-    /// Units have clocks of their own.
-    fn next_timeout_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn has_unanswered(&self) -> bool {
-        self.units.iter().any(|unit| unit.is_behind)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.units.has_failed
-    }
-
-    fn reset_units(&mut self) {
-        self.units.has_failed = false;
-        self.ask(&ToUnit::Reset);
-    }
-
-    fn resume_units(&mut self) {
-        self.ask(&ToUnit::Resume);
     }
 
     fn finish(&mut self) {
@@ -270,6 +142,43 @@ impl<N: Network> Transport for RemoteUnits<N> {
             self.local.graph.part();
         }
         has_finished
+    }
+}
+
+impl<N: Network> Transport for RemoteUnits<N> {
+    type FastLane = Absent;
+    type Barrier = Self;
+    type Nodes = Self;
+    type Federation = Self;
+
+    #[inline(always)]
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn federation(&mut self) -> Option<&mut Self> {
+        self.homes.has_others().then_some(self)
+    }
+}
+
+impl<N: Network> UnitReports for RemoteUnits<N> {
+    fn is_deferred(&self) -> bool {
+        true
     }
 
     fn ask_for_figures(&mut self) {
@@ -308,5 +217,127 @@ impl<N: Network> Transport for RemoteUnits<N> {
         for (reason, count) in drops.into_iter().filter(|(_, count)| *count > 0) {
             *report.drops.entry(reason.name()).or_default() += count;
         }
+    }
+}
+
+impl<N: Network> Barrier for RemoteUnits<N> {
+    fn wait(&mut self) {
+        self.peers.transmit();
+        if self.units.is_idle() {
+            self.peers.wait(WAIT);
+        }
+        self.work();
+    }
+
+    fn is_full(&self) -> bool {
+        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
+        // other.
+        let is_held_up = self.config.is_live && self.units.has_suspect();
+        let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
+        in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(&ToUnit::Answer);
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.units.iter().any(|unit| unit.is_behind)
+    }
+
+    fn is_moving(&self) -> bool {
+        false
+    }
+
+    fn has_failed(&self) -> bool {
+        self.units.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.units.has_failed = false;
+        self.ask(&ToUnit::Reset);
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(&ToUnit::Resume);
+    }
+}
+
+impl<N: Network> UnitNodes for RemoteUnits<N> {
+    fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
+        self.streams.begin(flow, group);
+    }
+
+    fn stopped(&mut self, unit: UnitId) -> bool {
+        let Some(stopped) = self.units.get(unit) else { return true };
+        let (node, peer) = (stopped.node, stopped.peer);
+        // A unit without a node waits for one: it gets this one.
+        let is_needed = !self.wanted.is_empty() && self.nodes.renew(node, self.peers.now_ns());
+        if !is_needed && !self.nodes.has_drained(node) {
+            self.nodes.set_spare(unit, true);
+            return true;
+        }
+        self.peers.send(peer, ORDERED, write_stopped);
+        if is_needed {
+            self.peers.send(peer, ORDERED, write_part);
+        }
+        false
+    }
+
+    fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
+        self.nodes.set_draining(unit, is_draining);
+    }
+
+    fn has_spare(&self) -> bool {
+        self.nodes.count(NodeStatus::Spare) > 0
+    }
+
+    fn has_full_units(&self) -> bool {
+        self.has_full_units
+    }
+
+    fn is_unit_full(&self, unit: UnitId) -> bool {
+        self.units.get(unit).is_some_and(RemoteUnit::is_full)
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        self.peers.event().filter(|_| self.homes.has_others() || self.has_pending())
+    }
+}
+
+impl<N: Network> Federation for RemoteUnits<N> {
+    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+        self.homes.datagram_elsewhere(hash)
+    }
+
+    fn elsewhere(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        group: Option<AffinityGroup>,
+        passage: Passage,
+    ) -> Option<Elsewhere> {
+        if passage == Passage::Owner && !self.homes.has_claimed(key) {
+            // The sender has not heard yet that the flow has ended.
+            let links: Vec<_> = self.homes.links().collect();
+            links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
+        }
+        self.homes.elsewhere(key, hash, group, passage)
+    }
+
+    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
+        self.pass(to, packet);
+    }
+
+    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+        self.homes.arrived.pop_front()
+    }
+
+    fn announce(&mut self, change: AliasChange) {
+        self.announce_alias(change);
+    }
+
+    fn poll_claimed(&mut self) -> Option<FlowKey> {
+        self.homes.taken.pop_front()
     }
 }

@@ -11,7 +11,7 @@ use crate::operator::{
     DispatcherStatus, FLOWS_LISTED_MAX, FLOWS_MIGRATED_MAX, FlowList, MigrationTarget, OperatorRequest,
     UnitInfo,
 };
-use crate::transport::Transport;
+use crate::transport::{Transport, UnitNodes};
 
 impl<T: Transport> Elastic<T> {
     /// Answers a request.
@@ -40,20 +40,26 @@ impl<T: Transport> Elastic<T> {
             }
             OperatorRequest::Drain(unit, reply) => {
                 let mut drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
-                if matches!(drained, Err(UnitRefused::Last(_))) && self.transport.has_spare() {
+                if matches!(drained, Err(UnitRefused::Last(_)))
+                    && self.transport.nodes().is_some_and(UnitNodes::has_spare)
+                {
                     // The spare one takes its flows.
                     self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs);
                     drained = Ok(());
                 }
-                if drained.is_ok() {
-                    self.transport.set_draining(unit, true);
+                if drained.is_ok()
+                    && let Some(nodes) = self.transport.nodes_mut()
+                {
+                    nodes.set_draining(unit, true);
                 }
                 reply(Ok(drained));
             }
             OperatorRequest::Resume(unit, reply) => {
                 let resumed = self.dispatcher.resume_unit(self.now_ns, unit);
-                if resumed.is_ok() {
-                    self.transport.set_draining(unit, false);
+                if resumed.is_ok()
+                    && let Some(nodes) = self.transport.nodes_mut()
+                {
+                    nodes.set_draining(unit, false);
                 }
                 reply(Ok(resumed));
             }

@@ -6,20 +6,26 @@ use packet::{FlowKey, Packet, PacketClass};
 use protocol::dispatcher::{AliasChange, PacketArrival};
 
 use super::{Elastic, is_fragment};
-use crate::transport::{Passage, Transport};
+use crate::transport::{Federation, Passage, Transport};
 
 /// A packet that belongs to this dispatcher, with the key and hash of its flow, and the group.
 pub(super) type KeptPacket = (Packet, (FlowKey, u64), Option<AffinityGroup>);
 
 impl<T: Transport> Elastic<T> {
+    /// Returns true if there are other dispatchers.
+    pub(super) fn has_others(&mut self) -> bool {
+        self.transport.federation().is_some()
+    }
+
     /// Finds the flow of a packet. `None` if the packet is of no flow, or belongs to another
     /// dispatcher: then it is on its way.
     pub(super) fn keep(&mut self, mut packet: Packet, passage: Passage) -> Option<KeptPacket> {
-        let has_others = self.transport.has_others();
-        if has_others && is_fragment(&packet) && passage < Passage::Datagram {
+        if is_fragment(&packet) && passage < Passage::Datagram && self.has_others() {
             let hash = self.transport.core().graph.classifier().datagram_hash(&packet);
-            if let Some(to) = self.transport.datagram_elsewhere(hash) {
-                self.transport.pass_on((to, Passage::Datagram), packet);
+            if let Some(others) = self.transport.federation()
+                && let Some(to) = others.datagram_elsewhere(hash)
+            {
+                others.pass_on((to, Passage::Datagram), packet);
                 return None;
             }
         }
@@ -59,21 +65,24 @@ impl<T: Transport> Elastic<T> {
         group: Option<AffinityGroup>,
         passage: Passage,
     ) -> Option<Packet> {
-        if !self.transport.has_others() || self.dispatcher.flow(hash, &key).is_some() {
+        if !self.has_others() || self.dispatcher.flow(hash, &key).is_some() {
             return Some(packet);
         }
-        let Some(to) = self.transport.elsewhere(&key, hash, group, passage) else { return Some(packet) };
+        let others = self.transport.federation();
+        let Some(to) = others.and_then(|others| others.elsewhere(&key, hash, group, passage)) else {
+            return Some(packet);
+        };
         if packet.meta().class == PacketClass::FirstFragment {
             self.transport.core().learn_elsewhere(&packet, &mut self.again);
         }
-        self.transport.pass_on(to, packet);
+        self.transport.federation()?.pass_on(to, packet);
         None
     }
 
     /// Dispatches packets that other dispatchers have passed on. Returns true if there were any.
     pub(super) fn take_passed(&mut self) -> bool {
         let mut has_any = false;
-        while let Some((packet, passage)) = self.transport.take_passed() {
+        while let Some((packet, passage)) = self.transport.federation().and_then(Federation::take_passed) {
             has_any = true;
             self.arrive(&packet);
             let meta = packet.meta();
@@ -93,11 +102,11 @@ impl<T: Transport> Elastic<T> {
 
     /// Makes changes of aliases known to other dispatchers.
     pub(super) fn announce_aliases(&mut self) {
-        if self.transport.has_others() {
+        if let Some(others) = self.transport.federation() {
             for change in self.dispatcher.take_alias_changes() {
                 // Packets of lost flows must find the one that resets their hosts.
                 if !matches!(&change, AliasChange::Freed(key) if self.lost.has(key)) {
-                    self.transport.announce(change);
+                    others.announce(change);
                 }
             }
         }
@@ -105,7 +114,7 @@ impl<T: Transport> Elastic<T> {
 
     /// Gives up keys that flows of other dispatchers have taken.
     pub(super) fn give_claimed_up(&mut self) {
-        while let Some(key) = self.transport.poll_claimed() {
+        while let Some(key) = self.transport.federation().and_then(Federation::poll_claimed) {
             let hash = self.transport.core().graph.classifier().hash_of(&key);
             self.dispatcher.give_up(hash, &key, &mut self.outputs);
             if let Some(found) = self.lost.find(&key) {

@@ -9,7 +9,7 @@ use protocol::dispatcher::{AliasChange, LostFlow};
 
 use super::Elastic;
 use super::lost::FoundLost;
-use crate::transport::{LocalGraph, Transport};
+use crate::transport::{Federation, LocalGraph, Transport};
 
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -47,10 +47,12 @@ impl<T: Transport> Elastic<T> {
     /// Other dispatchers no longer need to pass packets with the alias of a forgotten flow on,
     /// unless another flow has it.
     fn forget_alias(&mut self, flow: &LostFlow) {
-        let Some(alias) = flow.alias.filter(|_| self.transport.has_others()) else { return };
+        let Some(alias) = flow.alias.filter(|_| self.has_others()) else { return };
         let hash = self.transport.core().graph.classifier().hash_of(&alias);
-        if self.dispatcher.flow(hash, &alias).is_none() {
-            self.transport.announce(AliasChange::Freed(alias));
+        if self.dispatcher.flow(hash, &alias).is_none()
+            && let Some(others) = self.transport.federation()
+        {
+            others.announce(AliasChange::Freed(alias));
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use telemetry::{Family, Kind, MetricUnit, record};
 
-use crate::shards::counters::Counters;
+use crate::worker::counters::Counters;
 
 static RECORDS: Family = Family {
     name: "output_records",

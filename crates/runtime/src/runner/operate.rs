@@ -20,9 +20,13 @@ impl Runner {
             match request {
                 OperatorRequest::Status(reply) => reply(Ok(self.run_status())),
                 request => {
+                    let Some(units) = self.backend.units_mut() else {
+                        request.refuse();
+                        continue;
+                    };
                     let core =
                         Core { graph: &mut self.assembly.graph, out: &mut self.out, pool: &mut self.pool };
-                    self.backend.operate(request, core);
+                    units.operate(request, core);
                 }
             }
         }
@@ -34,7 +38,7 @@ impl Runner {
             policy: self.name.clone(),
             packets_in: ports().map(|counted| counted.packets_in).sum(),
             packets_out: ports().map(|counted| counted.packets_out).sum(),
-            dispatcher: self.backend.dispatcher_status(),
+            dispatcher: self.backend.units().map(|units| units.dispatcher_status()),
         }
     }
 }

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use io::port::Interface;
 use nf::ControlError;
 
-use super::{Shard, WorkerPart};
+use super::WorkerPart;
 use crate::doorbell::{Doorbell, EventWaker};
 use crate::live::{LinkChange, Live};
 use crate::report::{Report, WorkerReport};
@@ -101,7 +101,7 @@ impl<O: Output<Error: Into<OutputError>> + Send + 'static> Workers<O> {
         let mut threads = Vec::new();
         for (number, WorkerSetup { part, interfaces, output }) in workers.into_iter().enumerate() {
             let (requests, received) = channel();
-            let doorbell = Arc::clone(part.shard.doorbell());
+            let doorbell = Arc::clone(&part.shard.doorbell);
             // All see the same changes of an interface; the first one reports them.
             let reported = (number == 0).then(|| reported.clone());
             let thread = std::thread::Builder::new()
@@ -256,7 +256,7 @@ fn work<O: Output<Error: Into<OutputError>>>(
             }
             Ok(Request::Stop) => live.stop_receiving(),
             Ok(Request::Count(to)) => {
-                let counters = live.runner().shard().map(Shard::counters).unwrap_or_default();
+                let counters = live.runner().worker_counters().unwrap_or_default();
                 let _ = to.send((counters.handed_over, counters.taken));
             }
             Ok(Request::Finish) => {
@@ -282,12 +282,12 @@ impl Figures {
         let report = live.report();
         let runner = live.runner();
         Figures {
-            number: runner.shard().map_or(0, |shard| shard.place().0),
+            number: runner.worker().map_or(0, |worker| worker.number),
             report,
             latency: runner.latency().clone(),
             busy_s: runner.busy_s(),
             worker: WorkerReport {
-                counters: runner.shard().map(Shard::counters).unwrap_or_default(),
+                counters: runner.worker_counters().unwrap_or_default(),
                 asleep_share: live.asleep(),
             },
         }

@@ -14,6 +14,40 @@
 //!
 //! Each arrow leads to a later way, so no packet goes round.
 
+use nf::AffinityGroup;
+use packet::{FlowKey, Packet};
+use protocol::dispatcher::AliasChange;
+
+/// The other dispatchers, to which flows belong. Without them, all flows are this one's.
+pub trait Federation {
+    /// Returns the dispatcher that tracks a datagram, by the hash of its fragments; none if it is
+    /// this one.
+    fn datagram_elsewhere(&self, hash: u64) -> Option<u16>;
+
+    /// Returns the dispatcher that must number a packet of a flow that this one does not have; none
+    /// if it is this one.
+    fn elsewhere(
+        &mut self,
+        key: &FlowKey,
+        hash: u64,
+        group: Option<AffinityGroup>,
+        passage: Passage,
+    ) -> Option<Elsewhere>;
+
+    /// Passes a packet on to another dispatcher.
+    fn pass_on(&mut self, to: Elsewhere, packet: Packet);
+
+    /// Returns the next packet that another dispatcher has passed on to this one.
+    fn take_passed(&mut self) -> Option<(Packet, Passage)>;
+
+    /// Makes a change of an alias known to other dispatchers. What units have reported with it
+    /// leaves once they know it.
+    fn announce(&mut self, change: AliasChange);
+
+    /// Returns the next key that a flow of another dispatcher has taken.
+    fn poll_claimed(&mut self) -> Option<FlowKey>;
+}
+
 /// The way that a packet has come to a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

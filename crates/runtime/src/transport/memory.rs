@@ -16,10 +16,11 @@ use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
 use super::unheard::Unheard;
-use super::{LocalGraph, Return, Started, Transport};
-use crate::batch::Core;
-use crate::elastic::error::ElasticError;
+use super::{
+    Absent, FastLane, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
+};
 use crate::units_config::UnitsConfig;
+use crate::units_error::ElasticError;
 
 /// Units that share the calling thread and its flow table.
 pub struct Memory {
@@ -154,19 +155,140 @@ impl Memory {
     }
 }
 
-impl Transport for Memory {
-    const IS_LOCAL: bool = true;
-
+impl UnitLink for Memory {
     type Access<'a> = RefMut<'a, LocalGraph>;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.table.borrow_mut().local.swap(core);
-    }
 
     fn core(&mut self) -> RefMut<'_, LocalGraph> {
         RefMut::map(self.table.borrow_mut(), |table| &mut table.local)
     }
 
+    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.now_ns = now_ns;
+        self.catch_up(unit, stamp.flow);
+        let to = &mut self.units[unit.index()];
+        match to.handle_next_packet(now_ns, &stamp, packet) {
+            Ok(_) => self.due_ns = self.due_ns.min(to.next_timeout_ns()),
+            Err(packet) => self.deliver(unit, stamp, packet),
+        }
+    }
+
+    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
+        self.now_ns = now_ns;
+        self.deliver_message(unit, UnitMessage::FromDispatcher(message));
+        self.deliver_mails();
+    }
+
+    fn receive(&mut self) -> Option<Box<Return>> {
+        let has_news = !(self.next.aliases.is_empty() && self.messages.is_empty());
+        has_news.then(|| {
+            let mut next = std::mem::take(&mut self.next);
+            if let Some(&(unit, _)) = self.messages.front() {
+                next.unit = unit;
+                while self.messages.front().is_some_and(|&(of, _)| of == unit) {
+                    next.messages.extend(self.messages.pop_front().map(|(_, message)| message));
+                }
+            }
+            Box::new(next)
+        })
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        {
+            let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
+            graph.handle_timeout(now_ns, pool);
+        }
+        self.take_changes();
+        for unit in (0..self.units.len() as u16).map(UnitId) {
+            if self.units[unit.index()].next_timeout_ns() <= now_ns {
+                self.units[unit.index()].handle_timeout(now_ns, &mut self.outbox);
+                self.collect(unit);
+            }
+        }
+        self.deliver_mails();
+        let units = self.units.iter().map(Unit::next_timeout_ns);
+        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.graph.next_timeout_ns());
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    fn has_pending(&self) -> bool {
+        false
+    }
+
+    fn end_batch(&mut self, _now_ns: u64) {}
+}
+
+impl Fleet for Memory {
+    /// In memory, a start takes no time.
+    fn start(&mut self, _unit: UnitId) -> Started {
+        Started::Ready
+    }
+
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        None
+    }
+
+    /// The one graph is the calling thread's.
+    fn control(&mut self, _stage: usize, _command: &str) {}
+
+    /// All flows are in the graph of the calling thread, and end there.
+    fn finish(&mut self) {}
+
+    fn has_finished(&mut self) -> bool {
+        true
+    }
+}
+
+impl Transport for Memory {
+    type FastLane = Self;
+    type Barrier = Absent;
+    type Nodes = Absent;
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn fast_lane(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
+}
+
+impl UnitReports for Memory {
+    fn is_deferred(&self) -> bool {
+        false
+    }
+
+    fn unit_counters(&self) -> Vec<Counters> {
+        self.units.iter().map(|unit| *unit.counters()).collect()
+    }
+}
+
+impl FastLane for Memory {
     #[inline(always)]
     fn prefetch_index(&self, index: u32) {
         self.unheard.prefetch(index);
@@ -203,33 +325,12 @@ impl Transport for Memory {
         }
     }
 
-    fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.now_ns = now_ns;
-        self.catch_up(unit, stamp.flow);
-        let to = &mut self.units[unit.index()];
-        match to.handle_next_packet(now_ns, &stamp, packet) {
-            Ok(_) => self.due_ns = self.due_ns.min(to.next_timeout_ns()),
-            Err(packet) => self.deliver(unit, stamp, packet),
-        }
-    }
-
     fn packet_alone(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         self.packet(now_ns, unit, stamp, packet);
         self.flush();
         // The table may have had no room for its flow.
         self.propose_end(stamp.flow.index);
         self.deliver_mails();
-    }
-
-    fn message(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
-        self.now_ns = now_ns;
-        self.deliver_message(unit, UnitMessage::FromDispatcher(message));
-        self.deliver_mails();
-    }
-
-    /// In memory, a start takes no time.
-    fn start(&mut self, _unit: UnitId) -> Started {
-        Started::Ready
     }
 
     fn expire_flow(&mut self, now_ns: u64, flow: FlowId) {
@@ -253,49 +354,9 @@ impl Transport for Memory {
         self.take_changes();
     }
 
-    fn receive(&mut self) -> Option<Box<Return>> {
-        let has_news = !(self.next.aliases.is_empty() && self.messages.is_empty());
-        has_news.then(|| {
-            let mut next = std::mem::take(&mut self.next);
-            if let Some(&(unit, _)) = self.messages.front() {
-                next.unit = unit;
-                while self.messages.front().is_some_and(|&(of, _)| of == unit) {
-                    next.messages.extend(self.messages.pop_front().map(|(_, message)| message));
-                }
-            }
-            Box::new(next)
-        })
-    }
-
-    fn drain_local(&mut self, take: &mut dyn FnMut(UnitId, FromUnit)) {
+    fn take_messages(&mut self, take: &mut dyn FnMut(UnitId, FromUnit)) {
         while let Some((unit, message)) = self.messages.pop_front() {
             take(unit, message);
         }
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
-        {
-            let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
-            graph.handle_timeout(now_ns, pool);
-        }
-        self.take_changes();
-        for unit in (0..self.units.len() as u16).map(UnitId) {
-            if self.units[unit.index()].next_timeout_ns() <= now_ns {
-                self.units[unit.index()].handle_timeout(now_ns, &mut self.outbox);
-                self.collect(unit);
-            }
-        }
-        self.deliver_mails();
-        let units = self.units.iter().map(Unit::next_timeout_ns);
-        self.due_ns = units.min().unwrap_or(u64::MAX).min(self.table.borrow().local.graph.next_timeout_ns());
-    }
-
-    fn next_timeout_ns(&self) -> u64 {
-        self.due_ns
-    }
-
-    fn unit_counters(&self) -> Vec<Counters> {
-        self.units.iter().map(|unit| *unit.counters()).collect()
     }
 }

@@ -30,19 +30,19 @@ use graph::Graph;
 use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
-use protocol::dispatcher::NumberedPacket;
 use protocol::message::{FromDispatcher, Stamp, UnitId};
 use protocol::unit::Counters;
 
 use super::lane::{Lane, MAILS, Mailbox, RETURNS, RING};
 use super::unit_end::{Figures, FiguresBoard, Left, Mail, ToUnit, UnitEnd, control, lock};
-use super::{LocalGraph, Return, Started, Transport};
-use crate::batch::Core;
+use super::{
+    Absent, Barrier, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
+};
 use crate::doorbell::Doorbell;
-use crate::elastic::error::ElasticError;
 use crate::panics::Processing;
 use crate::report::{Report, new_histogram, percentiles};
 use crate::units_config::UnitsConfig;
+use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
 use worker::Worker;
 
@@ -244,22 +244,11 @@ impl Rings {
     }
 }
 
-impl Transport for Rings {
-    const IS_LOCAL: bool = false;
-
+impl UnitLink for Rings {
     type Access<'a> = &'a mut LocalGraph;
-
-    fn lend(&mut self, core: &mut Core<'_>) {
-        self.local.swap(core);
-    }
 
     fn core(&mut self) -> &mut LocalGraph {
         &mut self.local
-    }
-
-    #[inline]
-    fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet) {
-        self.packet(now_ns, numbered.unit, stamp, packet);
     }
 
     #[inline]
@@ -279,6 +268,50 @@ impl Transport for Rings {
         }
     }
 
+    fn receive(&mut self) -> Option<Box<Return>> {
+        self.lanes.iter_mut().flatten().for_each(Lane::send);
+        let report = self.returned.try_recv().ok().or_else(|| {
+            let failed = self.take_ended();
+            let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
+            // A thread's last messages come first.
+            self.returned.try_recv().ok().or(failed.map(left))
+        });
+        report.map(|mut report| {
+            if !report.has_left {
+                self.take(&mut report);
+            }
+            report
+        })
+    }
+
+    fn end_batch(&mut self, now_ns: u64) {
+        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
+        if now_ns < self.notified_ns.saturating_add(TIME_NS) {
+            return;
+        }
+        self.notified_ns = now_ns;
+        for lane in self.lanes.iter_mut().flatten() {
+            if std::mem::take(&mut lane.is_used) {
+                lane.push(ToUnit::Time(now_ns));
+            }
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.sent > self.through
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.stepped_ns = now_ns;
+        self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
+    }
+
+    fn next_timeout_ns(&self) -> u64 {
+        self.stepped_ns.saturating_add(STEP_NS)
+    }
+}
+
+impl Fleet for Rings {
     /// A unit that was stopped before still has its thread, which is parked. If a thread cannot be
     /// started, the others continue.
     fn start(&mut self, unit: UnitId) -> Started {
@@ -297,85 +330,6 @@ impl Transport for Rings {
         }
     }
 
-    fn note_arrivals(&mut self, batch: &[Packet]) {
-        if let Some(first) = batch.first() {
-            self.batches.push_back((first.meta().transit.sequence, Instant::now()));
-        }
-    }
-
-    fn end_batch(&mut self, now_ns: u64) {
-        self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns < self.notified_ns.saturating_add(TIME_NS) {
-            return;
-        }
-        self.notified_ns = now_ns;
-        for lane in self.lanes.iter_mut().flatten() {
-            if std::mem::take(&mut lane.is_used) {
-                lane.push(ToUnit::Time(now_ns));
-            }
-        }
-    }
-
-    fn receive(&mut self) -> Option<Box<Return>> {
-        self.lanes.iter_mut().flatten().for_each(Lane::send);
-        let report = self.returned.try_recv().ok().or_else(|| {
-            let failed = self.take_ended();
-            let left = |unit| Box::new(Return { unit, has_left: true, ..Return::default() });
-            // A thread's last messages come first.
-            self.returned.try_recv().ok().or(failed.map(left))
-        });
-        report.map(|mut report| {
-            if !report.has_left {
-                self.take(&mut report);
-            }
-            report
-        })
-    }
-
-    fn has_pending(&self) -> bool {
-        self.sent > self.through
-    }
-
-    fn is_full(&self) -> bool {
-        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
-            || self.lanes.iter().flatten().any(|lane| !lane.queue.is_empty())
-    }
-
-    fn wait(&mut self) {
-        std::thread::yield_now();
-    }
-
-    fn drain_messages(&mut self) {
-        self.ask(|lane| (lane.is_ready && std::mem::take(&mut lane.has_messages)).then_some(ToUnit::Answer));
-    }
-
-    fn handle_timeout(&mut self, now_ns: u64) {
-        self.stepped_ns = now_ns;
-        self.ask(|lane| (lane.is_ready && lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
-    }
-
-    fn next_timeout_ns(&self) -> u64 {
-        self.stepped_ns.saturating_add(STEP_NS)
-    }
-
-    fn has_unanswered(&self) -> bool {
-        self.lanes.iter().flatten().any(|lane| lane.is_behind)
-            || self.mails_in_flight.load(Ordering::Acquire) > 0
-    }
-
-    fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    fn reset_units(&mut self) {
-        self.has_failed = false;
-        self.ask(|_| Some(ToUnit::Reset));
-    }
-
-    fn resume_units(&mut self) {
-        self.ask(|_| Some(ToUnit::Resume));
-    }
-
     fn finish(&mut self) {
         self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
     }
@@ -386,6 +340,58 @@ impl Transport for Rings {
             self.local.graph.part();
         }
         has_finished
+    }
+
+    fn is_ready(&self, unit: UnitId, units_min: u16) -> bool {
+        unit.0 < units_min
+    }
+
+    fn poll_change(&mut self) -> Option<UnitChange> {
+        None
+    }
+}
+
+impl Transport for Rings {
+    type FastLane = Absent;
+    type Barrier = Self;
+    type Nodes = Absent;
+    type Federation = Absent;
+
+    #[inline(always)]
+    fn fast_lane(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn barrier(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    #[inline(always)]
+    fn nodes(&self) -> Option<&Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn nodes_mut(&mut self) -> Option<&mut Absent> {
+        None
+    }
+
+    #[inline(always)]
+    fn federation(&mut self) -> Option<&mut Absent> {
+        None
+    }
+}
+
+impl UnitReports for Rings {
+    fn is_deferred(&self) -> bool {
+        true
+    }
+
+    fn note_arrivals(&mut self, batch: &[Packet]) {
+        if let Some(first) = batch.first() {
+            self.batches.push_back((first.meta().transit.sequence, Instant::now()));
+        }
     }
 
     /// Units answer in their own time, and nobody waits: a later report has the counters.
@@ -442,5 +448,43 @@ impl Transport for Rings {
         // There cannot be more batches than packets in flight.
         let surplus = self.batches.len().saturating_sub(IN_FLIGHT_MAX as usize + 1);
         self.batches.drain(..surplus);
+    }
+}
+
+impl Barrier for Rings {
+    fn wait(&mut self) {
+        std::thread::yield_now();
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
+            || self.lanes.iter().flatten().any(|lane| !lane.queue.is_empty())
+    }
+
+    fn drain_messages(&mut self) {
+        self.ask(|lane| (lane.is_ready && std::mem::take(&mut lane.has_messages)).then_some(ToUnit::Answer));
+    }
+
+    fn has_unanswered(&self) -> bool {
+        self.lanes.iter().flatten().any(|lane| lane.is_behind)
+            || self.mails_in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Nothing is lost between units: a state that is on its way is a message in flight.
+    fn is_moving(&self) -> bool {
+        false
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn reset_units(&mut self) {
+        self.has_failed = false;
+        self.ask(|_| Some(ToUnit::Reset));
+    }
+
+    fn resume_units(&mut self) {
+        self.ask(|_| Some(ToUnit::Resume));
     }
 }

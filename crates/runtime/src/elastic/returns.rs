@@ -1,0 +1,85 @@
+//! Reports of units, and changes of units that nobody asked for.
+
+use protocol::message::UnitId;
+use protocol::unit::FlowAlias;
+
+use super::Elastic;
+use crate::transport::{Return, Transport, UnitChange};
+
+impl<T: Transport> Elastic<T> {
+    pub(super) fn set_ready(&mut self, unit: UnitId) {
+        let since_ns = self.since_ns(self.now_ns);
+        self.intervals.set_ready(since_ns, unit, true);
+        self.dispatcher.started(self.now_ns, unit);
+    }
+
+    /// Applies changes of units that the dispatcher did not ask for.
+    pub(super) fn take_changes(&mut self) {
+        while let Some(change) = self.transport.poll_change() {
+            self.change_units(change);
+        }
+    }
+
+    #[cold]
+    fn change_units(&mut self, change: UnitChange) {
+        match change {
+            UnitChange::Join => self.dispatcher.add_unit(&mut self.outputs),
+            UnitChange::Leave(unit) => self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs),
+            UnitChange::Crash(unit) => {
+                let since_ns = self.since_ns(self.now_ns);
+                self.intervals.set_ready(since_ns, unit, false);
+                self.intervals.set_on(since_ns, unit, false);
+                self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
+                self.remember_lost();
+            }
+            UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
+            UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
+            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
+        }
+        self.execute_outputs();
+    }
+
+    /// Applies what units have reported.
+    pub(super) fn take_returns(&mut self) {
+        while let Some(report) = self.transport.receive() {
+            self.apply(*report);
+        }
+    }
+
+    /// Applies what became of packets at a unit.
+    fn apply(&mut self, report: Return) {
+        let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = report;
+        if is_ready {
+            self.set_ready(unit);
+        }
+        if has_left {
+            let since_ns = self.since_ns(self.now_ns);
+            self.intervals.set_on(since_ns, unit, false);
+        }
+        // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
+        // has looked among its own flows only: if another unit's flow has the key, the later one
+        // gets it.
+        for (flow, FlowAlias { key, hash, is_turned }) in aliases {
+            let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
+            let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
+                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
+                None => (key, hash),
+            };
+            self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
+            self.dispatcher.set_alias_order(flow, is_turned);
+            if !self.lost.is_empty() {
+                self.forget_lost(&key);
+            }
+        }
+        for (datagram, passed, at_ns) in fragments {
+            self.transport.core().learn_first(datagram, passed, at_ns, &mut self.again);
+        }
+        for message in messages {
+            self.dispatcher.handle_message(self.now_ns, unit, message, &mut self.outputs);
+        }
+        self.remember_lost();
+        self.execute_outputs();
+        self.announce_aliases();
+        self.effects.extend(effects);
+    }
+}
