@@ -248,9 +248,9 @@ impl<T: Transport> Elastic<T> {
     }
 
     /// Ends all flows of units. Returns false if it must be called again.
-    fn end(&mut self) -> bool {
+    fn end_flows(&mut self) -> bool {
         if !self.is_finishing {
-            self.begin_end();
+            self.begin_to_end_flows();
             self.is_finishing = true;
         }
         self.pump();
@@ -261,7 +261,8 @@ impl<T: Transport> Elastic<T> {
         is_done
     }
 
-    fn begin_end(&mut self) {
+    /// Has units end all flows, once none is between two of them.
+    fn begin_to_end_flows(&mut self) {
         if self.transport.barrier().is_some() {
             self.await_groups();
             // No flow is in handover now: each ends at its owner.
@@ -618,7 +619,7 @@ impl<T: Transport + UnitReports> Backend for Elastic<T> {
     }
 
     fn finish(&mut self, core: Core<'_>) -> bool {
-        self.lend(core).end()
+        self.lend(core).end_flows()
     }
 }
 
