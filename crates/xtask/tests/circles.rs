@@ -2,8 +2,8 @@
 //!
 //! A parent may use its children and they may use it: together they tell one story. So a circle is
 //! looked for twice: among modules without these imports, and among families, where a module and
-//! all that is within it count as one. Tests are left out. A name that a module re-exports counts as
-//! an import from where it is defined.
+//! all that is within it count as one. Tests are left out. A name that a module re-exports counts
+//! as an import from where it is defined.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
