@@ -272,7 +272,7 @@ impl Detector {
 #[repr(C)]
 struct Head {
     bytes: [u8; HEAD_BYTES],
-    /// Bytes or datagrams seen, those that were skipped left out.
+    /// Bytes or datagrams seen, without skipped ones.
     seen: u16,
     /// Bytes of empty lines before them that were skipped.
     skipped: u16,

@@ -69,7 +69,7 @@ impl ContentDecoder {
             std::mem::swap(&mut self.out, &mut self.between);
             let bytes = if done == 0 { body } else { &self.between[..] };
             self.out.clear();
-            // The byte behind the limit shows that there is more.
+            // One byte beyond the limit shows that there is more.
             let ended = undo(&mut self.zlib, &mut self.raw, coding, bytes, len_max + 1, &mut self.out);
             is_cut |= self.out.len() > len_max;
             self.out.truncate(len_max);
