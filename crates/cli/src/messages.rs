@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use observe::notice::Notices;
 use sd_notify::NotifyState;
 use telemetry::shown_lines;
 
@@ -128,6 +129,12 @@ impl Console {
             true => event(),
             false => self.queue_line(line()),
         }
+    }
+
+    /// Returns a receiver of outputs' notices that reports them on this console.
+    pub fn notices(&self) -> Notices {
+        let console = self.clone();
+        Arc::new(move |notice| console.report(|| notice.emit(), || format!("rivulet: {notice}")))
     }
 
     /// Queues a line, or counts it if the queue is full.

@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 use anyhow::bail;
 
 use crate::cluster::config::{NodeConfig, NodeRole};
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::metrics_address::DEFAULT_ADDRESS;
+use observe::eve::EventKinds;
 
 pub use unit::PARENT_VARIABLE;
 

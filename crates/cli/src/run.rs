@@ -9,15 +9,16 @@ use indicatif::ProgressBar;
 use runtime::Frame;
 use telemetry::event;
 
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies;
 use crate::signals::{self, Signals};
-use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
-use crate::{files, summary, units};
+use crate::{files, units};
+use observe::eve::EventKinds;
+use observe::sinks::{Outputs, Sinks};
+use observe::summary;
 
 /// Runs a policy over captures, merged by time
 ///

@@ -29,15 +29,16 @@ use telemetry::event;
 use values::Nanos;
 
 use crate::control::Script;
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::Console;
 use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output::{self, Format};
 use crate::signals::Signals;
-use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, policies, summary, units};
+use crate::{files, policies, units};
+use observe::eve::EventKinds;
+use observe::sinks::{self, Outputs, Sinks};
+use observe::summary;
 
 use engine::Engine;
 use lock::InterfaceLock;
@@ -242,7 +243,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Threads that are started after this point inherit the restrictions.
     runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
-    let sinks = sinks.begin(Some(&console))?;
+    let sinks = sinks.begin(Some(&console.notices()))?;
     let mut _api = None;
     let mut cluster = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {

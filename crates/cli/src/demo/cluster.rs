@@ -21,7 +21,7 @@ use crate::messages::say as say_line;
 use crate::node::PARENT_VARIABLE;
 use crate::output::{self, Format, Table, thousands};
 use crate::policies;
-use crate::sinks::{Outputs, Sinks};
+use observe::sinks::{Outputs, Sinks};
 
 /// The policy: functions whose flows share no state.
 const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (assembly, node) = DispatcherNode::open(&file, node_policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
     let config = UnitsConfig { units_max: 16, gap_ns: GAP_NS, capacity_bps, ..UnitsConfig::as_published() };
-    let (outputs, events) = (&[], &crate::eve::EventKinds::default());
+    let (outputs, events) = (&[], &observe::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let asked = Instant::now();

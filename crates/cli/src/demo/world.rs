@@ -10,7 +10,8 @@ use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
-use crate::sinks::Sinks;
+use observe::error::OutputError;
+use observe::sinks::Sinks;
 
 /// Time of the first packet.
 pub const START_NS: u64 = 1_000_000_000;
@@ -107,7 +108,7 @@ impl DemoNetwork {
                 continue;
             }
             if now_ns >= until_ns {
-                return self.runner.flush(&mut self.outside);
+                return Ok(self.runner.flush(&mut self.outside)?);
             }
             if client_ns <= server_ns {
                 self.receive_client()?;
@@ -228,9 +229,9 @@ fn frame(timestamp_ns: u64, data: &[u8]) -> Frame<'_> {
 }
 
 impl Output for Outside {
-    type Error = anyhow::Error;
+    type Error = OutputError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), OutputError> {
         if port == OUTSIDE
             && let Ok(answer) = self.servers.respond(packet.data())
         {
@@ -246,15 +247,15 @@ impl Output for Outside {
         self.sinks.packet(port, packet)
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), OutputError> {
         self.sinks.alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), OutputError> {
         self.sinks.event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), OutputError> {
         self.sinks.flow(report, now_ns)
     }
 }

@@ -27,8 +27,8 @@ use crate::messages::say;
 use crate::notify::{notify, repeat};
 use crate::policies::load_for_node;
 use crate::signals::Signals;
-use crate::sinks::{Outputs, Sinks};
 use crate::up::server::{self, LatestReport};
+use observe::sinks::{Outputs, Sinks};
 
 /// Variable with the number of a process with which a unit ends.
 pub const PARENT_VARIABLE: &str = "RIVULET_PARENT";

@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::expectation::{self, EndPattern, EndPatterns, Expectation, ExpectedPacket};
 use super::frame::Headers;
 use super::happened::{Ends, Happened, ends_of};
-use crate::explain::{CollectedOutput, EdgeExplanation, Outcome, Tracer};
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies::{self, AlreadyReported};
+use observe::explain::{CollectedOutput, EdgeExplanation, PacketOutcome, Tracer};
 
 /// Time between two packets.
 const GAP_NS: u64 = 1_000_000;
@@ -205,13 +205,13 @@ impl PolicyTrial {
         self.runner.observe(frame, from, &mut self.tracer, &mut self.collected)?;
         // It depends on the expectation whether the packet goes on behind a node.
         self.runner.take_forwarded();
-        let mut passages = self.tracer.take(&frame, from, &self.runner).into_iter();
-        let passage = passages.find(|passage| !passage.made).context("the packet has no trace")?;
-        let port = match passage.outcome {
-            Outcome::Sent(place) => self.collected.ports.get(place).copied(),
+        let mut traces = self.tracer.take(&frame, from, &self.runner).into_iter();
+        let trace = traces.find(|trace| !trace.generated).context("the packet has no trace")?;
+        let port = match trace.outcome {
+            PacketOutcome::Sent(place) => self.collected.ports.get(place).copied(),
             _ => None,
         };
-        happened.add(passage, port, &self.runner);
+        happened.add(trace, port, &self.runner);
         self.collected.clear();
         Ok(())
     }

@@ -13,10 +13,10 @@ use runtime::{Assembly, ForwardedPacket, Frame, Ingress, Runner};
 use serde_json::json;
 
 use super::SeedRange;
-use crate::explain::{CollectedOutput, Tracer};
 use crate::output::{self, thousands};
 use crate::sources::{PortFile, Sources};
 use crate::{policies, texts};
+use observe::explain::{CollectedOutput, Tracer};
 
 /// Seed of the policy's own randomness: seeds of `--seeds` are those of the links.
 const POLICY_SEED: u64 = 7;
@@ -135,11 +135,11 @@ fn traffic(files: &[PortFile], assembly: Assembly, name: &str) -> anyhow::Result
     while let Some((frame, from)) = sources.next() {
         add(&mut frames, &frame, from)?;
         if has_nodes {
-            forwarded.extend(behind_nodes(&mut single, frame, from)?);
+            forwarded.extend(after_programs(&mut single, frame, from)?);
         }
         while let Some(packet) = forwarded.pop_front() {
             add(&mut frames, &packet.frame(), packet.from)?;
-            forwarded.extend(behind_nodes(&mut single, packet.frame(), packet.from)?);
+            forwarded.extend(after_programs(&mut single, packet.frame(), packet.from)?);
         }
     }
     Ok(frames)
@@ -153,7 +153,7 @@ fn add(frames: &mut Vec<TrialFrame>, frame: &Frame<'_>, from: Ingress) -> anyhow
 }
 
 /// Returns the packets that a frame brings to external nodes.
-fn behind_nodes(
+fn after_programs(
     single: &mut Runner,
     frame: Frame<'_>,
     from: Ingress,

@@ -14,7 +14,8 @@ use runtime::{LinkChange, Live, Output, Report, Runner};
 
 use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
-use crate::sinks::Sinks;
+use observe::error::OutputError;
+use observe::sinks::Sinks;
 
 /// Sleep of this thread while workers run.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -131,7 +132,7 @@ impl Engine {
     }
 
     /// Makes the records written so far visible to readers of the files.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
+    pub fn flush(&mut self) -> Result<(), OutputError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.flush(now_ns),
@@ -140,7 +141,7 @@ impl Engine {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
-    pub fn stats(&mut self, report: &Report) -> anyhow::Result<()> {
+    pub fn stats(&mut self, report: &Report) -> Result<(), OutputError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.stats(report, now_ns),
@@ -184,21 +185,21 @@ impl Shared {
 }
 
 impl Output for Shared {
-    type Error = anyhow::Error;
+    type Error = OutputError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), OutputError> {
         if self.takes_packets { self.lock().packet(port, packet) } else { Ok(()) }
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), OutputError> {
         self.lock().alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), OutputError> {
         self.lock().event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), OutputError> {
         self.lock().flow(report, now_ns)
     }
 }

@@ -22,7 +22,7 @@ use packet::{LinkType, Packet};
 use runtime::{Frame, Ingress, Intake, Output, Ports, Runner};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::sinks::SharedBuffer;
+use observe::sinks::SharedBuffer;
 
 /// The request of a client, on a line of its own.
 pub const REQUEST: &[u8] = b"capture\n";

@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 /// Whole records that are written together.
 #[derive(Debug, Default)]
 pub struct Chunk {
+    /// The records, one after the other.
     pub bytes: Vec<u8>,
     /// End of each record in `bytes`.
     pub ends: Vec<u32>,
@@ -59,6 +60,7 @@ pub struct Target {
     pub path: PathBuf,
     /// Append to an existing file instead of truncating it.
     pub keeps: bool,
+    /// Compress it.
     pub gzip: bool,
     /// First bytes of a file.
     pub preamble: Vec<u8>,
