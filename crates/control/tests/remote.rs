@@ -1,6 +1,6 @@
 //! The API over TCP: clients with a certificate or a token are served, and all others are refused
 //! and counted.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod traffic;

@@ -1,5 +1,5 @@
 //! Checks of graphs, each with its witness packet.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::{
     Analysis, DiagnosticSeverity, Fields, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts,

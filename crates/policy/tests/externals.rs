@@ -1,5 +1,5 @@
 //! External nodes: their ports, the edges that reach them, and the segments between them (E2).
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::{EdgeDirection, ExternalKind, NfFacts, Node, Policy};
 

@@ -9,7 +9,7 @@
 //!   threads. Rounds are interleaved.
 //!
 //! Spinning threads need a core each; with fewer cores this measures the scheduler.
-#![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A measurement fails by panicking.
 
 use std::path::Path;
 use std::sync::Arc;

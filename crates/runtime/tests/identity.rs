@@ -1,6 +1,6 @@
 //! Flows with the same addresses and ports that enter elsewhere: those of segments and of tenants
 //! are apart on one thread, on units that hand flows over, on threads and on workers.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Several workers, each with a part of the flows: what comes out is what a single runner makes of
 //! the same packets, whichever of them receives which.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 

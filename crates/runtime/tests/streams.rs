@@ -1,6 +1,6 @@
 //! Streams to the program of a native node: its frames have each byte once and in order, however
 //! segments arrive, and its answers take effect on later packets (E23).
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Attributes that travel through external nodes: their layout, the paths of packets that bring
 //! them, and frames as tshark reads them (E24).
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 #[path = "../../functions/tests/tshark_support/mod.rs"]

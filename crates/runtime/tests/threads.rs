@@ -1,6 +1,6 @@
 //! Units on threads of their own: what comes out is what a single unit makes of the same packets,
 //! flow by flow.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! One unit is N units: whatever units packets are given to, what comes out is what a single one
 //! makes of them.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! One suite that the store in a file and the one in etcd pass.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 

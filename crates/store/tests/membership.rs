@@ -1,5 +1,5 @@
 //! Units register themselves, and dispatchers find them, in a file and in etcd.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 

@@ -43,7 +43,7 @@ impl<T: Transport> Drop for Lent<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -147,7 +147,7 @@ impl LostFlows {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use packet::{Addr, Endpoint, Scope};
 

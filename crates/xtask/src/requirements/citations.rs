@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-/// RFCs whose parts are cited by section, not by requirement.
+/// RFCs that are cited by section, not by requirement.
 const BY_SECTION: [&str; 1] = ["RFC 7857"];
 
 /// The identifiers that the comment of this source line cites.

@@ -61,7 +61,7 @@ impl Sources {
     }
 }
 
-/// Returns the names of functions after `#[test]`, and of those that `by_each_way!` makes tests of.
+/// Returns the names of functions after `#[test]`, and of functions listed in `by_each_way!`.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let (mut is_test, mut in_macro) = (false, false);
     text.lines().map(str::trim).filter_map(move |line| {
