@@ -14,7 +14,7 @@ pub struct CompareOptions {
     pub packets: u64,
     /// The same seed gives the same trials.
     pub seed: u64,
-    /// Functions that stand beside those under test.
+    /// Functions that are combined with the functions under test.
     pub neighbours: Vec<FunctionSpec>,
 }
 
@@ -54,9 +54,8 @@ pub enum CompareError {
 /// Chains in a row that functions refuse to form; then they are taken not to form any.
 const REFUSED_MAX: u32 = 1_000;
 
-/// Plays random traffic to random graphs, each of which has one of `subjects` at least,
-/// consolidated and plain; `heed` hears after each trial what has been tried. Without subjects, any
-/// neighbour will do.
+/// Plays random traffic to random graphs, consolidated and plain. Each graph contains at least one
+/// of `subjects`, or any neighbour without subjects. `heed` gets the totals after each trial.
 ///
 /// # Errors
 /// If a function cannot be set up, or if anything differs: what it is, and the smallest graph that

@@ -19,7 +19,7 @@ pub enum LineShape {
     Line,
     /// A graph that could have branches: packets follow routes.
     Routed,
-    /// A branch beside another one of the same functions, which no packet takes.
+    /// A parallel branch of the same functions, which no packet takes.
     Branch,
 }
 

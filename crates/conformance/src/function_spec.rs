@@ -146,11 +146,11 @@ const BUILT_IN: &[Row] = &[
     ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];
 
-/// The functions that Rivulet has, some in several ways, but for those that are alone in their
-/// graphs anyhow.
+/// Rivulet's functions, some in several configurations, except functions that must be alone in
+/// their graph.
 pub fn built_in() -> Vec<FunctionSpec> {
     let of = |&(name, config, commands): &Row| {
-        // They are constants, of which a test reads each.
+        // They are constants, and a test reads each.
         let subject = FunctionSpec::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
         subject.with_commands(commands.iter().copied())
     };

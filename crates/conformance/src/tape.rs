@@ -15,7 +15,7 @@ use packet::{
     split_mix,
 };
 
-/// Packets in the order in which they arrive.
+/// Packets in order of arrival.
 #[derive(Clone, Default)]
 pub struct Tape {
     bytes: Vec<u8>,
@@ -25,11 +25,11 @@ pub struct Tape {
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct TapePacket {
-    /// When, in nanoseconds.
+    /// Time of arrival, in nanoseconds.
     pub at_ns: u64,
-    /// By which side.
+    /// Side of arrival.
     pub side: Side,
-    /// Its first byte, and how many there are.
+    /// Position and length of its bytes.
     at: usize,
     len: u32,
 }
@@ -214,16 +214,16 @@ impl Tape {
         Ok(tape)
     }
 
-    /// The same as it comes to functions that rewrite addresses: packets from the outside go to
-    /// whom those from the inside come from behind them, from whom those go to. What answers
-    /// nothing that left is left out.
+    /// The same tape for functions that translate addresses: a packet from outside gets the
+    /// translated addresses of the packet that it answers. Replies to packets that never left are
+    /// dropped.
     pub fn translated(&self, graph: &mut Graph) -> Tape {
         self.played_to(graph, |_| false)
     }
 
-    /// The same with hairpins: where hosts inside get other addresses behind the functions, every
-    /// third packet is sent again, to the address of another such host. The same seed chooses the
-    /// same packets.
+    /// The same with hairpins: where hosts inside have translated addresses, every third packet is
+    /// repeated to the translated address of another such host. The same seed chooses the same
+    /// packets.
     pub fn translated_with_hairpins(&self, graph: &mut Graph, mut seed: u64) -> Tape {
         self.played_to(graph, |_| split_mix(&mut seed).is_multiple_of(3))
     }
@@ -321,10 +321,10 @@ impl Tape {
     }
 }
 
-/// Hosts inside with an address of their own behind the functions, by protocol.
+/// Hosts inside with a translated address, by protocol.
 #[derive(Default)]
 struct TranslatedHosts {
-    /// The ends of a host inside and behind.
+    /// Protocol, endpoint inside, and translated endpoint.
     hosts: Vec<(u8, Endpoint, Endpoint)>,
 }
 
@@ -336,8 +336,8 @@ impl TranslatedHosts {
         }
     }
 
-    /// Returns where the host beside this one is behind the functions. Each is the other's
-    /// neighbour, so that they answer each other.
+    /// Returns the translated endpoint of this host's neighbour. Neighbours come in pairs, so that
+    /// they answer each other.
     fn neighbour(&self, protocol: u8, inside: Endpoint) -> Option<Endpoint> {
         let of_other = self.hosts.get(self.place(protocol, inside)? ^ 1)?;
         (of_other.0 == protocol && of_other.2.addr.is_v4() == inside.addr.is_v4()).then_some(of_other.2)

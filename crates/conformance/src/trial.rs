@@ -16,7 +16,7 @@ use crate::{FunctionSpec, GraphForm, LineShape, Tape, TrialStep, Witness};
 pub struct GraphTrial<'a> {
     /// The functions, from the inside to the outside.
     pub functions: Vec<&'a FunctionSpec>,
-    /// Packets, as they come to this graph: those from outside answer what leaves it.
+    /// Packets for this graph: packets from outside answer what leaves it.
     pub tape: Tape,
     /// The steps.
     pub steps: Vec<TrialStep>,
@@ -53,8 +53,8 @@ const FLOWS: [u32; 4] = [5, 512, 512, 512];
 const BATCH_MAX: usize = 70;
 
 impl<'a> GraphTrial<'a> {
-    /// A graph of some of these functions, one of the first `under_test` among them. None if those
-    /// that were drawn cannot form a graph.
+    /// Draws a graph of some of these functions, at least one of the first `under_test` among them.
+    /// Returns `None` if the functions drawn cannot form a graph.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -124,7 +124,7 @@ impl<'a> GraphTrial<'a> {
         Ok(Some(trial))
     }
 
-    /// One of this function only, to which nothing happens.
+    /// A trial of this function only, without traffic.
     pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a FunctionSpec) -> GraphTrial<'a> {
         let (functions, options) = (vec![subject], Options::default());
         GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), fork: None, registry, options }
@@ -162,8 +162,8 @@ impl<'a> GraphTrial<'a> {
         graph.map_err(|wrong| wrong.to_string())
     }
 
-    /// The functions as a graph with branches, or as one that could have some. Of a branch, those
-    /// on the other branch come behind them.
+    /// The functions as a graph with branches, or as a line that may be routed. Functions of the
+    /// second branch follow those of the first.
     fn topology(&self, shape: LineShape) -> Result<Topology, String> {
         let functions = self.functions.len();
         let (fork, count) = match shape {

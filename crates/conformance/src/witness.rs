@@ -16,8 +16,7 @@ pub enum TrialStep {
     Batch(usize),
     /// A command goes to a function, which may refuse it.
     Command(usize, String),
-    /// All flows move to another graph of the same functions, which goes on. What flows share stays
-    /// behind.
+    /// All flows move to another graph of the same functions. Shared state does not move.
     Move,
 }
 
@@ -78,8 +77,8 @@ impl Witness {
         for step in steps {
             match step {
                 TrialStep::Command(function, command) => {
-                    // Both graphs refuse what one of them does. Copies beside get it, too: what all
-                    // functions say decides about frames that are not IP.
+                    // Both graphs refuse the same commands. Copies on other branches get them as
+                    // well: frames that are not IP pass only if all functions agree.
                     let copies = (*function..graph.stages().len()).step_by(functions);
                     let refused = copies
                         .rev()

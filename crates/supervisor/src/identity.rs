@@ -41,7 +41,7 @@ fn start_in(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

@@ -32,14 +32,14 @@ pub enum Notice {
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// It has ended so.
+    /// The exit status of a child.
     Status(ExitStatus),
     /// It was adopted: the system does not say how it has ended.
     Unknown,
 }
 
-/// A running process, with files in a folder by which a later owner can
-/// [adopt](PooledProcess::adopt) it: it outlives its owner.
+/// A running process that may outlive its owner: by its files, a later owner can
+/// [adopt](PooledProcess::adopt) it.
 #[derive(Debug)]
 pub struct PooledProcess {
     id: u32,
@@ -62,8 +62,8 @@ struct Files {
 }
 
 impl PooledProcess {
-    /// Starts a process, in a group of its own: a terminal's Ctrl-C is not for it. `folder` is for
-    /// its files, whose `name` must be another one for each process.
+    /// Starts a process, in a group of its own: a terminal's Ctrl-C does not reach it. `folder` is
+    /// for its files; `name` must be unique there.
     ///
     /// # Errors
     /// If the files cannot be made, or the program cannot be run.
@@ -76,7 +76,7 @@ impl PooledProcess {
             .and_then(|identity| fs::write(&files.number, identity.to_string()))
             .and_then(|()| open(id));
         let handle = begun.inspect_err(|_| {
-            // Nobody would find it again.
+            // Without its files, no later owner could adopt it.
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -169,7 +169,7 @@ impl PooledProcess {
         Ok(end)
     }
 
-    /// Asks the process to end (SIGTERM).
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -186,7 +186,7 @@ impl PooledProcess {
 }
 
 impl Drop for PooledProcess {
-    /// Removes the files of a process that has ended. One that runs can be adopted.
+    /// Removes the files of a process that has ended. A running process keeps them, for adoption.
     fn drop(&mut self) {
         if self.has_ended {
             let _ = fs::remove_file(&self.files.number);
@@ -237,7 +237,7 @@ fn notices(bytes: &[u8]) -> Vec<Notice> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
     use std::time::{Duration, Instant};
 
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A program that says what it does until it is asked to end. `None` if there is no python3.
+    /// A program that repeats its notices until SIGTERM. `None` if there is no python3.
     fn speaker(folder: &Path) -> Option<PooledProcess> {
         let said = "import os, socket, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
@@ -317,7 +317,7 @@ while True:
         let number = std::fs::read(folder.path().join("one.pid")).unwrap();
         drop(process);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        // The file of one that has ended, and of another process with its number.
+        // A stale file, and a file of another process with the same number.
         std::fs::write(folder.path().join("one.pid"), number).unwrap();
         assert!(PooledProcess::adopt(folder.path(), "one").unwrap().is_none());
         std::fs::write(folder.path().join("one.pid"), format!("{} 1", std::process::id())).unwrap();
