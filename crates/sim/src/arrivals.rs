@@ -25,7 +25,7 @@ pub struct Coming {
 pub struct Arrivals {
     packets: Packets,
     hasher: FlowHasher,
-    /// A ring; none: there are no more. Before the next one is the one that was given last.
+    /// A ring; `None` after the last packet. The slot before `next` holds the packet returned last.
     ahead: [Option<Coming>; AHEAD],
     next: usize,
 }

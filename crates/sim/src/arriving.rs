@@ -5,7 +5,7 @@
 pub struct Arriving {
     /// When.
     pub time_ns: u64,
-    /// Whose: flows are numbered.
+    /// The number of its flow.
     pub flow: u32,
     /// Bytes on the wire.
     pub len: u32,

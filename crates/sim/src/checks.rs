@@ -19,7 +19,7 @@ pub struct Checks {
     /// Flows that had indexes before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
     counts: CheckCounts,
-    /// Packets whose fate is not known.
+    /// Packets in flight: neither processed nor dropped yet.
     under_way: u64,
 }
 
@@ -41,70 +41,70 @@ pub struct CheckCounts {
 /// A run did what it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A packet was processed twice, or behind one that is later in its flow.
+    /// A packet was processed twice, or after a later packet of its flow.
     #[error("{flow}: packet {seq} was processed at {unit} after packet {last}")]
     OutOfOrder {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
         /// The flow's packet that was processed before.
         last: u64,
-        /// Where.
+        /// The unit.
         unit: UnitId,
     },
-    /// A packet met another state than the one that the packet before had left.
+    /// A packet met a state other than its predecessor left.
     #[error("{flow}: packet {seq} was processed at {unit} on a state that is not the one packet {last} left")]
     WrongState {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
         /// The flow's packet that was processed before; 0: none.
         last: u64,
-        /// Where.
+        /// The unit.
         unit: UnitId,
     },
     /// A packet has two fates, or never existed.
     #[error("{flow}: packet {seq} has more than one fate, or should have none")]
     Fates {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
     },
-    /// A unit dropped a packet as one that came too late, where none can.
+    /// A unit dropped a packet as late, although none can be late.
     #[error("{flow}: packet {seq} came too late, although nothing is lost or overtaken")]
     Late {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
     },
     /// Packets are not accounted for.
     #[error("{flow}: {packets} packets are not accounted for")]
     Unaccounted {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
         /// Number of packets; 0: the right number of wrong ones.
         packets: u64,
     },
-    /// A state is not what the flow's packets make of one.
+    /// A final state differs from the result of the flow's packets.
     #[error("{flow}: its state at the end is not what its packets make of one")]
     WrongEnd {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
     },
-    /// A flow has ended, and ends once more.
+    /// A flow ended twice.
     #[error("{flow} ended more than once")]
     EndedTwice {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
     },
     /// A flow has no state at the end, or several.
     #[error("{flow}: {states} units have its state at the end")]
     States {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
         /// Number of states.
         states: u32,
@@ -112,9 +112,9 @@ pub enum Violation {
     /// Packets or messages did not finish within `patience`.
     #[error("{packets} packets and {messages} messages are still under way")]
     Unfinished {
-        /// Packets whose fate is not known.
+        /// Packets in flight.
         packets: u64,
-        /// Messages.
+        /// Messages in flight.
         messages: u64,
     },
 }
@@ -130,7 +130,7 @@ struct Account {
     last: u64,
     /// The state after that packet.
     state: u64,
-    /// Packets that were stamped, less those whose fate is known.
+    /// Packets that were stamped, less those processed or dropped.
     open: u64,
     /// The same as a sum of their seqs, scrambled: 0 if they are the same packets.
     balance: u64,
@@ -231,7 +231,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Packets whose fate is not known.
+    /// Returns the number of packets in flight.
     #[inline]
     pub fn under_way(&self) -> u64 {
         self.under_way
@@ -275,8 +275,8 @@ impl Checks {
         }
     }
 
-    /// A packet's fate is known, and goes into its flow's account. One that had its index before
-    /// another is forgotten if it is done with: what is said of it from now on is a mistake.
+    /// Records a packet's fate in its flow's account. The account of an index's earlier flow is
+    /// removed once it is complete; a later fate of that flow is a violation.
     #[inline]
     fn fate(
         &mut self,

@@ -1,4 +1,4 @@
-//! The simulated engine: its states encode exactly which packets made them, and in which order.
+//! The simulated engine: a state encodes exactly its packets and their order.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,9 +12,9 @@ use crate::service::{Service, Spent};
 /// A packet at a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came to the dispatcher.
+    /// Time of arrival at the dispatcher.
     pub came_ns: u64,
-    /// When it came to its unit; `u64::MAX`: it has not.
+    /// Time of arrival at its unit; `u64::MAX` before.
     pub at_unit_ns: u64,
     /// Its number in its flow.
     pub seq: u64,
@@ -68,7 +68,7 @@ pub struct Counting {
 pub struct StateLen {
     /// All of them.
     pub all: usize,
-    /// Those that each packet changes; the others stay as they are as long as the flow.
+    /// Bytes that each packet changes; the others never change.
     pub changes: usize,
 }
 
@@ -95,7 +95,7 @@ impl StateLen {
 }
 
 impl Counting {
-    /// Creates an engine whose flows have `len` bytes of state.
+    /// Creates an engine with flow states of `len` bytes.
     pub fn new(service: Service, len: StateLen) -> Counting {
         Counting {
             service,

@@ -1,10 +1,10 @@
-//! The queue of what is going to happen.
+//! The event queue.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 
-/// Bits of a time that are behind its last digit: 256 ns, in which few events happen.
+/// Low bits of a time, below its last digit: 256 ns, an interval with few events.
 const REST_BITS: u32 = 8;
 
 /// Bits of a time's digit.
@@ -24,23 +24,22 @@ const SHOWN: RangeInclusive<usize> = 4..=256;
 
 /// Events in order of time; those of one moment in the order in which they were added.
 ///
-/// A radix heap whose next events are sorted. Time never goes back, so an event lies in the bucket
-/// of the highest digit in which its time differs from a time before it, and of what that digit is.
-/// The bucket that comes first has the next events, once there are none: if there are few, or their
-/// times have the same digits, they are sorted; else they move to lower buckets. What is added so
-/// late that it comes before other buckets goes into a heap, and is behind the sorted ones of the
-/// same moment, as it came later. So an event is appended once or twice, and sorted with some
-/// others, whatever the number of events.
+/// A radix heap with sorted next events. Time never goes back. An event's bucket is given by the
+/// highest digit that differs from the base time, and by that digit's value. When the sorted events
+/// are used up, the first bucket follows: if it has few events, or their times have the same
+/// digits, they are sorted; else they move to lower buckets. An event that is added before the
+/// first bucket's time goes into a heap, which follows the sorted events of the same moment,
+/// because it was added later. So an event is appended once or twice, and sorted with some others,
+/// whatever the number of events.
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
-    /// By digit, level after level. They keep the order in which events were added.
+    /// By digit, level after level, each in order of addition.
     buckets: Box<[Vec<(u64, T)>; LEVELS * DIGITS]>,
     /// Bitmap of the buckets with events in each level; all are later than the current one.
     filled: [u64; LEVELS],
     /// Bitmap of the levels with such buckets.
     levels: u16,
-    /// A time that no event in a bucket is before: its digits are those that theirs are compared
-    /// with.
+    /// The base time, not after any event in a bucket; event times are compared with its digits.
     base_ns: u64,
     /// The next events, in order.
     sorted: Vec<(u64, T)>,
@@ -135,7 +134,7 @@ impl<T: Copy> EventQueue<T> {
         self.late_added += 1;
     }
 
-    /// Puts an event that is behind the next ones into its bucket.
+    /// Adds an event after the next ones to its bucket.
     #[inline]
     fn add(&mut self, at_ns: u64, event: T) {
         let differs = (at_ns ^ self.base_ns) >> REST_BITS;

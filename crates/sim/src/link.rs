@@ -10,7 +10,7 @@ use crate::scenario::{self, LinkSettings, MessageFaults};
 pub struct Links {
     dispatcher_to_unit: Lanes,
     unit_to_unit: Lanes,
-    /// Copies keep their order, and what is asked for overtakes them.
+    /// Replicas keep their order; pulled states overtake them.
     copies: Lanes,
     unit_to_router: Lanes,
     unit_to_store: Lanes,
@@ -28,7 +28,7 @@ pub struct Links {
 #[derive(Clone, Debug)]
 struct Lanes {
     link: LinkSettings,
-    /// When the latest arrives of what each link carries: nothing behind it comes before.
+    /// Latest arrival on each link; later messages do not arrive before it.
     last_ns: Vec<u64>,
 }
 
@@ -110,9 +110,9 @@ impl Links {
 
     /// A message from a unit to another: when it arrives.
     ///
-    /// States leave a unit one behind the other. One that is asked for takes as long as any message
-    /// then, so that a request and its answer take a round trip (the tail of S93), and overtakes
-    /// copies, which take what they do (S64).
+    /// States leave a unit one after the other. Then a pulled state takes as long as any message,
+    /// so that a pull and its answer take a round trip (the tail of S93). It overtakes replicas,
+    /// which have their own latency (S64).
     pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, cargo: Cargo) -> Arrivals {
         let lane = from.index() * self.units + to.index();
         let arrives_ns = match cargo {

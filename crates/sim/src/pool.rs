@@ -1,22 +1,22 @@
-//! Units that are started before anybody orders one (S106).
+//! Units that are started before any is ordered (S106).
 
 use protocol::metering::Tariff;
 use serde::Serialize;
 
 use crate::scenario::UnitsSettings;
 
-/// A pool of units that wait, started, for an order. Who takes one has another one started in its
-/// place; one that stops comes back if there is room.
+/// A pool of started, warm units. A unit taken from it is replaced by starting another; a stopped
+/// unit returns to it if there is room.
 #[derive(Clone, Debug)]
 pub struct WarmPool {
     size: u16,
-    /// From the order until a unit is ready that has to be started.
+    /// Time from the order of a cold unit until it is ready.
     cold_ns: u64,
-    /// The same of one that waits.
+    /// The same for a warm unit.
     warm_ns: u64,
-    /// Those that wait.
+    /// Warm units.
     waiting: u16,
-    /// Those that are being started to wait.
+    /// Units that are being started for the pool.
     starting: u16,
     /// Until when `unit_ns` is counted.
     counted_ns: u64,
@@ -26,20 +26,20 @@ pub struct WarmPool {
 /// Counters of a pool of warm units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounters {
-    /// Orders for which a unit waited.
+    /// Orders met by a warm unit.
     pub warm_starts: u64,
-    /// Orders for which one had to be started.
+    /// Orders that had to start a unit.
     pub cold_starts: u64,
-    /// Time of units that waited or were started to wait.
+    /// Time of units that were warm or being started for the pool.
     pub unit_ns: u64,
 }
 
 /// Benefit and cost of a pool of warm units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WarmUnits {
-    /// Orders for which a unit waited.
+    /// Orders met by a warm unit.
     pub warm_starts: u64,
-    /// Orders for which one had to be started.
+    /// Orders that had to start a unit.
     pub cold_starts: u64,
     /// Time of units that waited, on top of [`protocol::metering::Tracking::unit_seconds`].
     pub unit_seconds: f64,
@@ -140,10 +140,10 @@ mod tests {
         pool.count(4_000);
         let PoolCounters { warm_starts, cold_starts, unit_ns } = pool.counters;
         assert_eq!((warm_starts, cold_starts), (3, 1));
-        let by_hand = 2_000 // One until it comes back at 2,000,
-            + 2 * 100 // with another until it is taken at 2,100;
+        let by_hand = 2_000 // One unit until it returns at 2,000,
+            + 2 * 100 // with another until that is taken at 2,100;
             + 2 * 100 // then two that are started,
-            + 3 * 400 // with the one that has come back until the first of these ends,
+            + 3 * 400 // with the returned one until the first of these ends,
             + 2 * 500 // and the second one.
             + 900;
         assert_eq!(unit_ns, by_hand);

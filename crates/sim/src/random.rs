@@ -1,7 +1,7 @@
 //! Randomness that repeats: a seed gives the same numbers on every machine.
 //!
-//! Logarithms and powers come from `libm`, because those of the standard library may differ from
-//! platform to platform in the last bit, and one bit is enough for another report.
+//! Logarithms and powers are those of `libm`: the standard library's may differ in the last bit
+//! between platforms, and one bit is enough for another report.
 
 use packet::split_mix;
 

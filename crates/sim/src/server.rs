@@ -7,8 +7,8 @@ use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
 
-/// A unit with its queue: packets, and messages that must stay behind them, in order of arrival.
-/// The unit does one thing at a time; other messages go before the queue (S18).
+/// A unit with its queue: packets, and messages ordered after them. The unit does one thing at a
+/// time; other messages overtake the queue (S18).
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The unit.
@@ -36,7 +36,7 @@ struct Waiting {
 }
 
 impl Server {
-    /// One that is off.
+    /// Creates a unit that is off.
     pub fn new(unit: Unit<Counting>) -> Server {
         Server {
             unit,
@@ -81,9 +81,8 @@ impl Server {
         in_queue.map_or_else(|| self.inbox.get(place), |place| self.queue.get(place))
     }
 
-    /// The next ones of what waits, and what the unit knows of their flows, are on their way to the
-    /// cache. Where one thing says where the next is, that is asked for when the unit has come one
-    /// further.
+    /// Prefetches the next queued parcels and the unit's entries of their flows. Each pointer is
+    /// followed one step per parcel processed, when its target is in the cache.
     #[inline]
     pub fn prefetch(&self, parcels: &Slab<Parcel>) {
         if let Some(third) = self.waiting(2) {

@@ -84,8 +84,7 @@ impl Service {
         self.message_ps
     }
 
-    /// Returns the time for which a packet occupies a unit: its service time, or its share of the
-    /// quota.
+    /// Returns the time that a packet occupies a unit: its service time, or its share of the quota.
     #[inline]
     pub fn load_ns(&self, len: u32) -> u64 {
         self.quota.map_or_else(|| self.ns(len), |quota| at_rate_ns(len, quota.bps))

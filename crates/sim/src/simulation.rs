@@ -38,7 +38,7 @@ impl Simulation {
     /// A run of this scenario with this seed.
     ///
     /// # Errors
-    /// If the scenario asks for what there cannot be.
+    /// If the scenario is impossible.
     pub fn new(scenario: Scenario, seed: u64) -> Result<Simulation, SimulationError> {
         let (time_ns, interval_ns) = (scenario.run.time.0, scenario.run.interval.0);
         if time_ns == 0 || interval_ns == 0 || time_ns / interval_ns >= INTERVALS_MAX {

@@ -18,9 +18,9 @@ pub struct Store {
     records: BTreeMap<FlowId, FlowRecord>,
     /// Units that wait for states.
     waiting: BTreeMap<FlowId, Vec<Fetch>>,
-    /// Up to which seq units have written each flow's state, or are about to.
+    /// Last seq of each flow's state that units have written, or are about to.
     written: BTreeMap<FlowId, u64>,
-    /// The newest epoch of each flow whose state was written for it.
+    /// The newest epoch of each flow that was handed over by the store.
     handed_over: BTreeMap<FlowId, Epoch>,
     /// Parcels that wait at units until an access has finished.
     lines: BTreeMap<(UnitId, FlowId), Line>,
@@ -55,7 +55,7 @@ pub enum Request {
     Read { unit: UnitId, parcel: u32 },
     /// A packet has changed it, and waits until that is written.
     Write { unit: UnitId, done: Processed, record: FlowRecord },
-    /// A state is written, and nobody waits for that.
+    /// A state is written; no unit waits for that.
     Push { flow: FlowId, record: FlowRecord },
     /// A new owner wants the state.
     Fetch(Fetch),
@@ -115,7 +115,7 @@ impl Store {
         self.busy_until_ns
     }
 
-    /// For how long it goes on with what it has been asked.
+    /// Returns the time until the store has served all requests.
     pub fn behind_ns(&self, now_ns: u64) -> u64 {
         self.busy_until_ns.saturating_sub(now_ns)
     }

@@ -31,11 +31,11 @@ use values::Picos;
 /// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A packet arrives at a unit, and goes behind what waits there.
+    /// A packet arrives at a unit and joins its queue.
     Arrived { unit: UnitId, parcel: u32 },
-    /// A message arrives at a unit, and goes behind what waits there.
+    /// A message arrives at a unit and joins its queue.
     Queued { unit: UnitId, parcel: u32 },
-    /// A message arrives at a unit, and goes before its queue.
+    /// A message arrives at a unit and overtakes its queue.
     Delivered { unit: UnitId, parcel: u32 },
     /// A message arrives at the dispatcher.
     Returned { parcel: u32 },
@@ -47,14 +47,14 @@ enum Event {
     Ready(UnitId),
     /// A unit that was started for the pool of warm ones waits there.
     Filled,
-    /// A request comes to the store.
+    /// A request arrives at the store.
     AtStore { request: u32 },
-    /// An answer of the store comes to a unit.
+    /// The store's answer arrives at a unit.
     FromStore { request: u32 },
 }
 
 impl Event {
-    /// The arrival of a message at a unit: after what waits there, or before it.
+    /// The arrival of a message at a unit: in its queue, or before it.
     fn to_unit(unit: UnitId, parcel: u32, lane: Lane) -> Event {
         match lane {
             Lane::Ordered => Event::Queued { unit, parcel },
@@ -210,7 +210,7 @@ impl World {
         self.dispatcher.counters().packets
     }
 
-    /// Goes on until this time, or until nothing is left to happen; true if that is so.
+    /// Runs until this time, or until nothing is left to happen. Returns true in the latter case.
     pub fn advance_to(&mut self, until_ns: u64) -> Result<bool, Violation> {
         loop {
             let (event_ns, dispatcher_ns) = (self.events.next_ns(), self.dispatcher.next_timeout_ns());
@@ -413,7 +413,7 @@ mod tests {
         let mut world = world();
         let parcel = (0..).find(|&parcel| world.parcels.get_mut(parcel).is_some()).unwrap();
         world.parcels.take(parcel);
-        // Its seq is given up, and all goes on but for the account.
+        // Its seq is given up; everything works except the account.
         assert!(matches!(
             world.advance_to(10_000_000_000).and_then(|_| world.finish().map(|_| ())),
             Err(Violation::Unfinished { packets: 1, .. })

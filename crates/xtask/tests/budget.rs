@@ -34,7 +34,6 @@ const PENDING: &[(&str, usize)] = &[
     ("protocol", 92),
     ("runtime", 122),
     ("signatures", 25),
-    ("sim", 152),
     ("store", 80),
     ("telemetry", 136),
     ("values", 57),

@@ -38,21 +38,22 @@ pub struct DispatcherSettings {
     pub targets: TargetChoice,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
-    /// Share of B from which a flowlet's packets ask to replicate at once (S62). `None`: none asks.
+    /// Share of B after which a flowlet's packets request replication at once (S62). `None`: they
+    /// never do.
     pub push_at: Option<Share>,
     /// Load below which a flowlet stays at its unit, as a share of capacity. `None`: each is
     /// assigned again, as published.
     pub stay_below: Option<Share>,
-    /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None:
-    /// all are, as published.
+    /// Load of a unit, as a share of capacity, at which its flowlets' states are replicated.
+    /// `None`: all are, as published.
     pub copy_from: Option<Share>,
     /// Capacity that the dispatcher assumes for a unit; by default the unit's own (S41). A smaller
     /// one leaves room for bursts that its load meter does not see (S105).
     pub capacity: Option<PositiveBitRate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
-    /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find
-    /// room or not. None: as published.
+    /// Units are provisioned to have this load, as a share of capacity, whether flowlets find room
+    /// or not. `None`: as published.
     pub follow_at: Option<Share>,
     /// Limit on a unit's dropped packets within `drops_period`, beyond which another one takes half
     /// its load (A39); replaces `follow_at`. None: drops have no consequence.
@@ -158,7 +159,7 @@ enum TargetChoiceKey {
     All,
     /// None: state is fetched when it is wanted.
     None,
-    /// The one that would be chosen now.
+    /// The unit that would be chosen now.
     Predicted,
 }
 
@@ -209,7 +210,7 @@ impl Default for DispatcherSettings {
 }
 
 impl DispatcherSettings {
-    /// Returns the rule by which units start and stop.
+    /// Returns the scaling rule.
     pub fn scaling(&self) -> ScalingRule {
         match self.drops_max {
             None => ScalingRule::following(self.follow_at.map(|share| share.0 as f32)),

@@ -9,12 +9,12 @@ use values::{Nanos, PositiveBitRate, Share};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
-    /// From the dispatcher to a unit: packets, and what travels behind them.
+    /// From the dispatcher to a unit: packets, and messages in order with them.
     pub dispatcher_to_unit: LinkSettings,
     /// From a unit to another: messages, states, packets that came late.
     pub unit_to_unit: LinkSettings,
     /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
-    /// those that matter. The dispatcher's messages arrive.
+    /// the essential ones. The dispatcher's messages arrive.
     pub messages: MessageFaults,
     /// From a unit to the dispatcher: messages.
     pub unit_to_router: LinkSettings,
@@ -22,7 +22,7 @@ pub struct Links {
     pub unit_to_store: LinkSettings,
     /// Latency of a replica between units (S64). A pulled state has the latency of the link.
     pub copy_time: Nanos,
-    /// Bits per second at which states leave a unit, one behind the other.
+    /// Bits per second at which states leave a unit, one after the other.
     pub bandwidth: PositiveBitRate,
 }
 
@@ -40,8 +40,8 @@ impl Default for Links {
     }
 }
 
-/// A class of links. What goes from one end to another arrives in the order in which it was sent,
-/// but for packets that are reordered, and messages of which `[links.messages]` says otherwise.
+/// A class of links. A link delivers in order, except for reordered packets and for the message
+/// faults of `[links.messages]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSettings {

@@ -8,8 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use values::{Nanos, PositiveBitRate};
 
-/// A rate over time: straight lines between points; before the first point the rate is its, after
-/// the last one that one's.
+/// A rate over time: straight lines between points, constant before the first and after the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateCurve {
     points: Vec<(Nanos, PositiveBitRate)>,
@@ -136,7 +135,7 @@ pub struct Warp {
 /// A part of a curve with a straight line.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// The first of the curve's points behind it.
+    /// The curve's first point after it.
     next: usize,
     from_ns: f64,
     bits_before: f64,

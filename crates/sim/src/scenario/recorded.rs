@@ -9,7 +9,7 @@ use crate::arriving::Arriving;
 /// The most packets of a recording.
 pub const RECORDED_MAX: usize = 1 << 26;
 
-/// The packets of a capture, as far as a simulation needs them.
+/// The packets of a capture, reduced to what a simulation needs.
 #[derive(Debug)]
 pub struct RecordedPackets {
     /// In order of time, since the first one; flows are numbered as they come.

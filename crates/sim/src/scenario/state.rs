@@ -24,7 +24,7 @@ pub struct State {
 pub enum StatePlace {
     /// At the units, and copied ahead to where the dispatcher says.
     Unit,
-    /// At the units; the next one asks for them.
+    /// At the units; the next owner pulls them.
     Reactive,
     /// In a store: read when a flowlet begins, written when the flow falls silent, or leaves (S94).
     Store,

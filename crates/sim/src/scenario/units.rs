@@ -33,7 +33,7 @@ pub struct UnitsSettings {
     pub start: Nanos,
     /// Warm units in addition to the active ones: none (S106).
     pub warm: u16,
-    /// From the order of one that waits until it is ready.
+    /// Time from the order of a warm unit until it is ready.
     pub warm_start: Nanos,
     /// Bytes of a flow's state.
     pub state: ByteCount,
@@ -46,8 +46,8 @@ pub struct UnitsSettings {
     pub replicate_after: Option<Nanos>,
     /// Time that a packet waits for earlier ones.
     pub reorder_timeout: Nanos,
-    /// After how long a state that did not come is asked for once more, and one that was not
-    /// acknowledged is sent once more.
+    /// Time after which a pull without answer, or a state without acknowledgement, is
+    /// retransmitted.
     pub retransmit: Nanos,
     /// Packets that wait for state or for those before them, all flows of a unit.
     pub pending_max: usize,
@@ -94,7 +94,7 @@ impl Default for UnitsSettings {
 pub enum DropPlace {
     /// At the unit: they are lost on the way, and later packets of their flows wait for them.
     Unit,
-    /// At the dispatcher, before they are numbered; those that begin flows, at the unit.
+    /// At the dispatcher, before they are numbered; packets that begin flows, at the unit.
     Dispatcher,
 }
 

@@ -125,11 +125,11 @@ pub struct SteadyTraffic {
     pub packet_size: ByteCount,
     /// Flows that send them.
     pub flows: NonZeroU32,
-    /// One flow more sends at this rate, evenly, or at one that changes.
+    /// Rate of one more flow with even gaps; may change over time.
     pub elephant: Option<RateCurve>,
     /// Gaps between packets.
     pub spacing: PacketSpacing,
-    /// No packet comes after this time; unless said, as long as the run takes.
+    /// Time of the last packet; by default, the whole run.
     pub until: Option<Nanos>,
 }
 
@@ -156,8 +156,8 @@ pub enum PacketSpacing {
     Poisson,
 }
 
-/// Packets of a capture: when they came, whose they were, and how long; both directions of a
-/// connection are one flow.
+/// Packets of a capture, with their times, flows and lengths; both directions of a connection are
+/// one flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapturedTraffic {

@@ -79,7 +79,7 @@ impl Shape {
         let bytes = self.packets * sizes.mean();
         // At 1 Gbps, a bit takes a nanosecond.
         let trace_ns = bytes * 8.0;
-        // A flow is seen in a window if it begins there, or before and goes on until then.
+        // A flow is seen in a window if it begins there, or begins before and lasts until then.
         let begin = |share: f64, life_ns: f64| share * self.flows / (trace_ns + life_ns);
         let smalls_per_ns = begin(1.0 - self.large_share, life.mean_ns(&small));
         let larges_per_ns = |large: &BoundedPareto| begin(self.large_share, life.mean_ns(large));
@@ -118,7 +118,7 @@ pub struct Fitted {
     pub small: BoundedPareto,
     /// Bytes of large flows.
     pub large: BoundedPareto,
-    /// Share of those that begin that are large.
+    /// Share of large flows among new ones.
     pub large_share: f64,
     /// Flows that begin.
     pub flows_per_ns: f64,

@@ -21,7 +21,8 @@ impl BoundedPareto {
         BoundedPareto { alpha, low, high, powers }
     }
 
-    /// The one of these bounds for which `measure`, which must fall as `alpha` grows, is `wanted`.
+    /// Fits `alpha` between these bounds so that `measure`, which must fall as `alpha` grows, is
+    /// `wanted`.
     pub fn fitted(
         low: f64,
         high: f64,

@@ -17,9 +17,9 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 /// Packets of a made-up trace, in order of time.
 ///
 /// Flows begin independently of each other, send bursts with pauses between them, and end when they
-/// have sent their bytes. Those that began before the first moment are in the middle of it then.
-/// All this is at natural speed, 1 Gbps; then the gaps are scaled such that the rate follows the
-/// curve (S86, R5).
+/// have sent their bytes. Flows that began before the first moment are in progress then. All this
+/// is at natural speed, 1 Gbps; then the gaps are scaled such that the rate follows the curve (S86,
+/// R5).
 #[derive(Clone, Debug)]
 pub struct TracePackets {
     fitted: Fitted,
@@ -96,7 +96,7 @@ impl TracePackets {
         sizes.draw(&mut self.random)
     }
 
-    /// Schedules a flow's next packet: a flow of `bytes`, of which `rest` are left.
+    /// Schedules a flow's next packet: a flow of `bytes`, with `rest` left.
     fn begin(&mut self, at_ns: f64, bytes: f64, rest: f64) {
         let number = self.begun;
         self.begun = self.begun.wrapping_add(1);

@@ -16,8 +16,8 @@ pub(super) struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// These events are going to happen. Where one thing says where the next is, all that are first
-    /// are asked for before those that are next.
+    /// Prefetches for these events. Pointers are followed level by level: all first ones are
+    /// requested before any second one.
     pub fn show(&mut self, events: &[(u64, Event)]) {
         let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
         arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));

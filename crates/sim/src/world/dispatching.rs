@@ -13,7 +13,7 @@ use crate::server::Parcel;
 use crate::store::Store;
 
 impl World {
-    /// A packet comes to the dispatcher.
+    /// A packet arrives at the dispatcher.
     pub(super) fn arrive(&mut self) -> Result<(), Violation> {
         let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.dispatcher) else {
             return Ok(());

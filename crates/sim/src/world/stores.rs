@@ -95,7 +95,7 @@ impl World {
                 self.push(now_ns, from, flow, record);
                 None
             }
-            // Also a state that nobody has taken: its owner may not know that it is one.
+            // Also a state that no unit has taken: its owner may not know that it owns the flow.
             other => Some(other),
         }
     }
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// A request comes to the store.
+    /// A request arrives at the store.
     pub(super) fn at_store(&mut self, request: u32) {
         let (Some(store), Some(asked)) = (&mut self.store, self.requests.take(request)) else { return };
         let done_ns = store.serve(self.now_ns);
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// An answer comes from the store.
+    /// The store's answer arrives at a unit.
     pub(super) fn store_answers(&mut self, request: u32) -> Result<(), Violation> {
         let Some(answered) = self.requests.take(request) else { return Ok(()) };
         self.messages -= 1;
