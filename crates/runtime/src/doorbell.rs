@@ -67,7 +67,7 @@ impl<W: Waker> Doorbell<W> {
 pub(crate) struct ThreadWaker(OnceLock<Thread>);
 
 impl ThreadWaker {
-    /// Makes the calling thread the one that is woken; once.
+    /// Makes the calling thread the thread to wake; once.
     pub fn set_current(&self) {
         let _ = self.0.set(std::thread::current());
     }

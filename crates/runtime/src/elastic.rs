@@ -68,8 +68,8 @@ pub use crate::units_report::UnitsReport;
 /// are twice as long.
 pub const INTERVALS_MAX: usize = 36_000;
 
-/// Packets ahead of which flow state is prefetched: soon enough to arrive in time, late enough not
-/// to evict what is needed first.
+/// Distance in packets at which flow state is prefetched: soon enough to arrive in time, late
+/// enough not to evict what is needed first.
 const AHEAD: usize = 16;
 
 /// Units in the memory of the calling thread.
@@ -92,11 +92,10 @@ pub struct Elastic<T> {
     tally: Tally,
     /// The flow of each packet of a batch, as guessed by its hash.
     guesses: Vec<FlowGuess>,
-    /// Packets of a batch from the first one that does not continue a flowlet.
+    /// Packets of a batch after those that continue flowlets.
     rest: Vec<Packet>,
     outputs: Vec<DispatcherOutput>,
-    /// Fragments whose first fragment has been processed, and packets whose affinity group has
-    /// moved.
+    /// Fragments released by their first fragment, and packets of affinity groups that have moved.
     again: Vec<Packet>,
     waiting: GroupWaiting,
     copying: Copying,
@@ -302,7 +301,7 @@ impl<T: Transport> Elastic<T> {
         self.guesses = guesses;
     }
 
-    /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
+    /// Dispatches packets that may begin flowlets; `many` if most are expected to.
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
@@ -435,7 +434,7 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Dispatches a packet of no known flow, or one that depends on others: after all earlier
+    /// Dispatches a packet of no known flow, or a packet that depends on others: after all earlier
     /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, packet: Packet) {
@@ -544,7 +543,7 @@ impl<T: Transport> Elastic<T> {
     /// owner, and nowhere else.
     fn handle_unit_timeouts(&mut self) {
         if self.transport.nodes().is_some() {
-            // They have clocks of their own, and nobody waits for them.
+            // They have clocks of their own; this call need not wait for them.
             self.transport.handle_timeout(self.now_ns);
             return self.pump();
         }

@@ -77,7 +77,7 @@ impl Trial {
         self.runner.flush(&mut self.sent).unwrap();
     }
 
-    /// Opens the connection of this client, whose next bytes are 101, and those of the server 501.
+    /// Opens the connection of this client. Its next bytes are 101, and those of the server 501.
     fn open(&mut self, client: Endpoint) {
         self.send(0, &tcp_segment(client, SERVER, 0x02, [100, 0], b""));
         self.send(1, &tcp_segment(SERVER, client, 0x12, [500, 101], b""));

@@ -18,7 +18,7 @@ use runtime::{Assembly, Frame, Ingress, Runner};
 use support::packets::{frame, udp, v4};
 use support::{Sink, assembly_of};
 
-/// A node behind a firewall and a classifier.
+/// A node after a firewall and a classifier.
 fn text(keys: &str) -> String {
     format!(
         "Port<0> a; Port<1> b; Port<2> c; Port<3> d;

@@ -32,7 +32,6 @@ const PENDING: &[(&str, usize)] = &[
     ("packet", 35),
     ("policy", 100),
     ("protocol", 92),
-    ("runtime", 122),
     ("signatures", 25),
     ("store", 80),
     ("telemetry", 136),

@@ -17,9 +17,9 @@ pub(super) struct Copying(Vec<Request>);
 
 /// A request for replicas.
 struct Request {
-    /// The units to which flows are about to move.
+    /// Target units of the flows.
     to: Vec<Result<UnitId, MigrateError>>,
-    /// Flows whose replicas have not come.
+    /// Flows with replicas under way.
     awaited: BTreeSet<FlowId>,
     since_ns: u64,
     reply: Reply<CopiedFlows>,

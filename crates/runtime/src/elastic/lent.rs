@@ -14,7 +14,7 @@ pub(super) struct Lent<'a, T: Transport> {
 }
 
 impl<T: Transport> Elastic<T> {
-    /// Lends the graph and the buffers of the calling thread to the transport.
+    /// Moves the graph and the buffers of the calling thread to the transport.
     pub(super) fn lend<'a>(&'a mut self, mut core: Core<'a>) -> Lent<'a, T> {
         self.transport.core().swap(&mut core);
         Lent { elastic: self, core }

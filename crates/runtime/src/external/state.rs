@@ -78,7 +78,7 @@ impl NodeState {
         self.lines_cut.store(cut, Ordering::Relaxed);
     }
 
-    /// Counts a frame of the program whose tag cannot be read.
+    /// Counts a frame of the program with an unreadable tag.
     pub(super) fn count_fault(&self, fault: TagFault) {
         let count = match fault {
             TagFault::Missing => &self.untagged,
@@ -140,8 +140,8 @@ impl NodeGate {
         drops
     }
 
-    /// Returns the node's other port if a packet that leaves by this one goes on there, as if the
-    /// program had sent it, and counts it: the node is down.
+    /// Returns the node's other port if the node is down and bypassed, and counts the packet that
+    /// leaves by this one: it continues there, as if the program had sent it.
     #[inline]
     pub(crate) fn bypass(&self) -> Option<u16> {
         if self.state.when_down == WhenDown::Drop || self.state.is_up() {
@@ -151,8 +151,8 @@ impl NodeGate {
         Some(self.other)
     }
 
-    /// Returns the node's other port, where a packet that leaves by this one goes on as if the
-    /// program had forwarded it, and counts it: the node has no program.
+    /// Returns the node's other port, and counts the packet that leaves by this one: without a
+    /// program it continues there, as if forwarded.
     pub(crate) fn forward(&self) -> u16 {
         self.state.assumed.fetch_add(1, Ordering::Relaxed);
         self.other
@@ -163,7 +163,7 @@ impl NodeGate {
         self.state.name()
     }
 
-    /// Counts packets that came to the node while it was down, and were lost.
+    /// Counts packets that arrived at the node while it was down, and were lost.
     pub(crate) fn count_drops(&self, count: u64) {
         self.state.dropped.fetch_add(count, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Figures of a unit at another node, for the report of its dispatcher: what a graph counts beside
-//! packets, bytes and drops, as numbers in an order that follows from the policy alone.
+//! Figures of a unit at another node, for the report of its dispatcher: a graph's counters other
+//! than packets, bytes and drops, as numbers in an order that follows from the policy alone.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -81,7 +81,7 @@ impl Figures {
         numbers
     }
 
-    /// Sets the numbers; those that are missing are zero.
+    /// Sets the numbers; missing ones are zero.
     pub fn set(&mut self, numbers: &[u64]) {
         let mut numbers = numbers.iter().copied();
         self.visit(&mut |_, number| *number = numbers.next().unwrap_or(0));
