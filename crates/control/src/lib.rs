@@ -5,7 +5,7 @@
 //! them another policy. `docs/api.md`
 //! describes the API, and `docs/api/v1.json` is its OpenAPI document, generated from this code.
 //!
-//! The server runs on a thread of its own. It asks the dispatcher through a
+//! The server runs on a thread of its own. It queries the dispatcher through a
 //! [`runtime::operator::OperatorHandle`], which packets never wait for.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The API over its socket, beside a run on units of this process.
+//! The API over its socket, during a run on units of this process.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;

@@ -19,7 +19,6 @@ const LIMIT: usize = 20;
 const PENDING: &[(&str, usize)] = &[
     ("cli", 83),
     ("cluster", 146),
-    ("control", 89),
     ("functions", 54),
     ("graph", 162),
     ("io", 54),
@@ -30,7 +29,6 @@ const PENDING: &[(&str, usize)] = &[
     ("mpm", 30),
     ("nf", 56),
     ("packet", 35),
-    ("policy", 100),
     ("protocol", 92),
     ("signatures", 25),
     ("store", 80),
