@@ -24,7 +24,6 @@ const PENDING: &[(&str, usize)] = &[
     ("io", 54),
     ("l3", 97),
     ("lab", 122),
-    ("link", 78),
     ("models", 108),
     ("mpm", 30),
     ("nf", 56),
