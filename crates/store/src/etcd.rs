@@ -27,7 +27,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// etcd
 /// takes by default, of 1.5 MiB, has room.
 pub const ANSWER_LEN_MAX: u64 = 8 << 20;
-/// Keys that are asked for at a time.
+/// Keys per request.
 const PAGE: usize = 1_000;
 /// The code of gRPC for something that does not exist: here, a lease.
 const NOT_FOUND: i64 = 5;
@@ -435,7 +435,7 @@ impl ClusterStore for EtcdStore {
         let body = json!({ "create_request": {
             "key": encode_bytes(&start_of(prefix)),
             "range_end": encode_bytes(&prefix_end(prefix)),
-            // Messages of many changes come in parts.
+            // Messages of many changes are divided.
             "fragment": true,
             "start_revision": (after + 1).to_string(),
         } });

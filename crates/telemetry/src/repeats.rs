@@ -67,7 +67,7 @@ impl Repeats {
         false
     }
 
-    /// Returns the events whose period has ended.
+    /// Takes the events after the end of their period.
     pub fn due(&mut self, now_ns: u64) -> Vec<Repeated> {
         let mut due = Vec::new();
         self.counts.retain(|(kind, peer), count| {
@@ -113,7 +113,8 @@ pub fn refuse_peer(kind: &'static str, peer: &dyn Display, reason: &dyn Display)
     flush_repeats();
 }
 
-/// Logs the number of events whose period has ended. A thread that has time calls it now and then.
+/// Logs the number of repeated events after the end of their period. A thread that has time calls
+/// it now and then.
 pub fn flush_repeats() {
     let due = REPEATS.lock().unwrap_or_else(PoisonError::into_inner).due(now_ns());
     for Repeated { peer, count, last, .. } in due {

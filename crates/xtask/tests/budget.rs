@@ -22,17 +22,11 @@ const PENDING: &[(&str, usize)] = &[
     ("functions", 54),
     ("graph", 162),
     ("io", 54),
-    ("l3", 97),
     ("lab", 122),
-    ("models", 108),
-    ("mpm", 30),
     ("nf", 56),
     ("packet", 35),
     ("protocol", 92),
     ("signatures", 25),
-    ("store", 80),
-    ("telemetry", 136),
-    ("values", 57),
 ];
 
 /// A crate that is this far below its allowance must lower it.
