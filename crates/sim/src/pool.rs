@@ -18,7 +18,7 @@ pub struct WarmPool {
     waiting: u16,
     /// Units that are being started for the pool.
     starting: u16,
-    /// Until when `unit_ns` is counted.
+    /// End of the time that is counted in `unit_ns`.
     counted_ns: u64,
     pub counters: PoolCounters,
 }
@@ -41,7 +41,7 @@ pub struct WarmUnits {
     pub warm_starts: u64,
     /// Orders that had to start a unit.
     pub cold_starts: u64,
-    /// Time of units that waited, on top of [`protocol::metering::Tracking::unit_seconds`].
+    /// Time of warm units, in addition to [`protocol::metering::Tracking::unit_seconds`].
     pub unit_seconds: f64,
     /// Its cost to the provider, in addition to the bill's `cost`.
     pub cost: f64,
@@ -63,14 +63,14 @@ impl WarmUnits {
 /// Outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The unit is ready after so long.
+    /// Time until the unit is ready.
     pub ready_after_ns: u64,
-    /// Another one waits after so long, if one is started in its place: see [`WarmPool::filled`].
+    /// Time until its replacement is warm, if one is started: see [`WarmPool::filled`].
     pub filled_after_ns: Option<u64>,
 }
 
 impl WarmPool {
-    /// A pool that is full.
+    /// Creates a full pool.
     pub fn new(units: &UnitsSettings) -> WarmPool {
         WarmPool {
             size: units.warm,
@@ -83,7 +83,7 @@ impl WarmPool {
         }
     }
 
-    /// A unit is ordered.
+    /// Orders a unit.
     pub fn order(&mut self, now_ns: u64) -> Start {
         self.count(now_ns);
         if self.waiting == 0 {
@@ -96,20 +96,20 @@ impl WarmPool {
         Start { ready_after_ns: self.warm_ns, filled_after_ns: Some(self.cold_ns) }
     }
 
-    /// A replacement is warm. It waits, unless a stopped unit has filled its place: then it ends.
+    /// Notes that a replacement is warm. It stays, unless a stopped unit has filled its place.
     pub fn filled(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.starting -= 1;
         self.waiting += u16::from(self.waiting < self.size);
     }
 
-    /// A unit has stopped: it waits, if there is room.
+    /// Notes that a unit has stopped: it stays warm, if there is room.
     pub fn give_back(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.waiting += u16::from(self.waiting < self.size);
     }
 
-    /// Counts what waited until now.
+    /// Counts the time of warm units until now.
     pub fn count(&mut self, now_ns: u64) {
         let time_ns = now_ns.saturating_sub(self.counted_ns);
         self.counters.unit_ns += time_ns * u64::from(self.waiting + self.starting);
@@ -134,7 +134,7 @@ mod tests {
         pool.give_back(2_000);
         assert_eq!(pool.order(2_100).ready_after_ns, 10, "it had come back");
         pool.give_back(2_200);
-        // Two were started in the place of others, and one has come back: there is room for one.
+        // Two replacements were started, and one unit has returned: there is room for one.
         pool.filled(2_600);
         pool.filled(3_100);
         pool.count(4_000);

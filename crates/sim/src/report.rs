@@ -24,7 +24,7 @@ pub struct Report {
     pub time_ns: u64,
     /// Virtual time when the last packet was processed.
     pub end_ns: u64,
-    /// The packets that came.
+    /// Statistics of the packets.
     pub workload: Statistics,
     /// Decisions of the dispatcher.
     pub assignment: AssignmentReport,
@@ -38,7 +38,7 @@ pub struct Report {
     /// From a packet's arrival at its unit until it was processed: queue, waiting for state,
     /// service (S91).
     pub latency_at_unit: LatencyReport,
-    /// From its arrival at the dispatcher.
+    /// From a packet's arrival at the dispatcher until it was processed.
     pub latency: LatencyReport,
     /// Provisioned capacity against demand.
     pub tracking: Tracking,
@@ -46,7 +46,7 @@ pub struct Report {
     pub bill: Bill,
     /// Counts of checks that held (R8).
     pub checked: CheckCounts,
-    /// Interval by interval.
+    /// Demand and capacity by interval.
     pub intervals: Vec<Interval>,
 }
 
@@ -63,11 +63,11 @@ pub struct AssignmentReport {
     pub flowlets_by_size: u64,
     /// Flowlets per flow (S89, S99).
     pub flowlets_per_flow: f64,
-    /// Times that a unit was chosen.
+    /// Choices of a unit.
     pub assignments: u64,
-    /// Times that it was another than before.
+    /// Choices of another unit than before.
     pub moved: u64,
-    /// Times that no unit had room.
+    /// Choices without a unit that had room.
     pub without_room: u64,
     /// Units that were started.
     pub units_started: u64,
@@ -86,28 +86,28 @@ pub struct State {
     pub overtaken: u64,
     /// Share of changes without waiting (S95), after the warm-up; `None` if there were none.
     pub seamless_share: Option<f64>,
-    /// States that were handed over, on demand or unasked.
+    /// States that were handed over, pulled or pushed.
     pub moved: u64,
-    /// Bytes of them.
+    /// Bytes of these states.
     pub moved_bytes: u64,
-    /// Copies that were sent ahead.
+    /// Replicas sent.
     pub replicas: u64,
-    /// Bytes of them.
+    /// Bytes of state in them.
     pub replica_bytes: u64,
     /// Replicas that were deltas.
     pub deltas: u64,
     /// Deltas to units without their base version, which requested the whole state.
     pub deltas_without_base: u64,
-    /// Bytes that units keep of copies at the end, with what each takes besides its state.
+    /// Bytes of replicas at units at the end, including their overhead.
     pub replicas_kept_bytes: u64,
-    /// States read from the store.
+    /// Reads of the store.
     pub store_reads: u64,
-    /// States written there.
+    /// Writes of the store.
     pub store_writes: u64,
     /// Backlog of the store at the end: the time that its pending writes would take. Nothing waits
     /// for them.
     pub store_behind_ns: u64,
-    /// Bits per second of copies and states (S103), or of what is read and written.
+    /// Bits per second of replicas and states (S103), or of reads and writes.
     pub rate_bps: f64,
     /// Pulls and states that were retransmitted.
     pub repeated: u64,
@@ -115,9 +115,9 @@ pub struct State {
     pub pending: u64,
     /// Mean time that a packet was pending.
     pub pending_mean_ns: f64,
-    /// Packets that came late, and were sent on.
+    /// Late packets that were forwarded to the new owner.
     pub forwarded: u64,
-    /// Packets that were waited for, and given up for lost.
+    /// Packets that were given up for lost.
     pub given_up: u64,
     /// Flows that ended while a unit still waited for their state.
     pub ends_given_up: u64,

@@ -1,4 +1,4 @@
-//! `[links]`: what lies between the dispatcher and the units, and between units.
+//! `[links]`: links between the dispatcher and the units, and between units.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use values::{Nanos, PositiveBitRate, Share};
 pub struct Links {
     /// From the dispatcher to a unit: packets, and messages in order with them.
     pub dispatcher_to_unit: LinkSettings,
-    /// From a unit to another: messages, states, packets that came late.
+    /// From a unit to another: messages, states, late packets.
     pub unit_to_unit: LinkSettings,
     /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
     /// the essential ones. The dispatcher's messages arrive.
@@ -45,7 +45,7 @@ impl Default for Links {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSettings {
-    /// From end to end.
+    /// One-way latency.
     pub latency: Nanos,
     /// Random addition to the latency, at most this.
     pub jitter: Nanos,
@@ -73,9 +73,9 @@ impl Default for LinkSettings {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageFaults {
-    /// Share of them that are lost.
+    /// Share of messages that are lost.
     pub loss: Share,
-    /// Share of them that arrive once more, up to `late_by` later.
+    /// Share of messages that arrive once more, up to `late_by` later.
     pub again: Share,
     /// Share of messages that take up to `late_by` longer, so that others overtake them.
     pub late: Share,

@@ -14,19 +14,19 @@ use crate::scenario::RecordedPackets;
 #[derive(Clone, Debug)]
 pub struct CapturePackets {
     recording: Arc<RecordedPackets>,
-    /// By how much gaps are shorter.
+    /// Factor by which gaps are shorter.
     speedup: f64,
     copies: Vec<Round>,
-    /// The next packet of each copy; of those at the same time the first copy's first.
+    /// The next packet of each copy; at the same time, that of the first copy is first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Flows that were numbered.
+    /// Flows numbered so far.
     flows: u32,
 }
 
 /// A copy that plays the recording.
 #[derive(Clone, Debug)]
 struct Round {
-    /// When this round's first packet comes, in ns; it may have been before the run.
+    /// Time of this round's first packet, in ns; it may be before the run.
     starts_ns: f64,
     /// The next packet of the round.
     at: usize,
@@ -85,7 +85,7 @@ impl Iterator for CapturePackets {
         copy.at += 1;
         if copy.at == self.recording.packets().len() {
             copy.at = 0;
-            // A nanosecond for each packet at least: else time would stand still.
+            // At least a nanosecond for each packet: else time would stand still.
             copy.starts_ns +=
                 (self.recording.round_ns() / self.speedup).max(self.recording.packets().len() as f64);
             let first_flow = self.number();

@@ -6,12 +6,12 @@ use super::Event;
 use crate::checks::Checks;
 use crate::server::{Parcel, Server, Slab};
 
-/// The subjects of coming events.
+/// The data that coming events need.
 pub(super) struct Ahead<'a> {
     pub parcels: &'a Slab<Parcel>,
     pub servers: &'a [Server],
     pub checks: &'a Checks,
-    /// Units and flow indexes; kept for its memory.
+    /// Units and flow indexes; a field only to reuse its memory.
     pub coming: &'a mut Vec<(UnitId, u32)>,
 }
 
