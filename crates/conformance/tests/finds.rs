@@ -1,4 +1,4 @@
-//! Right functions pass, and wrong ones are found.
+//! Correct functions pass, and faulty ones are found.
 
 use conformance::{CompareError, CompareOptions, FunctionSpec, Tape, built_in, compare};
 use graph::{Graph, Options};

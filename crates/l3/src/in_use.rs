@@ -3,8 +3,7 @@
 //! A host uses an address once a packet with it as its source leaves by the port. The port then
 //! probes the link, and answers for the address unless a neighbour has it (RFC 4862 5.4). It
 //! answers at once, since the first packet's answers arrive before the probe has ended, but does
-//! not
-//! override a neighbour (RFC 4429 3.3).
+//! not override a neighbour (RFC 4429 3.3).
 
 use std::collections::BTreeMap;
 
@@ -121,8 +120,8 @@ impl InUse {
         is_used.then_some(now_ns >= host.probed_ns.saturating_add(PROBE_NS))
     }
 
-    /// A neighbour says that it has the address, or is about to have it. It has, if that is said
-    /// during the probe.
+    /// Gives an address up to a neighbour that claims it, if the claim arrives during the probe, or
+    /// a neighbour has it already.
     pub fn yield_to_neighbour(&mut self, address: Addr, now_ns: u64) {
         if let Some(host) = self.hosts.get_mut(&address.to_u128())
             && (host.taken_ns.is_some() || now_ns < host.probed_ns.saturating_add(PROBE_NS))

@@ -75,7 +75,7 @@ impl PhaseKey {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// The phase as a header has it.
+    /// Returns the phase for a header.
     #[inline]
     fn mark(&self) -> u8 {
         self.phase as u8
@@ -88,7 +88,7 @@ pub fn connection_id(secret: &[u8; 32]) -> u64 {
     u64::from_be_bytes(expand(secret, b"rivulet link id"))
 }
 
-/// HKDF-Expand for up to one hash (RFC 5869 2.3).
+/// Derives a secret by HKDF-Expand, up to one hash long (RFC 5869 2.3).
 fn expand<const N: usize>(secret: &[u8; 32], label: &[u8]) -> [u8; N] {
     const { assert!(N <= 32) };
     let mut out = [0; N];

@@ -30,7 +30,6 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: `at` was returned by `alloc` or `realloc` here, hence by the system's, with this
         // layout.
-        // layout.
         unsafe { System.dealloc(at, layout) }
     }
 

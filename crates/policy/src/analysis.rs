@@ -148,7 +148,8 @@ struct Visit<'p> {
 }
 
 impl Visit<'_> {
-    /// A visit to a port. Its packets may have the attributes of these NFs and external nodes.
+    /// Creates a visit to a port. Its packets may have the attributes of these NFs and external
+    /// nodes.
     fn at_port(port: usize, owners: Vec<usize>) -> Self {
         Visit {
             port,

@@ -212,7 +212,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The ports and NFs so far; an external node counts as two ports.
+    /// Returns the number of ports and NFs so far; an external node counts as two ports.
     fn nodes(&self) -> usize {
         self.ports.len() + self.nfs.len() + 2 * self.externals.len()
     }

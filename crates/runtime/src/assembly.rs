@@ -399,8 +399,8 @@ fn surroundings(policy: &Policy, node: &ExternalNode, ports: &[PortEntry]) -> Su
     }
 }
 
-/// The side of packets that enter by a port, if it is the same for all; none if no edge leaves or
-/// reaches the port.
+/// Returns the side of packets that enter by a port, if all have the same; none if no edge leaves
+/// or reaches the port.
 fn side_of(topology: &Topology, first: u16) -> Option<Option<Side>> {
     if topology.is_line() {
         return topology.side_of_line(first).map(Some);

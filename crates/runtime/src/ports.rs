@@ -288,7 +288,7 @@ impl Ports {
         self
     }
 
-    /// The graph has branches, and says which port a packet leaves by.
+    /// Sets that the graph has branches, and chooses a packet's egress port.
     #[must_use]
     pub fn chosen_by_graph(self) -> Ports {
         Ports { by_graph: true, ..self }
@@ -390,7 +390,7 @@ impl Ports {
         }
     }
 
-    /// The end of a packet's path.
+    /// Returns the end of a packet's path.
     fn end(&self, packet: &Packet) -> Option<End> {
         let transit = &packet.meta().transit;
         match self.by_graph {

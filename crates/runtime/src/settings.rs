@@ -434,7 +434,7 @@ impl Settings {
         AffinityGroups::new(self.affinity_groups?, self.seed.unwrap_or(seed))
     }
 
-    /// The graph's options; `seed` if the settings name none.
+    /// Returns the graph's options; `seed` if the settings name none.
     pub fn options(&self, seed: u64) -> Options {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let (t, shares) = (&self.timeouts, &self.shares);

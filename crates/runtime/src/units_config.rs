@@ -133,8 +133,8 @@ impl UnitsConfig {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.dispatcher(options) }
     }
 
-    /// The same for units at several nodes, each with pools of its own: flows of an affinity group
-    /// stay together.
+    /// Returns the configuration for units at several nodes, each with pools of its own: flows of
+    /// an affinity group stay together.
     pub fn dispatcher_of_nodes(&self, options: &Options) -> protocol::dispatcher::Config {
         let affinity_groups = options.affinity_groups.map(AffinityGroups::count);
         let config = self.dispatcher_of_threads(options);

@@ -54,7 +54,7 @@ enum Event {
 }
 
 impl Event {
-    /// The arrival of a message at a unit: in its queue, or before it.
+    /// Returns the arrival of a message at a unit: in its queue, or before it.
     fn to_unit(unit: UnitId, parcel: u32, lane: Lane) -> Event {
         match lane {
             Lane::Ordered => Event::Queued { unit, parcel },

@@ -1,14 +1,14 @@
-//! The pool: which processes run.
+//! The pool: decides which processes run.
 
 /// Limit on the delay before a process is started again, in nanoseconds.
 pub const RESTART_MAX_NS: u64 = 60_000_000_000;
-/// A process that ran for this long has not failed in a row, in nanoseconds.
+/// Run time after which a failure does not count as one in a row, in nanoseconds.
 pub const STABLE_NS: u64 = 60_000_000_000;
 
 /// Settings of a pool. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Processes, at most.
+    /// Limit on processes.
     pub size: usize,
     /// Idle and starting processes that are kept in addition to busy ones.
     pub spare: usize,
@@ -67,7 +67,7 @@ struct Pooled {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It does not run, and may be started from this time on.
+    /// Stopped; may be started from this time on.
     Down(u64),
     Starting,
     /// Idle since this time.
@@ -91,7 +91,7 @@ impl Pool {
         (process.state, process.started_ns) = (State::Starting, now_ns);
     }
 
-    /// A process is ready for work.
+    /// Notes that a process is ready for work.
     pub fn handle_ready(&mut self, now_ns: u64, at: usize) {
         let process = &mut self.processes[at];
         if process.state == State::Starting {
@@ -99,7 +99,7 @@ impl Pool {
         }
     }
 
-    /// A process has begun to work, or is idle again.
+    /// Notes that a process has begun to work, or is idle again.
     pub fn handle_work(&mut self, now_ns: u64, at: usize, is_busy: bool) {
         let process = &mut self.processes[at];
         process.state = match (process.state, is_busy) {
@@ -152,7 +152,7 @@ impl Pool {
         counts
     }
 
-    /// Returns the next task, which counts as done.
+    /// Returns the next task, and takes it for done.
     pub fn poll(&mut self, now_ns: u64) -> Option<PoolAction> {
         let PoolConfig { spare, idle_ns, start_ns, stop_ns, .. } = self.config;
         let is_past = |since_ns: u64, wait_ns: u64| now_ns >= since_ns.saturating_add(wait_ns);
@@ -211,7 +211,7 @@ mod tests {
         }
         assert_eq!(polled(&mut pool, 3), []);
         assert_eq!(pool.counts(), PoolCounts { busy: 3, ..PoolCounts::default() });
-        // Two have nothing to do any more: one of them is enough.
+        // Two processes are idle: one of them is enough.
         pool.handle_work(10, 0, false);
         pool.handle_work(20, 2, false);
         assert_eq!(polled(&mut pool, 119), [PoolAction::Terminate(0)]);

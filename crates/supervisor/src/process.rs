@@ -16,11 +16,11 @@ use crate::identity::ProcessIdentity;
 
 /// Limit on the bytes of a notice; the rest is lost.
 const NOTICE_MAX: usize = 4096;
-/// Ends of the names of files: the number of the process, and the socket of its notices.
+/// File name extensions: the number of the process, and the socket of its notices.
 const NUMBER_END: &str = "pid";
 const SOCKET_END: &str = "sock";
 
-/// Something that a process has said by `sd_notify(3)`.
+/// A message of a process by `sd_notify(3)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// `READY=1`: it has started.
@@ -34,7 +34,7 @@ pub enum Notice {
 pub enum ProcessEnd {
     /// The exit status of a child.
     Status(ExitStatus),
-    /// It was adopted: the system does not say how it has ended.
+    /// The process was adopted: its exit status is unknown.
     Unknown,
 }
 
@@ -43,7 +43,7 @@ pub enum ProcessEnd {
 #[derive(Debug)]
 pub struct PooledProcess {
     id: u32,
-    /// Refers to this process, even if the system gives its number to another one.
+    /// Refers to this process, even if the system reuses its number.
     handle: OwnedFd,
     /// `None` if it was adopted.
     child: Option<Child>,
@@ -91,8 +91,8 @@ impl PooledProcess {
         })
     }
 
-    /// Takes over a process that an earlier owner has started under this name. Returns `None` if
-    /// none runs. It must repeat its notices: earlier ones are lost.
+    /// Takes over a process that an earlier owner has started under this name. Returns `None` if it
+    /// does not run. The process must repeat its notices: earlier ones are lost.
     ///
     /// # Errors
     /// If the files cannot be read or made.
@@ -104,7 +104,7 @@ impl PooledProcess {
         };
         let Some(identity) = ProcessIdentity::parse(&text) else { return Ok(None) };
         let Ok(handle) = open(identity.id) else { return Ok(None) };
-        // The handle is that of the process which has the number now: is it still the same one?
+        // The number may have been reused before the handle was opened.
         if ProcessIdentity::of(identity.id).ok().as_ref() != Some(&identity) {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ impl Files {
         Files { number: file(NUMBER_END), socket: file(SOCKET_END) }
     }
 
-    /// Opens the socket, in place of that of an earlier owner.
+    /// Opens the socket, in place of an earlier owner's.
     fn listen(&self) -> std::io::Result<UnixDatagram> {
         match fs::remove_file(&self.socket) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

@@ -44,8 +44,8 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Other dispatchers no longer need to pass packets with the alias of a forgotten flow on,
-    /// unless another flow has it.
+    /// Announces that the alias of a forgotten flow is free, unless another flow has it: other
+    /// dispatchers stop passing its packets on.
     fn forget_alias(&mut self, flow: &LostFlow) {
         let Some(alias) = flow.alias.filter(|_| self.has_others()) else { return };
         let hash = self.transport.core().graph.classifier().hash_of(&alias);

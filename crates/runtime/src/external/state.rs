@@ -60,13 +60,13 @@ impl NodeState {
         &self.name
     }
 
-    /// The program was started.
+    /// Notes that the program was started.
     pub fn note_start(&self) {
         self.starts.fetch_add(1, Ordering::Relaxed);
         self.runs.store(true, Ordering::Release);
     }
 
-    /// The program ended, for this reason.
+    /// Notes that the program ended, for this reason.
     pub fn note_end(&self, reason: &str) {
         self.runs.store(false, Ordering::Release);
         reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -173,7 +173,7 @@ impl NodeGate {
         self.state.too_long.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The link of the port is up or down.
+    /// Notes that the link of the port is up or down.
     pub(crate) fn set_link(&self, is_up: bool) {
         self.state.links[self.side].store(is_up, Ordering::Relaxed);
     }

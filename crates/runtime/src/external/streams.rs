@@ -120,7 +120,7 @@ impl StreamNode {
         answer.is_some()
     }
 
-    /// The link to the program is up or down.
+    /// Notes that the link to the program is up or down.
     pub(crate) fn set_link(&self, is_up: bool) {
         self.board.get().set_link(is_up);
     }

@@ -49,7 +49,7 @@ impl Nodes {
         Nodes { gates, have_programs, forwarded, dropped: 0, dropped_bytes: 0, observed: None }
     }
 
-    /// The programs run.
+    /// Notes that the programs run.
     pub fn watch(&mut self) {
         self.have_programs = true;
     }

@@ -79,7 +79,7 @@ fn verdict(page: &str) -> Option<bool> {
     page.lines().find_map(|line| line.strip_prefix("**match: ")).map(|verdict| verdict.starts_with("yes"))
 }
 
-/// All files with an extension under a folder, in order.
+/// Returns all files with an extension under a folder, in order.
 fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;

@@ -89,7 +89,7 @@ impl AnswerBoard {
         &self.places[flow as usize % ANSWERS_MAX]
     }
 
-    /// The link to the program is up or down.
+    /// Notes that the link to the program is up or down.
     pub fn set_link(&self, is_up: bool) {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
