@@ -62,8 +62,7 @@ pub struct StatusResource {
     pub nodes_suspect: u32,
     /// Units that are ready, of those that run whatever the load, and nodes that are not there,
     /// while some are not ready: `waiting for units: 1 of 3 are ready, unit-2 not there`. It begins
-    /// with
-    /// `units missing` once packets are processed.
+    /// with `units missing` once packets are processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// Other dispatchers of the cluster.

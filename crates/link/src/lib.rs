@@ -92,9 +92,8 @@
 //! | 0x58 | close | none; the sender has ended the link |
 //!
 //! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again
-//! in a new
-//! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
-//! need arrive; heartbeats are acknowledgements.
+//! in a new datagram. An acknowledgement repeats all that the window remembers, and the grant, so
+//! that none need arrive; heartbeats are acknowledgements.
 //!
 //! # Length of datagrams
 //!

@@ -161,8 +161,8 @@ impl PeerLink {
     ///
     /// # Errors
     ///
-    /// It was not accepted; nothing happened. [`SendError::Full`] if the link
-    /// [has no room](PeerLink::has_room) for the longest message; `write` was not called then.
+    /// It was not accepted; nothing happened. [`SendError::Full`] if the link [has no
+    /// room](PeerLink::has_room) for the longest message; `write` was not called then.
     #[inline]
     pub fn write_message(&mut self, stream: u16, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), SendError> {
         if self.dead.is_some() {

@@ -29,7 +29,7 @@ pub(crate) trait Backend {
     /// Processes packets in order of arrival and empties the batch.
     fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>);
 
-    /// Lets time pass up to `now_ns`: flows expire, and fragments give their buffers back.
+    /// Advances the time to `now_ns`: flows expire, and fragments return their buffers.
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>);
 
     /// Returns whether packets are pending: they leave during a later call.

@@ -260,7 +260,7 @@ impl Runner {
         }
     }
 
-    /// Lets time pass if there is no buffer for the frame: pending packets may return theirs.
+    /// Advances the time if there is no buffer for the frame: pending packets may return theirs.
     fn make_room<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
         if self.pool.has_room(frame.data.len()) {
             return Ok(());
@@ -381,11 +381,11 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes received packets, and lets time pass up to `now_ns`: idle flows expire, and
+    /// Processes received packets, and advances the time to `now_ns`: idle flows expire, and
     /// fragments that have waited too long return their buffers.
     ///
-    /// Must be called periodically, as time passes in the graph only with packets: a flood of
-    /// fragments could otherwise keep all buffers.
+    /// Must be called periodically, as only packets advance the graph's time otherwise: a flood of
+    /// fragments could keep all buffers.
     ///
     /// # Errors
     /// Those of `output`.

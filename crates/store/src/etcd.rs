@@ -23,9 +23,8 @@ use crate::{
 
 /// Limit on the time to connect to an endpoint.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// Limit on the length of an answer, in bytes, and on that of a message of a watch. An entry that
-/// etcd
-/// takes by default, of 1.5 MiB, has room.
+/// Limit on the length of an answer, in bytes, and of a message of a watch. It has room for the
+/// largest entry that etcd takes by default, 1.5 MiB.
 pub const ANSWER_LEN_MAX: u64 = 8 << 20;
 /// Keys per request.
 const PAGE: usize = 1_000;
@@ -248,8 +247,7 @@ impl EtcdStore {
         }
     }
 
-    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: a page at a time, all of them
-    /// at the
+    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: page by page, all at the
     /// revision of the first.
     fn range(&self, mut start: Vec<u8>, end: &[u8]) -> Result<Listing, StoreError> {
         let mut listing = Listing { revision: 0, entries: Vec::new(), refused: 0 };
@@ -361,8 +359,8 @@ impl EtcdStore {
             if result["created"].as_bool() == Some(true) {
                 is_created = true;
                 // etcd waits in silence for a revision that it has not reached. Only the revision
-                // notifies that
-                // it was restored from a snapshot: cluster, member and term are as before.
+                // shows that it was restored from a snapshot: cluster, member and term are as
+                // before.
                 let now = number(&result["header"]["revision"]);
                 if now < after {
                     return Ok(Err(StoreError::Reverted { now, seen: after }));

@@ -11,8 +11,8 @@ use crate::shown::shown_in_cell;
 
 /// Period of summaries. An event after a period without any is logged at once again.
 pub const PERIOD: Duration = Duration::from_secs(30);
-/// Limit on the pairs of kind and peer that are notified apart. Those of further peers are counted
-/// together, as of `others`.
+/// Limit on pairs of kind and peer that are counted separately. Further peers are counted together,
+/// as `others`.
 pub const PEERS_MAX: usize = 256;
 
 /// The peer of events beyond [`PEERS_MAX`].

@@ -26,10 +26,10 @@ struct Remembered {
     flow: LostFlow,
     lost_ns: u64,
     is_forgotten: bool,
-    /// Resets were sent because of it.
+    /// Resets were sent for it.
     is_reset: bool,
-    /// The host at each end has been sent a reset because of a segment of the other one: that of
-    /// the flow's key, that of its alias.
+    /// A reset was sent to the host at each end, because of a segment of the other: at the end of
+    /// the flow's key, and at that of its alias.
     is_told: [bool; 2],
 }
 
@@ -115,8 +115,8 @@ impl LostFlows {
         }
     }
 
-    /// Notes that resets are sent because of a segment. Returns true if the other host is to get
-    /// one: its first.
+    /// Notes that resets are sent because of a segment. Returns true if the other host must get
+    /// one, its first.
     pub fn note_reset(&mut self, found: &FoundLost) -> bool {
         let at = usize::try_from(found.number - self.first).unwrap_or(usize::MAX);
         let Some(remembered) = self.flows.get_mut(at) else { return false };

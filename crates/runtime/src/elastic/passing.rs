@@ -1,4 +1,4 @@
-//! Packets and aliases between several dispatchers: what belongs to another one is passed on.
+//! Packets and aliases between several dispatchers.
 
 use graph::FlowLookup;
 use nf::AffinityGroup;

@@ -67,9 +67,8 @@ record! {
         pub messages_relayed: u64 = counter("link_messages_relayed"),
         /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
         /// began, `no_room` of those that it did not begin because too many nodes are named;
-        /// `accepted`,
-        /// `refused` and `too_many` of the others; `not_taken`, times at which no connection could
-        /// be taken, as for want of descriptors.
+        /// `accepted`, `refused` and `too_many` of the others; `not_taken`, times at which no
+        /// connection could be taken, as for want of descriptors.
         pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
         /// Entries of the cluster's store that were passed over: no unit's, or without room.
         pub store_entries_refused: u64 = counter("store_entries_refused"),

@@ -209,7 +209,7 @@ impl OwnEngine {
         current.filter(|current| current.generation == flow.generation).map_or(0, |current| current.seq)
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance(&mut self, now_ns: u64) {
         self.run();
         if self.graph.next_timeout_ns() <= now_ns {
@@ -218,8 +218,8 @@ impl OwnEngine {
         }
     }
 
-    /// Sends pending packets through the graph and lets time pass: the receiver of a replica of a
-    /// flow's state then knows which of its fragments were dropped here.
+    /// Sends pending packets through the graph and advances the time: the receiver of a replica of
+    /// a flow's state then knows which of its fragments were dropped here.
     fn handle_timeout(&mut self, now_ns: u64) {
         self.run();
         self.graph.handle_timeout(now_ns, &mut self.pool);
