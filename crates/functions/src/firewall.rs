@@ -72,7 +72,7 @@ pub struct State {
     rule: u16,
     /// An [`Opening`].
     opening: u8,
-    /// TCP flags or ICMP type of the packet by which the flow was judged.
+    /// TCP flags or ICMP type of the packet that decided the action.
     opening_detail: u8,
     /// Action for the flow's packets: the [`FilterAction`]'s number plus 1.
     action: u8,
@@ -269,7 +269,7 @@ impl NetworkFunction for Firewall {
 
     /// The flow is judged by these rules with its next packet, as after a command.
     fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
-        // Packets that were not counted yet were those of a rule that is not here.
+        // Uncounted packets belong to a rule of the previous configuration.
         (state.counted, state.rule) = (context.flow().seq, 0);
         (state.judged, state.quick) = (0, 0);
     }
@@ -522,8 +522,8 @@ impl Firewall {
         }
     }
 
-    /// Drops an invalid packet. Ends the connection of a segment whose beginning was not seen, if
-    /// the policy says so, as a host without it does (RFC 9293 3.10.7.1).
+    /// Drops an invalid packet. If the policy says so, answers a mid-stream segment with a reset,
+    /// as a host without the connection does (RFC 9293 3.10.7.1).
     fn refuse_invalid(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         let meta = packet.meta();
         let is_midstream = meta.protocol == protocol::TCP

@@ -54,7 +54,7 @@ nf::counters! {
     pings_answered: packets,
     /// Resets and ICMP errors sent to clients.
     errors_sent: packets,
-    /// Packets longer than `mtu` that went on, to be fragmented.
+    /// Packets longer than `mtu`, forwarded to be fragmented.
     packets_oversize: packets,
     /// Flows that went to the server of their QUIC connection ID.
     quic_followed: flows,

@@ -1,6 +1,6 @@
 //! Packets of known flows pass every function, and a graph of all functions, without an allocation
 //! (design.md 5.5): IPv4 and IPv6, fragments and ICMP errors included.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 #[path = "../../graph/tests/support/allocations.rs"]
 mod allocations;
@@ -67,7 +67,7 @@ const WHITELIST: (&str, &str) = (
 const DOS: (&str, &str) =
     ("dos", r#"{"packets": 9, "flow_rate": "1pps", "connections": 1, "alert_every": 0}"#);
 
-/// A gateway, and its peer, whose packets it receives.
+/// A gateway that receives the packets of its peer.
 fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     let (there, len) = (3 - here, if protocol == "esp" { 20 } else { 32 });
     let sa = |of: u8| format!(r#"{{"spi": 999, "key": "{}"}}"#, format!("{of:02x}").repeat(len));
@@ -181,8 +181,8 @@ fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
 }
 
 /// Both directions of flows between a host and a server, of a service behind a load balancer, and
-/// of a ping. Hosts' ports are unique, so that a NAT preserves them. Answers go to the host itself,
-/// to its external endpoint, and come from the load balancer's server.
+/// of a ping. Hosts' ports are unique, so that a NAT preserves them. Answers go to the host itself
+/// or to its external endpoint; the load balancer's server sends some.
 fn frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     for host in 1..=50u8 {
@@ -449,7 +449,7 @@ fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)
     frames.iter().map(send).collect()
 }
 
-/// Packets to another site, of which all but the first are encoded, and the same from there.
+/// Packets to and from another site; all but the first are encoded.
 #[test]
 fn redundancy_is_eliminated_without_allocations() {
     let site = |here: u8| {

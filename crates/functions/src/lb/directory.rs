@@ -74,7 +74,7 @@ impl DirectoryEntry {
     }
 }
 
-/// Entries by address. A lookup returns the most specific one that covers the packet.
+/// Entries by address. A lookup returns the most specific match.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     entries: Box<[DirectoryEntry]>,

@@ -1,5 +1,4 @@
-//! The handshakes of sub-flows: of the first one of a connection (RFC 8684 3.1), and of those that
-//! join it (3.2).
+//! The handshakes of sub-flows: of a connection's first (RFC 8684 3.1) and of joining ones (3.2).
 
 use nf::Context;
 use packet::wire::mptcp::{CapableKeys, MptcpCapable, MptcpJoin, Repr};
@@ -8,7 +7,7 @@ use packet::{Direction, Packet};
 use super::state::{DirectionState, Phase, State};
 use super::{ACK, COUNTERS, SUBFLOW, SYN, SYN_ACK, Segment, tokens};
 
-/// Follows the handshake of a connection's first sub-flow, or of one that joins it.
+/// Follows the handshake of a connection's first or joining sub-flow.
 #[inline(never)]
 pub(super) fn follow(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let is_original = context.direction() == Direction::Original;
@@ -50,7 +49,7 @@ fn begin(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Co
 fn accept(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let phase = state.phase();
     let is_accepted = packet.mptcp_options().any(|option| match option {
-        // Its version is the one that both use.
+        // Both hosts use its version.
         Repr::Capable(MptcpCapable { version, uses_hmac: true, keys: CapableKeys::Sender(key), .. })
             if phase == Phase::Begins =>
         {

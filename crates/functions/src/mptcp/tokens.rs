@@ -67,7 +67,7 @@ pub(super) fn seen(state: &State, host: usize, context: &mut Context<'_>) -> Opt
     Some(SeenRanges::of_parts(parts))
 }
 
-/// Stores what [`seen`] has returned, and what has come to it.
+/// Stores the ranges that [`seen`] returned, with later additions.
 pub(super) fn set_seen(state: &State, host: usize, seen: SeenRanges, context: &mut Context<'_>) {
     for (number, part) in seen.parts().into_iter().enumerate() {
         let key = data_key(state, host, number, context);

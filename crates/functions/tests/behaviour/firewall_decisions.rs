@@ -8,7 +8,7 @@ use serde_json::json;
 const CLIENT: (&str, u16) = (IN, 40_000);
 const SERVER: (&str, u16) = (OUT, 80);
 
-/// Packets so far, and the next one, to which the command applies.
+/// Packets so far, and the next one. The command applies to the next one.
 type Flow = (&'static str, Vec<(Side, Vec<u8>)>, (Side, Vec<u8>));
 
 fn flows() -> Vec<Flow> {

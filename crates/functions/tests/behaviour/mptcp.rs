@@ -178,7 +178,7 @@ fn segments_are_found_within_their_mapping() {
         assert_eq!(bench.one(SECOND_NS, Side::Inside, &copy).len(), usize::from(passes), "{offset}");
     }
     assert_eq!(counters(&bench, ["bytes_duplicate", "bytes_unmapped"]), [300 + 800 + 50 + 10 + 10, 0]);
-    // The rest of a sub-flow goes on without mappings.
+    // The rest of a sub-flow has no mappings.
     let rest = DataMapping { len: 0, subflow: subflows[1].sent[0] + 1, ..mapping };
     let segment = connection.segment(&subflows[1], Some(rest), &[9; 10]);
     bench.through(SECOND_NS, Side::Inside, &segment);
@@ -202,7 +202,7 @@ fn connections_beyond_the_limit_are_refused_until_others_are_idle() {
     assert_eq!(counters(&bench, ["connections", "connections_refused"]), [3, 1]);
 }
 
-/// A connection whose sub-flows move, one after another, goes on as if it had stayed.
+/// A connection that moves sub-flow by sub-flow behaves as if it had stayed.
 #[test]
 fn connection_that_moves_is_one_that_stays() {
     let unit = || {
@@ -311,8 +311,8 @@ proptest! {
     }
 }
 
-/// The packets of these tests are those that tshark takes for one connection: it computes the same
-/// tokens from keys, and the same numbers of data.
+/// tshark takes the packets of these tests for one connection: it computes the same tokens from
+/// keys, and the same data sequence numbers.
 #[test]
 fn tshark_sees_one_connection() {
     if !tshark_support::is_there() {

@@ -8,7 +8,7 @@ use nf::record::RecordHeader;
 use nf::{Registry, Setup};
 use packet::{PacketPool, Side};
 
-/// One function in a graph, whose configuration's digest is set as that of a policy is.
+/// One function in a graph, with its configuration's digest set as for a policy.
 struct Unit {
     graph: Graph,
     pool: PacketPool,

@@ -60,7 +60,7 @@ impl Talk {
         talk
     }
 
-    /// A connection whose opening is not seen.
+    /// A connection without a visible handshake.
     pub fn midstream(port: u16) -> Talk {
         Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port))
     }

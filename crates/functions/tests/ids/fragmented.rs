@@ -189,7 +189,7 @@ fn incomplete_datagrams_are_dropped_after_the_timeout() {
         let mut bench = ids(RULES);
         arrivals(&parts[1..3]).iter().for_each(|part| bench.batch(std::slice::from_ref(part)));
         bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
-        // The first one releases the others, whose wait began here.
+        // The first one releases the others; their wait began here.
         let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
         assert!(bench.graph.next_timeout_ns() <= due_ns);
         for (at_ns, held, drops) in
@@ -264,7 +264,7 @@ impl Unit {
         Unit { graph: Graph::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
     }
 
-    /// Sends a packet through; returns those that leave, from the IP header on.
+    /// Sends a packet through; returns the output, from the IP header on.
     fn process(&mut self, network: &[u8]) -> Vec<Vec<u8>> {
         let packet = packet(SECOND_NS, Side::Inside, network);
         self.graph.process(&mut vec![packet], &mut self.out, &mut self.pool);

@@ -109,8 +109,7 @@ fn of_a_long_mail_the_first_bytes_are_inspected() {
     }
 }
 
-/// A mail of which only the beginning is inspected is counted once, however it is cut into
-/// segments.
+/// A mail inspected only in part is counted once, however it is cut into segments.
 #[test]
 fn the_rest_of_a_long_mail_is_counted_in_any_segments() {
     let text =

@@ -305,7 +305,7 @@ fn lines_of_one_name_form_one_header_at_the_first_line() {
     }
 }
 
-/// The rest of a greeting that is too long, or one behind too many lines, is counted.
+/// The rest of a greeting that is too long, or that follows too many lines, is counted.
 #[test]
 fn greetings_of_ssh_that_are_not_read_are_counted() {
     let rule = r#"alert ssh any any -> any any (msg:"x"; ssh.software; content:"evil"; sid:1;)"#;
@@ -340,7 +340,7 @@ fn empty_lines_before_a_request_hide_nothing() {
     }
 }
 
-/// The beginning of a connection whose protocol is known too late is counted.
+/// The unparsed beginning of a connection is counted if its protocol is known too late.
 #[test]
 fn a_beginning_that_is_not_parsed_is_counted() {
     let rules = about(r#"http.header; content:"evil";"#);

@@ -18,8 +18,7 @@ alert tcp any any -> any any (msg:"answer"; flow:to_client; content:"200 OK"; si
 alert tcp any any -> any any (msg:"never"; flow:to_server; content:"SECRET"; sid:6;)
 "#;
 
-/// Returns the alerts of a connection of which the segments from this one on, counted from 1, are
-/// seen.
+/// Returns the alerts of a connection that is visible from this segment on, counted from 1.
 fn seen(talk: &Talk, from: usize) -> Vec<u32> {
     let mut rules = watch(RULES, &talk.segments[from - 1..]).rules();
     rules.sort_unstable();

@@ -327,7 +327,7 @@ const NOT_KEPT: &str = "no packet of the flow passes";
 /// With each segment, Suricata inspects earlier bytes of the stream again.
 const SEEN_AGAIN: &str = "what one segment had, which passed, is found again with the next";
 
-/// Cases in which the function differs, with the reason.
+/// Cases with a different result of the function, with the reason.
 const OTHERWISE: [(&str, &str); 23] = [
     ("tcp that passes by packets: drop tcp content:\"evil\";", SEEN_AGAIN),
     ("tcp that passes by packets: reject tcp content:\"evil\";", SEEN_AGAIN),

@@ -33,7 +33,7 @@ pub struct FlowState {
     ends: Ends,
     /// True if all later packets are dropped.
     dropped: bool,
-    /// The first packet whose effect is unspecified.
+    /// The first packet with an unspecified effect.
     vague_since: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ struct Half {
     /// All bytes since the beginning or the last gap, and their offset.
     bytes: Vec<u8>,
     start: u64,
-    /// Rules whose anchor was found, with its offset.
+    /// Rules with a found anchor, and its offset.
     candidates: BTreeMap<usize, u64>,
     /// Rules without an anchor that acted.
     acted: BTreeSet<usize>,
@@ -431,7 +431,7 @@ impl FlowState {
             packet,
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
-            // A TCP packet must come after the one that opened its connection.
+            // A TCP packet must follow the packet that opened its connection.
             established: self.opening.opened
                 && !self.opening.reset
                 && (assembled || packet.protocol != 6 || self.opening_before.opened),

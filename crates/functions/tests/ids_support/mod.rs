@@ -25,7 +25,7 @@ pub struct Seen {
     pub bench: Bench,
 }
 
-/// The configuration with these rules, all of which must load.
+/// The configuration with these rules; all must load.
 pub fn config(rules: &str, more: Value) -> Value {
     let mut config = json!({ "rules": rules, "unsupported": "refuse" });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

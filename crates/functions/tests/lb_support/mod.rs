@@ -299,7 +299,7 @@ pub enum Expect {
     Sent(Vec<u8>),
     /// Dropped.
     Dropped(DropReason),
-    /// Dropped, and this frame leaves by the side that it came from.
+    /// Dropped, and this frame returns to the sender's side.
     Answered(DropReason, Vec<u8>),
 }
 

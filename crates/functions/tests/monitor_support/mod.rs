@@ -158,7 +158,7 @@ pub struct Bench {
 pub type Arrival = (u64, Side, Vec<u8>);
 
 impl Bench {
-    /// A graph of one monitor, whose flows end only with the run.
+    /// A graph of one monitor, with flows that end only with the run.
     pub fn new(config: &Value) -> Bench {
         let forever = u32::MAX;
         let timeouts = Timeouts {

@@ -1,4 +1,4 @@
-//! Encoding of packets, and the fate of those that cannot be decoded.
+//! Encoding of packets, and the fate of undecodable packets.
 
 use serde_json::json;
 

@@ -24,8 +24,7 @@ fn end() -> Graph {
     Graph::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
 }
 
-/// Sends a packet through an end; returns the one that leaves on the other side. Generated packets
-/// go nowhere.
+/// Sends a packet through an end; returns the output on the other side. Discards generated packets.
 fn through(
     graph: &mut Graph,
     pool: &mut PacketPool,

@@ -75,7 +75,8 @@ impl Pair {
         sent.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// Delivers a packet from the link; returns the packets to the site, and those that go back.
+    /// Delivers a packet from the link; returns the packets to the site, and the packets back to
+    /// the link.
     pub fn arrive(&mut self, site: usize, network: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now_ns += 1_000;
         let sent = self.ends[site - 1].one(self.now_ns, Outside, network);
