@@ -1,8 +1,8 @@
 //! Rate of a port of shared memory between two processes: the best and the median of many short
-//! rounds for each direction and length, because a round in which another program has a core means
+//! rounds for each direction and length, because a round with another program on a core means
 //! nothing. The receiver counts; frames without room are lost. Then the time of both ends on one
 //! core, in batches of 64, as CPU time of the thread.
-#![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A bench fails by panicking.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -70,7 +70,7 @@ fn every_capture_has_the_packets_and_bytes_of_its_manifest() {
     println!("read {read} captures");
 }
 
-/// All captures but the plainest kind, of which there are a hundred: tshark starts slowly.
+/// All captures except the plainest kind (about a hundred): tshark starts slowly.
 #[test]
 fn times_lengths_and_interfaces_are_those_of_tshark() {
     let Some(traces) = traces() else { return };

@@ -1,6 +1,6 @@
 //! Each registered driver is complete: a specification that parses, capabilities, system calls,
 //! limits, and a page.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
 //! IPFIX as nfdump's collector and tshark read it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 mod nfcapd;
 
