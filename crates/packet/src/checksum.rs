@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a checksum over bytes | [`checksum`], or [`sum`] the pieces, add them up, and [`finish`] |
 //! | a transport checksum | [`pseudo_header_v4`] or [`pseudo_header_v6`] + [`sum`] of the segment, then [`finish`] or [`finish_udp`] |
-//! | to check one that was received | [`verify`] |
+//! | to check a received checksum | [`verify`] |
 //! | one field rewritten | [`update16`], [`update32`], [`update128`] |
 //! | several fields rewritten, or one change kept and replayed on a whole flow | [`Delta`] |
 //!
@@ -32,7 +32,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// The partial one's complement sum of `bytes` as big-endian 16-bit words, at most `0xffff`.
 ///
 /// Sums of pieces may be added with `+`, up to 65,537 of them, if every piece but the last has an
-/// even length; an odd last byte counts as the high half of a word whose low half is zero. RFC 1071
+/// even length; an odd last byte counts as the high half of a word with a zero low half. RFC 1071
 /// section 2.
 ///
 /// # Limits
@@ -47,9 +47,9 @@ pub fn sum(bytes: &[u8]) -> u32 {
 /// From this many bytes on, wider vectors are worth checking the processor's features.
 const MANY: usize = 128;
 
-/// Sums the bytes as words in native order, whose byte order does not matter until the end (RFC
-/// 1071 section 2 (B)). 32-bit words go into a 64-bit accumulator: there is no carry chain, and the
-/// loop vectorises.
+/// Sums the bytes as words in native order: byte order does not matter until the end (RFC 1071
+/// section 2 (B)). 32-bit words go into a 64-bit accumulator: there is no carry chain, and the loop
+/// vectorises.
 #[inline(always)]
 fn total(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<4>();

@@ -12,8 +12,8 @@ use crate::{Addr, Endpoint, memory};
 /// Both directions have the same key; the `reversed` flag of [`FlowKey::new`] distinguishes them.
 /// The 48 bytes without padding are compared and hashed as six words.
 ///
-/// The canonical order is one that is fast to compute: that of the addresses' bytes in memory, read
-/// as little-endian numbers, then of the ports'.
+/// The canonical order is fast to compute: by the addresses' bytes in memory, read as little-endian
+/// numbers, then by ports.
 #[derive(Clone, Copy, Default, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 #[allow(clippy::derived_hash_with_manual_eq)] // Equal words are equal fields.
@@ -189,7 +189,7 @@ impl Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
     }
 
-    /// Removes the VLANs, for links whose tags give the direction rather than the network.
+    /// Removes the VLANs, for links with tags that give the direction rather than the network.
     #[inline]
     pub fn without_vlans(self) -> Scope {
         Scope(self.0 & !0xffff_ffff)

@@ -23,7 +23,7 @@ pub struct LinkTypeInfo {
     find: Find,
 }
 
-/// The supported link types beside those of [`LinkType`], by number.
+/// The supported link types that are not in [`LinkType`], by number.
 pub const LINK_TYPES: &[LinkTypeInfo] = &[
     known(6, "IEEE802_5", token_ring),
     known(7, "ARCNET_BSD", |data, _| arcnet(data, 2)),
@@ -262,8 +262,7 @@ fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Linux's netfilter log: attributes, one of which is the packet, in the byte order of the
-/// capturing host.
+/// Linux's netfilter log: attributes in the byte order of the capturing host; one is the packet.
 fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 4;
     const PAYLOAD: u16 = 9;

@@ -66,7 +66,7 @@ fn raw(network: &[u8]) -> Result<Meta, DropReason> {
     parse(LinkType::RawIp, network)
 }
 
-/// Raw IP, of which the last bytes were not captured.
+/// Raw IP without the last bytes, which were not captured.
 fn cut(network: &[u8], to: usize) -> Result<Meta, DropReason> {
     parse_as(LinkType::RawIp, false, &network[..to], (network.len() - to) as u32)
 }

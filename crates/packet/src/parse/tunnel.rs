@@ -97,7 +97,7 @@ kinds! {
     Tzsp = "tzsp",
 }
 
-/// Returns the kind of tunnel whose header is at `l4`, after an IP header with this protocol.
+/// Returns the kind of the tunnel header at `l4`, after an IP header with this protocol.
 pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> Option<TunnelKind> {
     use TunnelKind::{
         Erspan, EtherIp, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan,

@@ -46,7 +46,7 @@ fn field_of(protocol: u8) -> Option<usize> {
 }
 
 /// Returns, for every checksum in a whole IP packet from outside to inside, true if it is valid.
-/// Includes the contents of tunnels and ICMP errors, as far as they are whole.
+/// Includes the contents of tunnels and ICMP errors that are whole.
 fn verdicts(packet: &[u8]) -> Vec<bool> {
     let (header, total, protocol, pseudo) = fields(packet);
     let mut right = vec![];
@@ -335,8 +335,8 @@ proptest! {
         }
     }
 
-    /// Combined writes equal the same writes one after the other, on packets with the endpoints for
-    /// which they were combined and, if compared first, on others.
+    /// Combined writes equal the same writes one after the other, on packets with the expected
+    /// endpoints and, if compared first, on others.
     #[test]
     fn combined_writes_equal_writes_in_turn(
         network_bytes in prop_oneof![plain(), tunnelled()],
@@ -372,12 +372,12 @@ proptest! {
         prop_assert_eq!(packet.data(), in_turn.data());
     }
 
-    /// A packet truncated by a capture changes like the whole one, as far as it goes.
+    /// A packet truncated by a capture changes like the beginning of the whole one.
     #[test]
     fn truncated_packets_change_like_whole_ones(network_bytes in plain(), change in change(), keep in 0usize..80) {
         let framing = (LinkType::RawIp, vec![], vec![]);
         let mut whole = frame(&framing, &network_bytes, &[], false);
-        // A checksum of which only one byte was captured is not checked.
+        // A checksum with only one captured byte is not checked.
         let keep = (whole.meta().l4 as usize + 8 + keep / 2 * 2).min(whole.len());
         let mut cut = Packet::from_bytes(&network_bytes[..keep]);
         cut.meta_mut().link = LinkType::RawIp;
@@ -514,7 +514,7 @@ fn impossible_rewrites_are_refused_and_change_nothing() {
     }
 }
 
-/// A tunnel whose checksum had to be updated is removed: nothing is written at its position.
+/// A removed tunnel's checksum needs no update: nothing is written at its position.
 #[test]
 fn removed_tunnel_is_forgotten() {
     let inside = ip(false, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);

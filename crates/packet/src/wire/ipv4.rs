@@ -238,7 +238,7 @@ impl Repr {
             protocol: packet.protocol(),
             source: packet.source(),
             destination: packet.destination(),
-            // A checked packet is no shorter than its header, whose length is at most 60.
+            // A checked packet is no shorter than its header, at most 60 bytes.
             payload_len: packet.total_len() - packet.header_len() as u16,
         }
     }

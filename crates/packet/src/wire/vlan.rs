@@ -11,7 +11,7 @@ pub const HEADER_LEN: usize = 4;
 pub const TAGS_MAX: usize = 8;
 
 view! {
-    /// A view of what follows an EtherType for which [`EtherType::is_vlan`] holds.
+    /// A view of the bytes after an EtherType that satisfies [`EtherType::is_vlan`].
     pub struct Tag;
     /// Priority, drop eligibility and VLAN identifier in one number.
     tci, set_tci: u16 = 0..2;
