@@ -131,7 +131,7 @@ impl Change {
     }
 }
 
-/// Keeps `count` bytes from an offset on, as far as they exist.
+/// Keeps up to `count` bytes from an offset on.
 fn cut(buffer: &mut Vec<u8>, from: usize, count: usize) {
     buffer.truncate(from.saturating_add(count));
     buffer.drain(..from.min(buffer.len()));
