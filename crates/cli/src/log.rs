@@ -30,7 +30,7 @@ pub enum LogFormat {
 /// Starts the log.
 ///
 /// # Errors
-/// If the filter is invalid, or the journal is asked for and not there.
+/// If the filter is invalid, or if the journal is requested but missing.
 pub fn begin(format: LogFormat) -> anyhow::Result<()> {
     let is_journal = || is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref(), stderr_inode());
     let format = match format {

@@ -146,7 +146,8 @@ impl Console {
         let _ = self.queue.send(Line::Ready);
     }
 
-    /// Lets operator and supervisor know that the process is up, and what traffic waits for.
+    /// Notifies operator and supervisor that the process is up, and of the reason that traffic
+    /// waits.
     pub fn waiting(&self, text: String) {
         self.say(format!("rivulet: {text}"));
         let _ = self.queue.try_send(Line::Waiting(text));

@@ -21,7 +21,7 @@ use crate::{files, summary, units};
 
 /// Runs a policy over captures, merged by time
 ///
-/// A packet arrives on PORT if one is given. Otherwise it arrives on the port whose `prefixes`
+/// A packet arrives on PORT if it is given. Otherwise it arrives on the port whose `prefixes`
 /// contain its source address, or else on the port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if packets.is_multiple_of(1024) {
             bar.set_position(sources.position());
             if report_file.is_none() && sinks.have_all_failed() {
-                // Nobody reads the output.
+                // The output has no reader.
                 break;
             }
         }

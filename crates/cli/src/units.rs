@@ -92,7 +92,7 @@ impl Options {
     }
 
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
-    /// there is a `maker`. `is_live`: packets come from interfaces. Also returns the way to the
+    /// there is a `maker`. `is_live`: packets arrive at interfaces. Also returns the control of the
     /// cluster that units run on.
     pub fn runner(
         &self,

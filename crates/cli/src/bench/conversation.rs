@@ -124,7 +124,7 @@ fn request(payload_len: usize, cookie: fn(usize) -> String) -> Vec<u8> {
     format!("{head}{}{end}", cookie(len - head.len() - end.len())).into_bytes()
 }
 
-/// A server's response, whose body fills its segments.
+/// A server's response; the body fills its segments.
 fn response(payload_len: usize, body: fn(usize) -> String) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\n\
         Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n\

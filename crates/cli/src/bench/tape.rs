@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 /// Minimum number of frames on a tape: more than a core's caches hold, but less than the shared
-/// last-level cache, to which network adapters write.
+/// last-level cache, which network adapters write to.
 const FRAMES_MIN: usize = 1 << 16;
 
 /// Multiple of the flow table's capacity that is opened before a flow repeats.

@@ -274,7 +274,7 @@ fn preventer(flows: u32) -> String {
     )
 }
 
-/// A firewall with 99 rules that do not match, and one that does.
+/// A firewall with 99 rules that do not match, and a last rule that does.
 fn firewall(branch: &str) -> String {
     let mut rules: Vec<_> = (0..99)
         .map(|i| format!("deny tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
@@ -472,7 +472,7 @@ mod tests {
         Ok(())
     }
 
-    /// Half of the table's flows go on and the others are over: those give way.
+    /// Half of the table's flows continue. The others have ended and are evicted.
     #[test]
     fn flows_of_any_length_start_once() -> anyhow::Result<()> {
         for workload in [Workload::Nat, Workload::Firewall, Workload::Chain4Consolidated] {

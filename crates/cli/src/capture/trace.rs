@@ -39,8 +39,8 @@ impl Trace {
         }
     }
 
-    /// Marks packets of connections that began before as such: what a policy does to them in a
-    /// capture says nothing about where it was made.
+    /// Marks packets of connections that began before the capture: a policy may decide otherwise
+    /// about them if it sees the whole connection.
     pub fn marks_midstream(self) -> Trace {
         Trace { connections: Some(BegunConnections::default()), ..self }
     }
@@ -137,7 +137,7 @@ struct TraceObserver {
     told: Vec<TracedPacket>,
 }
 
-/// A received frame, with its bytes beside it.
+/// A received frame with its bytes.
 struct ReceivedFrame {
     frame: Frame<'static>,
     ingress: Ingress,

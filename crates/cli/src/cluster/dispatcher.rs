@@ -53,8 +53,8 @@ fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::R
     Ok(node.dispatchers.len() > 1)
 }
 
-/// The node of a dispatcher: its configuration, and what the process may not open any more once it
-/// has given its rights up.
+/// The node of a dispatcher: its configuration, and the files that the process cannot open after it
+/// has given up its privileges.
 pub struct DispatcherNode {
     file: PathBuf,
     config: NodeConfig,
@@ -99,7 +99,8 @@ impl DispatcherNode {
         is_stopped: Option<IsStopped<'_>>,
     ) -> anyhow::Result<(Runner, ClusterControl)> {
         let DispatcherNode { file, config: node, store, listening, policy, shelf } = self;
-        // Others of the store are employed as they come, and as the load needs them.
+        // Other units of the store are started when they have registered and the load requires
+        // them.
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
         // A node that comes back is another unit.

@@ -23,7 +23,7 @@ use crate::output::{self, Format, Table, thousands};
 use crate::policies;
 use crate::sinks::{Outputs, Sinks};
 
-/// The policy: functions whose flows share no state.
+/// The policy: functions without state shared by flows.
 const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
 /// Units from the beginning; one more joins.
 const UNITS: usize = 3;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Message of the demonstration when processes do not get the processor for seconds.
 const SLOW: &str = "this machine is too slow for the demonstration, or too busy";
 
-/// The store in which units register themselves.
+/// The store where units register themselves.
 const STORE: &str = "[store]\nfile = \"cluster.redb\"\n";
 
 /// A node that is a process.
@@ -180,7 +180,7 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     if !first.contains(" listens at ") {
         bail!("{name} did not start: {first}");
     }
-    // What it says later is read, so that it is never blocked.
+    // Its later output is read, so that it never blocks.
     std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Ok(process)
 }

@@ -75,7 +75,7 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// Earlier counters, from which rates are computed.
+/// Earlier counters, to compute rates.
 pub struct History {
     victim: &'static str,
     seconds: Vec<SecondSample>,

@@ -124,7 +124,7 @@ impl OutputWriter {
         self.last_error.as_ref()
     }
 
-    /// Returns whether records are sent as datagrams, each of which may fail alone.
+    /// Returns whether records are sent as datagrams. Each may fail alone.
     pub fn is_collector(&self) -> bool {
         matches!(self.out, Out::Collector(_))
     }

@@ -16,7 +16,7 @@ const ALIAS: &str = "rivulet node";
 /// The bridge of a bridged node.
 const BRIDGE: &str = "rivulet0";
 
-/// The namespace of a legacy node. What was made for the node is removed by [`Namespace::remove`].
+/// The namespace of a legacy node. [`Namespace::remove`] removes everything created for the node.
 pub(super) struct Namespace<'p> {
     plan: &'p LegacyPlan,
     mark: Mark,
@@ -45,7 +45,7 @@ impl Namespace<'_> {
         &self.mark
     }
 
-    /// Removes what was made, and processes that the program left.
+    /// Removes everything created for the node, and processes that the program left.
     pub fn remove(&self) {
         if self.plan.is_own_netns {
             self.kill_processes();
@@ -59,7 +59,7 @@ impl Namespace<'_> {
         }
     }
 
-    /// Removes what a killed predecessor left.
+    /// Removes the remains of a killed predecessor.
     fn remove_remains(&self) -> anyhow::Result<()> {
         let plan = self.plan;
         for host in &plan.host_interfaces {
@@ -189,8 +189,8 @@ impl Namespace<'_> {
         Ok(())
     }
 
-    /// Sets a variable of the namespace's kernel; one that the kernel lacks, as without IPv6, is
-    /// left.
+    /// Sets a kernel variable of the namespace. Skips variables that the kernel lacks, as without
+    /// IPv6.
     fn set(&self, name: &str, value: u8) -> anyhow::Result<()> {
         let (path, value) = (format!("/proc/sys/net/{name}"), value.to_string());
         let script = "test ! -e \"$1\" || echo \"$2\" > \"$1\"";
@@ -206,7 +206,7 @@ impl Namespace<'_> {
     }
 }
 
-/// Runs `ip` and returns what it writes.
+/// Runs `ip` and returns its output.
 fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     run("ip", arguments)
 }

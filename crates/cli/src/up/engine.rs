@@ -37,7 +37,7 @@ pub enum Engine {
     },
 }
 
-/// The sinks of several workers, behind a lock.
+/// The sinks of several workers, with a lock.
 #[derive(Clone)]
 pub struct Shared {
     sinks: Arc<Mutex<Sinks>>,
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Executes the commands whose time has come, and returns a line about each.
+    /// Executes the commands that have become due, and returns a line about each.
     pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<Vec<String>> {
         match self {
             Engine::One { live, .. } => Ok(script.carry_out(now_ns, live.runner_mut())),
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Processes packets for up to some milliseconds, and returns interfaces whose state changed.
+    /// Processes packets for up to some milliseconds, and returns interfaces with a changed state.
     pub fn go_on(&mut self) -> anyhow::Result<Vec<LinkChange>> {
         match self {
             Engine::One { live, sinks, mirror } => {

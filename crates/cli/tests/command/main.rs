@@ -1,5 +1,5 @@
 //! The command as a process: arguments and files in; exit codes, messages and files out.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod bench;
 mod capture;

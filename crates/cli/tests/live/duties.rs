@@ -20,7 +20,7 @@ fn site() -> String {
     policy.to_owned()
 }
 
-/// A site inside, whose gateway is beyond the wire and also has an address in the NAT's network.
+/// A site inside. Its gateway is beyond the wire and also has an address in the NAT's network.
 fn on_a_wire(io: Io) -> Option<Network> {
     let network = Network::unconnected(io)?;
     network.connect_with("inside", &["10.0.0.5/8", "fd07::1/64"]);

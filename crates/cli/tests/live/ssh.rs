@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// A session in which lines are typed until it is stopped.
+/// A session that types lines until it is stopped.
 pub struct Typing(Repeated<(Session, u32)>);
 
 impl Typing {

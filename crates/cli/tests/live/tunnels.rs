@@ -142,7 +142,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
     }
 }
 
-/// Returns the frames of a capture in which tshark finds a wrong header or checksum.
+/// Returns the frames of a capture with a header or checksum that is wrong for tshark.
 fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0 or _ws.malformed";

@@ -279,7 +279,7 @@ fn every_capture_through_a_redundancy_meter() {
     each(Kind::Redundancy);
 }
 
-/// SpeedyBox's first real chain (B34), all of which can be consolidated.
+/// SpeedyBox's first real chain (B34); all of it can be consolidated.
 #[test]
 fn every_capture_through_a_consolidated_graph() {
     each(Kind::Graph);
