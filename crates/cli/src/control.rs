@@ -87,8 +87,8 @@ impl Script {
         said
     }
 
-    /// The same with a function that executes a command of a stage. A refused command is counted,
-    /// and the next ones follow.
+    /// Does the same with a function that executes a command of a stage. A refused command is
+    /// counted, and the next ones follow.
     ///
     /// # Errors
     /// Errors of `control` other than a refusal.

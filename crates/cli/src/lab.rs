@@ -131,7 +131,7 @@ impl Options {
         }
     }
 
-    /// The options that reproduce the figures.
+    /// Returns the options that reproduce the figures.
     fn again(&self) -> String {
         let length = match self.length.length() {
             RunLength::Full => " --full",

@@ -57,7 +57,7 @@ pub fn begin(format: LogFormat) -> anyhow::Result<()> {
     tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("cannot start the log")
 }
 
-/// Device and inode of standard error.
+/// Returns device and inode of standard error.
 fn stderr_inode() -> Option<(u64, u64)> {
     let file = std::fs::metadata("/proc/self/fd/2").ok()?;
     Some((file.dev(), file.ino()))

@@ -33,7 +33,7 @@ pub fn assemble(path: &Path, text: &str, seed: Option<u64>) -> anyhow::Result<As
     parse(&path.display().to_string(), text, folder(path), seed)
 }
 
-/// The folder of the files that a policy names.
+/// Returns the folder of the files that a policy names.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }

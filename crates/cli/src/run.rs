@@ -213,7 +213,7 @@ fn speedup(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|&speedup: &f64| speedup.is_finite() && speedup > 0.0).ok_or_else(wrong)
 }
 
-/// Total size of the captures, if all are regular files and uncompressed.
+/// Returns the total size of the captures, if all are regular files and uncompressed.
 fn size(files: &[PortFile]) -> Option<u64> {
     let sizes = files.iter().map(|file| {
         let compressed = file.path.extension().is_some_and(|extension| extension == "gz");

@@ -91,7 +91,7 @@ impl Signals {
     }
 }
 
-/// The exit code of a command that a signal stopped, by the convention of shells.
+/// Returns the exit code of a command that a signal stopped, by the convention of shells.
 pub fn exit_code(signal: i32) -> ExitCode {
     ExitCode::from(128u8.saturating_add(signal.clamp(0, 127) as u8))
 }

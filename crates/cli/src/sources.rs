@@ -33,7 +33,8 @@ pub struct PortFile {
 impl std::str::FromStr for PortFile {
     type Err = std::convert::Infallible;
 
-    /// Text before the first `=` is a port, unless a file of the whole name exists.
+    /// Parses a file with a port: the text before the first `=`, unless a file of the whole name
+    /// exists.
     fn from_str(text: &str) -> Result<PortFile, Self::Err> {
         Ok(match text.split_once('=') {
             Some((port, path)) if !port.contains('/') && !Path::new(text).exists() => {
@@ -142,7 +143,7 @@ impl Sources {
         jumps
     }
 
-    /// Bytes read so far from all captures, as stored.
+    /// Returns the bytes read so far from all captures, as stored.
     pub fn position(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.position()).sum()
     }

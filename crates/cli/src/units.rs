@@ -193,7 +193,7 @@ impl AssignmentPolicy {
     }
 }
 
-/// Help text with a default that an option's absence stands for: any option turns units on.
+/// Returns a help text with the default that an option's absence means: any option turns units on.
 fn with_default(text: &str, default: impl fmt::Display) -> String {
     format!("{text} [default: {default}]")
 }

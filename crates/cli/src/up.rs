@@ -451,7 +451,7 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
     lines.join("\n")
 }
 
-/// The line that reports a change of an interface's state.
+/// Returns the line that reports a change of an interface's state.
 pub fn changed(change: &LinkChange) -> String {
     let LinkChange { interface, is_up, fallback: reason, cause } = change;
     let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));

@@ -239,8 +239,8 @@ impl NetworkFunction for Firewall {
         event != self.validity()
     }
 
-    /// With `reject` rules: stateless, every packet may get an answer; stateful, every opening
-    /// packet, and after a change of the rules every packet.
+    /// Returns the scope of answers with `reject` rules: stateless, every packet may get an answer;
+    /// stateful, every opening packet, and after a change of the rules every packet.
     fn answers(&self) -> AnswerScope {
         let rejects = self.default == FilterAction::Reject
             || self.pickup == Pickup::Reject
@@ -253,7 +253,7 @@ impl NetworkFunction for Firewall {
         self.default == FilterAction::Allow
     }
 
-    /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
+    /// Executes `default allow|deny|reject` and `rule N|NAME enable|disable`.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         match self.parse_command(command)? {
             Command::Default(action) => self.default = action,
@@ -267,7 +267,7 @@ impl NetworkFunction for Firewall {
         self.parse_command(command).map(drop)
     }
 
-    /// The flow is judged by these rules with its next packet, as after a command.
+    /// Makes these rules decide about the flow's next packet, as after a command.
     fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
         // Uncounted packets belong to a rule of the previous configuration.
         (state.counted, state.rule) = (context.flow().seq, 0);

@@ -176,7 +176,7 @@ impl NetworkFunction for Ids {
     type State = State;
     const HOT_BYTES: usize = 64;
 
-    /// A rule may match any packet.
+    /// Returns all packets if a rule rejects: it may match any packet.
     fn answers(&self) -> nf::AnswerScope {
         let rejects = |signature: &Signature| matches!(signature.action, signatures::RuleAction::Reject(_));
         if self.prevents && self.signatures.iter().any(rejects) {

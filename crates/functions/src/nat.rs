@@ -309,8 +309,8 @@ impl NetworkFunction for Nat {
         self.release(state, item_use, context);
     }
 
-    /// `drain ADDRESS` stops allocation from an external address; `resume ADDRESS` restarts it.
-    /// Existing flows stay.
+    /// Executes commands. `drain ADDRESS` stops allocation from an external address; `resume
+    /// ADDRESS` restarts it. Existing flows stay.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let (number, drain) = self.parse_command(command)?;
         self.drained[number] = drain;

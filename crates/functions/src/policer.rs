@@ -211,8 +211,8 @@ impl NetworkFunction for Policer {
         true
     }
 
-    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens
-    /// stay spent, up to the new burst.
+    /// Executes `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`.
+    /// Spent tokens stay spent, up to the new burst.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let config = self.changed_config(command)?;
         self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;

@@ -70,7 +70,7 @@ impl NetworkFunction for MssClamp {
         true
     }
 
-    /// Rules apply to no SYN, and nothing else is touched.
+    /// Returns true: rules apply to no SYN, and nothing else is touched.
     fn predicts_uniformly(&self) -> bool {
         true
     }

@@ -31,7 +31,7 @@ fn traces() -> Option<PathBuf> {
     None
 }
 
-/// The manifest's rows, by column name.
+/// Returns the manifest's rows, by column name.
 fn manifest(traces: &Path) -> Vec<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let mut lines = text.lines();

@@ -18,7 +18,7 @@ use rustix::net::{
 const SERVER: &str = "role=server";
 const CLIENT: &str = "role=client";
 
-/// An abstract socket of this test.
+/// Returns an abstract socket of this test.
 fn spec(name: &str, keys: &str) -> PortSpec {
     format!("memif:@rivulet-io-{name}-{},{keys}", std::process::id()).parse().unwrap()
 }

@@ -392,7 +392,7 @@ mod tests {
 
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
-    /// The header of a flow with an open connection.
+    /// Returns the header of a flow with an open connection.
     fn header() -> RecordHeader {
         let mut header = RecordHeader::new_zeroed();
         header.connection = Connection::ESTABLISHED;

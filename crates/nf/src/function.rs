@@ -357,7 +357,8 @@ impl Setup {
         self.pool_with_holds(items, HoldDown::default());
     }
 
-    /// Same, and has freed items of the pool held ([`crate::pool::SharedPool::leave_held`]).
+    /// Sets the size of the next pool, as [`Setup::pool_size`] does, and holds its freed items
+    /// ([`crate::pool::SharedPool::leave_held`]).
     pub fn pool_with_holds(&mut self, items: u32, hold: HoldDown) {
         self.pools.push((items, hold));
     }

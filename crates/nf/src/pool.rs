@@ -226,7 +226,7 @@ impl SharedPool {
         self.item_under(self.look_up(key))
     }
 
-    /// Same, of a key that was looked up.
+    /// Returns the item taken under a key that was looked up.
     pub fn item_under(&self, found: KeyLookup<'_>) -> Option<u32> {
         let entry = self.entry_under(found)?;
         (entry.users > 0).then_some(entry.item)
@@ -283,7 +283,7 @@ impl SharedPool {
         self.take_found(key, item)
     }
 
-    /// Same, but takes items that are held for other keys, too.
+    /// Takes an item like [`SharedPool::take`], also one held for another key.
     pub fn take_any(&mut self, key: KeyLookup<'_>, choice: PoolRange) -> Option<u32> {
         let item = search(&self.taken, choice);
         self.take_found(key, item)
@@ -303,8 +303,8 @@ impl SharedPool {
         })
     }
 
-    /// Same, but the item that the last one leaves is held from now on, if the pool holds any.
-    /// Beyond the limit on held items, the oldest hold ends.
+    /// Removes a user like [`SharedPool::leave`], but holds the item of the last user, if the pool
+    /// has holds. Beyond the limit on held items, the oldest hold ends.
     pub fn leave_held(&mut self, item: u32, now_ns: u64) -> bool {
         let Some(entry) = self.remove_user(item) else { return false };
         if self.holds.as_ref().is_some_and(|holds| holds.held as usize == holds.max) {
@@ -378,7 +378,7 @@ impl SharedPool {
         self.any_entry_at(item)
     }
 
-    /// Same, also if the item is held.
+    /// Returns the entry of an item that is in use or held.
     fn any_entry_at(&self, item: u32) -> Option<usize> {
         let found = self.by_item.find(self.hash(item), |entry| self.entries[entry as usize].item == item)?;
         Some(found as usize)
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
     }
 
-    /// A pool of ten items for this many users that holds up to three items for 100 ns.
+    /// Returns a pool of ten items for this many users that holds up to three items for 100 ns.
     fn holding(users: usize) -> SharedPool {
         SharedPool::new("ports", 10, users, HoldDown { ns: 100, max: 3 }, 1).unwrap()
     }

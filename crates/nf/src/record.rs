@@ -92,8 +92,8 @@ impl RecordHeader {
         self.direction_if_common(key, reversed).or_else(|| self.direction_if_any(key, reversed))
     }
 
-    /// Same for the common case, without touching the second cache line: the packet has the flow's
-    /// own key, packets do not turn back, and neither has a scope. `None` otherwise.
+    /// Returns the direction in the common case, without touching the second cache line: the packet
+    /// has the flow's own key, packets do not turn back, and neither has a scope. `None` otherwise.
     #[inline(always)]
     pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         const FLAGS: u8 = RecordHeader::FLAG_LIVE | RecordHeader::FLAG_SCOPED | RecordHeader::FLAG_TURNS;
@@ -103,8 +103,9 @@ impl RecordHeader {
         common.then(|| self.direction(reversed, RecordHeader::FLAG_REVERSED))
     }
 
-    /// Same for all cases. Not that rare (replies to rewritten packets, tagged ones), but marked
-    /// cold so that saving registers for this call costs the common case nothing.
+    /// Returns the direction in all cases. These are not that rare (replies to rewritten packets,
+    /// tagged ones), but marked cold so that saving registers for this call costs the common case
+    /// nothing.
     #[cold]
     #[inline(never)]
     pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {

@@ -69,7 +69,7 @@ impl FlowKey {
         (key, reversed)
     }
 
-    /// Same for an untagged IPv4 packet, from the header's fields as they are in memory.
+    /// Creates the key of an untagged IPv4 packet from the header's fields in memory.
     #[inline(always)]
     pub fn of_ipv4(
         source: ([u8; 4], [u8; 2]),
@@ -265,7 +265,7 @@ impl FlowHasher {
         self.hash_words(&key.words())
     }
 
-    /// Same for any six words.
+    /// Returns 64 well-mixed bits of any six words.
     #[inline]
     pub fn hash_words(&self, w: &[u64; 6]) -> u64 {
         self.mix(w[1], w[3], w[4], seldom_words(&self.secrets, w[0], w[2], w[5]))

@@ -358,7 +358,7 @@ pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     }
 }
 
-/// Same for the common case; `None` otherwise.
+/// Returns source and destination in the common case; `None` otherwise.
 #[inline(always)]
 pub(crate) fn plain_ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     let (data, meta) = (packet.data(), packet.meta());

@@ -296,7 +296,7 @@ fn note(reported: &mut Vec<Message>, event: HttpEvent<'_>) {
     }
 }
 
-/// A repeated header counts once, and empty values do not count.
+/// Adds a header. A repeated one counts once, and empty values do not count.
 fn insert(message: &mut Message, field: &'static str, value: String) {
     if !value.is_empty() {
         message.entry(field).or_insert(value);

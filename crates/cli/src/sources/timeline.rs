@@ -121,7 +121,7 @@ mod tests {
 
     const YEAR_S: u64 = 31_536_000;
 
-    /// The times, in seconds, of packets with these stamps.
+    /// Returns the times, in seconds, of packets with these stamps.
     fn times(stamps: &[Option<u64>]) -> (Vec<u64>, TimeJumps) {
         let ns = |s: &Option<u64>| s.map(|s| s * 1_000_000_000);
         let mut timeline = Timeline::default();

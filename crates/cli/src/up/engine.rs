@@ -74,7 +74,7 @@ impl Engine {
         Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
     }
 
-    /// The monotonic time, in nanoseconds since 1970.
+    /// Returns the monotonic time, in nanoseconds since 1970.
     pub fn now_ns(&self) -> u64 {
         match self {
             Engine::One { live, .. } => live.now_ns(),
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {
             Engine::One { live, sinks, .. } => (live.report(), sinks.counts()),

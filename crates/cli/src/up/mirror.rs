@@ -290,7 +290,7 @@ fn next(pieces: &Receiver<Vec<u8>>, stream: &mut UnixStream) -> Option<Vec<u8>> 
     }
 }
 
-/// The user that this process runs as.
+/// Returns the user that this process runs as.
 fn own_user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|found| found.uid())
 }

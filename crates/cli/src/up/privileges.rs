@@ -156,7 +156,7 @@ const OLD_EVENT_CALLS: [libc::c_long; 1] = [libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_EVENT_CALLS: [libc::c_long; 0] = [];
 
-/// A file that is there is opened, and not to be written.
+/// Allows to open existing files, but not for writing.
 fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
@@ -174,7 +174,7 @@ fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendErr
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, appends, wanted)?])
 }
 
-/// An argument has this value.
+/// Allows a call with this value of an argument.
 fn has_argument(index: u8, value: u32) -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     let equals = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into())?;
     SeccompRule::new(vec![equals])

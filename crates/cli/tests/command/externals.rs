@@ -27,7 +27,8 @@ pipelet { inside <-> m; }
 
 const ASSUMPTION: &str = "rivulet: proxy and filter run with `rivulet up` only: packets go on as if they forwarded them unchanged\n";
 
-/// A place with these policies and a capture. Its first packet is of the web, its second is not.
+/// Returns a place with these policies and a capture. Its first packet is of the web, its second is
+/// not.
 fn place_with_traffic() -> Place {
     let place = Place::new();
     place.write("nodes.rvl", NODES);

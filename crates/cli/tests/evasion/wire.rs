@@ -123,7 +123,7 @@ pub fn v6(address: &str) -> [u8; 16] {
 }
 
 impl Segment {
-    /// The TCP header and payload.
+    /// Returns the TCP header and payload.
     pub fn transport(&self, family: Family) -> Vec<u8> {
         let mut options = self.options.clone();
         options.resize(options.len().next_multiple_of(4), 0);

@@ -112,12 +112,12 @@ impl UnitHost {
         process.wait().unwrap();
     }
 
-    /// The process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
 
-    /// The host.
+    /// Returns the host.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -143,7 +143,7 @@ impl Drop for UnitHost {
     }
 }
 
-/// A store in etcd at an address.
+/// Returns a store in etcd at an address.
 fn store(at: &str) -> String {
     format!("[store]\netcd = [\"http://{at}\"]\n")
 }

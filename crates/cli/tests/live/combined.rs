@@ -18,7 +18,7 @@ const RULES: &str = "table inet box {
   }
 }";
 
-/// A policy with this NF after a node that applies [`RULES`] in its kernel.
+/// Returns a policy with this NF after a node that applies [`RULES`] in its kernel.
 fn policy(network: &Network, function: &str) -> String {
     fs::write(network.path("rules.nft"), RULES).unwrap();
     let setup = format!("nft -f {}", network.path("rules.nft").display());

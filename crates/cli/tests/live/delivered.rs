@@ -115,7 +115,7 @@ struct Listener {
     thread: JoinHandle<()>,
 }
 
-/// An answer of the program.
+/// Returns an answer of the program.
 fn answer(kind: u8, flow: u64, value: u64) -> Vec<u8> {
     let head = [&[2, 0x52, 0x56, 1, 0, 1, 2, 0x52, 0x56, 1, 0, 2, 0x88, 0xb5, 1, kind][..], &[0; 6]].concat();
     [&head[..], &flow.to_be_bytes(), &value.to_be_bytes(), &[0; 22]].concat()

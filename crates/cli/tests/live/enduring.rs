@@ -141,7 +141,7 @@ impl Cluster {
     }
 }
 
-/// A program that takes all the time that it gets.
+/// Starts a program that takes all the time that it gets.
 fn spin() -> Server {
     let spin: Child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     Server::of(spin)

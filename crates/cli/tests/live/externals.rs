@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::net::{Host, Io, Network, Server, wait_until};
 
-/// The ports of a router that has a node `box`, with these keys, between two monitors.
+/// Returns the ports of a router that has a node `box`, with these keys, between two monitors.
 fn router(keys: &str) -> String {
     format!(
         "Port<0> inside {{ address: [\"10.7.0.254/24\", \"fd07::254/64\"] }};
@@ -36,7 +36,7 @@ pub fn routed() -> Option<Network> {
     Some(network)
 }
 
-/// A program that waits, of a duration that no other process has.
+/// Returns the duration of a waiting program, different from those of all other processes.
 fn sleeper(network: &Network) -> String {
     format!(
         "3600.{}",

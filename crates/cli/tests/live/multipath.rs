@@ -16,8 +16,8 @@ const SERVER: &str = "10.7.0.2:5001";
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/multipath.py");
 
-/// A network of hosts with Multipath TCP, and a server outside. If the kernel lacks it, prints a
-/// message and returns `None`; fails in CI.
+/// Returns a network of hosts with Multipath TCP, and a server outside. If the kernel lacks it,
+/// prints a message and returns `None`; fails in CI.
 fn network() -> Option<(Network, Server)> {
     let network = Network::new(Io::PacketSocket)?;
     for host in [&network.inside, &network.outside] {
@@ -48,8 +48,8 @@ fn check(client: Child, connections: usize) {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), connections.to_string());
 }
 
-/// The sub-flows of each connection by its token, as the server's kernel knows them: address and
-/// port of the client.
+/// Returns the sub-flows of each connection by its token, as the server's kernel knows them:
+/// address and port of the client.
 fn subflows_of_kernel(network: &Network) -> BTreeMap<String, BTreeSet<String>> {
     let mut subflows: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     let sockets = network.outside.run("ss -Htni state established sport = :5001");
@@ -68,7 +68,8 @@ fn subflows_of_kernel(network: &Network) -> BTreeMap<String, BTreeSet<String>> {
     subflows
 }
 
-/// The unit and the identity of each flow, by its client's address and port, from the control API.
+/// Returns the unit and the identity of each flow, by its client's address and port, from the
+/// control API.
 fn units_of_flows(network: &Network) -> BTreeMap<String, (String, String)> {
     let socket = network.path("api.sock");
     let line = format!("curl -sf --unix-socket {} http://localhost/v1/flows?limit=1000", socket.display());

@@ -36,7 +36,7 @@ pub enum Io {
 }
 
 impl Io {
-    /// The value of `--driver`.
+    /// Returns the value of `--driver`.
     pub fn option(self) -> &'static str {
         match self {
             Io::PacketSocket => "packet",
@@ -372,7 +372,7 @@ impl Host {
         Host { name }
     }
 
-    /// The name of its namespace.
+    /// Returns the name of its namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -385,7 +385,7 @@ impl Host {
         std::fs::write(folder.join("hosts"), format!("127.0.0.1 localhost\n{lines}")).unwrap();
     }
 
-    /// The folder of files that `ip netns exec` puts in the place of those of `/etc`.
+    /// Returns the folder of files that `ip netns exec` puts in the place of those of `/etc`.
     fn names_folder(&self) -> PathBuf {
         Path::new("/etc/netns").join(&self.name)
     }
@@ -495,7 +495,7 @@ pub struct Rivulet {
 }
 
 impl Rivulet {
-    /// The process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }

@@ -24,7 +24,8 @@ fn set_mtu(unit: &UnitHost, mtu: u32) {
     unit.host().ip(&format!("link set eth0 mtu {mtu}"));
 }
 
-/// `of_1300`: what links use where the path carries 1,300 bytes; they try usual sizes.
+/// Checks that links follow the path MTU. `of_1300`: their packet size where the path carries 1,300
+/// bytes; they try usual sizes.
 fn follow_path_mtu(underlay: Underlay, of_1300: u64) {
     let Some(mut network) = Network::new(Io::PacketSocket) else { return };
     network.underlay = underlay;

@@ -239,7 +239,7 @@ fn web_of_a_site_goes_through_squid_and_the_rest_passes_by() {
     assert!(site.squids().is_empty());
 }
 
-/// iperf3 and ssh between the zones.
+/// Asserts that iperf3 and ssh pass between the zones.
 fn assert_other_programs_pass(site: &Site) {
     let (client, world) = (&site.network.inside, &site.network.outside);
     let _inner = site.dmz.serve("iperf3 -s", 5201);

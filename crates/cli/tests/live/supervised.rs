@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::externals::{alone, kill, processes, routed};
 use crate::net::{Network, Rivulet, wait_until};
 
-/// A policy with a program between two ports: a shell that executes this script.
+/// Returns a policy with a program between two ports: a shell that executes this script.
 fn policy(network: &Network, script: &str) -> String {
     let path = network.path("program.sh");
     fs::write(&path, script).unwrap();

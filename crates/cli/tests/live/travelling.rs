@@ -85,7 +85,7 @@ impl Carrier {
         frame
     }
 
-    /// A tag with a bit that no attribute has.
+    /// Returns a tag with a bit that no attribute has.
     fn bad(self) -> u32 {
         if self == Carrier::Vlan { 0x800 } else { 0x8000_0000 }
     }

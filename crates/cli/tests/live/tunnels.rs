@@ -96,7 +96,7 @@ pipelet {{ inside <-> watch <-> site <-> outside; }}
     }
 }
 
-/// Outer addresses of Rivulet and of the kernel.
+/// Returns the outer addresses of Rivulet and of the kernel.
 fn addresses(version: u8) -> [&'static str; 2] {
     if version == 4 { ["203.0.113.1", "203.0.113.2"] } else { ["fd08::254", "fd08::2"] }
 }

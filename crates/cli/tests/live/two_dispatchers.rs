@@ -174,9 +174,9 @@ impl TwoDispatchers {
     }
 }
 
-/// Packets to 10.7.0.2 go by the first dispatcher, those to 10.7.0.3 and to the balanced service by
-/// the second one; packets back go by the other one, or by the same, as their external address
-/// says.
+/// Spreads traffic: packets to 10.7.0.2 go by the first dispatcher, packets to 10.7.0.3 and to the
+/// balanced service by the second one; packets back go by the other one, or by the same, as their
+/// external address says.
 fn spread(network: &Network) {
     let (inside, outside) = ("02:07:00:00:00:01", "02:07:00:00:00:02");
     for end in [&network.inside, &network.outside] {

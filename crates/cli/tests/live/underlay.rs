@@ -26,13 +26,13 @@ impl Underlay {
         }
     }
 
-    /// The same with the length of the network's prefix.
+    /// Returns the same with the length of the network's prefix.
     pub fn interface(self, network: usize, host: u8) -> String {
         let length = if self == Underlay::Ipv6 { 64 } else { 24 };
         format!("{}/{length}", self.host(network, host))
     }
 
-    /// The same with a port, as a URL or a configuration has it.
+    /// Returns the same with a port, as a URL or a configuration has it.
     pub fn socket(self, network: usize, host: u8, port: u16) -> String {
         match self {
             Underlay::Ipv6 => format!("[{}]:{port}", self.host(network, host)),

@@ -275,7 +275,7 @@ fn networks_behind_a_router_are_reached_by_routes(io: Io) {
     rivulet.end();
 }
 
-/// `rivulet policy graph --connect` against the program that runs the policy.
+/// Compares `rivulet policy graph --connect` with the program that runs the policy.
 fn live_rates_stand_beside_edges(io: Io) {
     let Some(site) = Site::new(io) else { return };
     let rivulet = site.up_with(POLICY, "--metrics 127.0.0.1:9600");

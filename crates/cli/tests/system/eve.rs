@@ -407,7 +407,8 @@ fn events_are_those_of_suricata() {
     }
 }
 
-/// Suricata counts the bytes of frames: link layers and, of short packets, padding.
+/// Compares byte counts. Suricata counts the bytes of frames: link layers and, of short packets,
+/// padding.
 fn check_bytes(ours: &Flat, theirs: &Flat) {
     for side in ["toserver", "toclient"] {
         let of = |flat: &Flat, what: &str| flat[&format!("flow.{what}_{side}")].as_u64().unwrap();

@@ -152,8 +152,8 @@ impl SenderState {
     }
 }
 
-/// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT: the SYN alone, or with all or part of its data (RFC
-/// 7413 4.2).
+/// Checks RFC 9293 3.10.7.3, ISS < SEG.ACK =< SND.NXT: the SYN alone, or with all or part of its
+/// data (RFC 7413 4.2).
 fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
     is_after(ack, iss) && !is_after(ack, end)
 }
@@ -165,7 +165,7 @@ fn is_in_window(sender: &SenderState, receiver: &SenderState, segment: &TcpSegme
     begins && is_recent && segment.ack.is_none_or(|ack| ack_fits(sender, receiver, ack))
 }
 
-/// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+/// Checks RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
 fn ack_fits(sender: &SenderState, receiver: &SenderState, ack: u32) -> bool {
     let back = ACK_BACK.max(sender.window);
     let unacknowledged = if sender.flags & ACKED != 0 { sender.acked } else { receiver.end };

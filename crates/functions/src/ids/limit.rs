@@ -89,9 +89,9 @@ impl TrackerKey {
     }
 }
 
-/// Counting starts with the first match, and again with the first match after the time has expired.
-/// A value has three words: the start of counting; the count, which is 0 initially; and the next
-/// count at which a backoff alerts.
+/// Restarts an expired count: counting starts with the first match, and again with the first match
+/// after the time has expired. A value has three words: the start of counting; the count, which is
+/// 0 initially; and the next count at which a backoff alerts.
 fn restart_expired(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
     let [start_ns, _, next] = *value;
     if next == 0 || now_ns.saturating_sub(start_ns) > span_ns {

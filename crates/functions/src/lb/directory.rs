@@ -67,8 +67,8 @@ impl DirectoryEntry {
         self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
     }
 
-    /// Sort key: by address, most specific first. A specific protocol precedes `any`, and few ports
-    /// precede many.
+    /// Returns the sort key: by address, most specific first. A specific protocol precedes `any`,
+    /// and few ports precede many.
     fn order(&self) -> (Addr, bool, u16, u16) {
         (self.addr, self.protocol == ServiceProtocol::Any, self.ports.1 - self.ports.0, self.target)
     }

@@ -19,7 +19,7 @@ pub(super) fn follow(packet: &Packet, segment: &Segment, state: &mut State, cont
     }
 }
 
-/// A SYN begins a connection, or joins one.
+/// Handles a SYN that begins or joins a connection.
 fn begin(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let is_repeated = state.phase() != Phase::Other && state.directions[0].first == segment.sequence;
     if is_repeated {
@@ -45,7 +45,8 @@ fn begin(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Co
     }
 }
 
-/// The other host accepts the connection or the sub-flow, or falls back to TCP.
+/// Handles the answer of the other host, which accepts the connection or the sub-flow, or falls
+/// back to TCP.
 fn accept(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let phase = state.phase();
     let is_accepted = packet.mptcp_options().any(|option| match option {
@@ -74,7 +75,7 @@ fn accept(packet: &Packet, segment: &Segment, state: &mut State, context: &mut C
     }
 }
 
-/// The host that began the connection or the sub-flow completes the handshake.
+/// Handles the packet of the first host that completes the handshake.
 fn complete(packet: &Packet, state: &mut State, context: &mut Context<'_>) {
     let Some(version) = state.version() else { return };
     let phase = state.phase();

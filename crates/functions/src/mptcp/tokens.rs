@@ -78,7 +78,8 @@ pub(super) fn set_seen(state: &State, host: usize, seen: SeenRanges, context: &m
     }
 }
 
-/// Sub-flows of a connection may be in different VLANs and networks, but not in different tenants.
+/// Returns the key of a token in its tenant. Sub-flows of a connection may be in different VLANs
+/// and networks, but not in different tenants.
 fn token_key(token: u32, context: &Context<'_>) -> MeterKey {
     [token.into(), tenant(context), 0, 0]
 }

@@ -506,12 +506,13 @@ fn steps_of(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::InOrder, |network, _| network)
 }
 
-/// The same with commuting functions in parallel.
+/// Returns the same with commuting functions in parallel.
 pub fn steps_side_by_side(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
-/// The same in order, with packets transformed by `as_it_comes`, given the packet and its number.
+/// Returns the same in order, with packets transformed by `as_it_comes`, given the packet and its
+/// number.
 fn steps_of_packets(graph: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     steps(graph, How::InOrder, as_it_comes)
 }

@@ -34,7 +34,8 @@ fn server() -> Endpoint {
     v4(10, 0, 0, 20, 8443)
 }
 
-/// Options with the same expected output: batches of one or several, slow path or fast path.
+/// Returns options with the same expected output: batches of one or several, slow path or fast
+/// path.
 fn ways() -> [Options; 2] {
     [true, false].map(|consolidate| Options { consolidate, ..options() })
 }

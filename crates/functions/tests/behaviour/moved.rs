@@ -81,8 +81,8 @@ impl Unit {
     }
 }
 
-/// A few hundred flows of all kinds within more than half an hour, so that flows idle and end. Held
-/// fragments belong to no flow yet, so there are none.
+/// Returns a few hundred flows of all kinds within more than half an hour, so that flows idle and
+/// end. Held fragments belong to no flow yet, so there are none.
 fn profile(payload: Payload) -> TrafficProfile {
     TrafficProfile {
         seed: SEED,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
 
-/// An address of the client, which has several.
+/// Returns an address of the client, which has several.
 fn client(address: u8) -> Endpoint {
     v4(10, 0, address, 1, 40_000 + u16::from(address))
 }
@@ -35,7 +35,7 @@ fn shake_hands(bench: &mut Bench, side: Side, packets: &[Vec<u8>; 3]) {
     }
 }
 
-/// A bench through which a connection of a client inside has begun, with one more sub-flow.
+/// Returns a bench through which a connection of a client inside has begun, with one more sub-flow.
 fn two_subflows(duplicates: &str, version: MptcpVersion) -> (Bench, MultipathConnection, [Subflow; 2]) {
     let mut bench = mptcp(duplicates);
     let connection = MultipathConnection::new(version, 7);

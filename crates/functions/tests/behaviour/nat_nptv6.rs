@@ -216,7 +216,7 @@ fn hairpins_have_outside_addresses_at_both_ends() {
     }
 }
 
-/// The link outside has the outside prefix, or may have it, as that of a wire.
+/// Returns links outside that have the outside prefix, or may have it, as on a wire.
 fn shared_links() -> [LinkAddresses; 2] {
     let mut links = LinkAddresses::default();
     links.add_network(addr("2001:db8:1:d551::"), addr("2001:db8:1:d551:ffff:ffff:ffff:ffff"));
@@ -371,12 +371,12 @@ fn words() -> impl Strategy<Value = u128> {
         .prop_map(|words| words.iter().fold(0, |number, &word| number << 16 | u128::from(word)))
 }
 
-/// Prefix lengths; half of them have a subnet to adjust.
+/// Generates prefix lengths; half of them have a subnet to adjust.
 fn prefix_len() -> impl Strategy<Value = u32> {
     prop_oneof![Just(48), 48u32..=64]
 }
 
-/// Mask of the bits after a prefix.
+/// Returns the mask of the bits after a prefix.
 fn hosts(len: u32) -> u128 {
     u128::MAX >> len
 }

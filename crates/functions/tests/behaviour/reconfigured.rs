@@ -55,7 +55,7 @@ impl Unit {
         self.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
     }
 
-    /// The flows of the default, of each rule, and of invalid packets.
+    /// Returns the flows of the default, of each rule, and of invalid packets.
     fn flows(&self) -> Vec<u64> {
         self.graph.stages()[0].shared().rules.iter().map(|rule| rule.flows).collect()
     }

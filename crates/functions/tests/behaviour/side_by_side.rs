@@ -70,7 +70,7 @@ const WRITER: Function = ("probe", r#"{"writes_payload": true}"#, &[]);
 const REMARK: Function = ("remark", "{}", &[]);
 const MONITOR: Function = ("monitor", r#"{"active_timeout": "20ms"}"#, &[]);
 
-/// Share of the fast-path packets with parallel state functions.
+/// Returns the share of fast-path packets with parallel state functions.
 fn share(graph: &[Function], payload: Payload) -> f64 {
     let traffic = conversations(graph, 3, payload);
     let paths = (0..6).map(|seed| check_all(graph, options(0), &traffic, seed).path);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::ids_support::*;
 
-/// A rule about datagrams or segments with `evil`.
+/// Returns a rule about datagrams or segments with `evil`.
 fn rule(action: &str, protocol: &str, options: &str, sid: u32) -> String {
     format!(
         "{action} {protocol} any any -> any any (msg:\"{action}\"; content:\"evil\"; {options} sid:{sid};)\n"

@@ -24,7 +24,7 @@ fn ends(port: u16, v6: bool) -> (Endpoint, Endpoint) {
     }
 }
 
-/// 96 bytes with the content across the border of fragments of 48 bytes.
+/// Returns 96 bytes with the content across the border of fragments of 48 bytes.
 fn secret() -> Vec<u8> {
     let mut payload = vec![b'x'; 96];
     payload[30..48].copy_from_slice(b"SECRET-IN-DATAGRAM");
@@ -45,7 +45,7 @@ fn arrivals(parts: &[Vec<u8>]) -> Vec<Arrival> {
     (0..).zip(parts).map(arrival).collect()
 }
 
-/// Whole datagrams of each protocol, and the rules that match them.
+/// Returns whole datagrams of each protocol, and the rules that match them.
 fn datagrams() -> Vec<(Vec<u8>, Vec<u32>)> {
     let of = |v6: bool| {
         let (from, to) = ends(6_000, v6);
@@ -146,7 +146,7 @@ alert udp any any -> any 6000 (msg:"once"; sid:3;)
     assert_eq!(watch(rules, &arrivals(&parts)).reported, [(1, 1), (1, 3), (2, 1), (3, 2)]);
 }
 
-/// A datagram without a match.
+/// Returns a datagram without a match.
 fn harmless(len: usize) -> Vec<u8> {
     let (from, to) = ends(6_001, false);
     udp(from, to, &vec![b'.'; len])

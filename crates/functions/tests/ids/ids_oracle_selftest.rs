@@ -104,7 +104,7 @@ alert tcp any any -> any any (flags:S; sid:12;)"#;
     assert!(captures.is_empty() || found == (1..=12).collect(), "{found:?}");
 }
 
-/// The segmentations of the tests.
+/// Returns the segmentations of the tests.
 fn renderings(size: usize) -> [Rendering; 6] {
     [
         Rendering::At(size),

@@ -6,7 +6,7 @@ const EVIL: &str = r#"alert smtp any any -> any any (msg:"evil file"; flow:to_se
 /// `evil literal` in Base64.
 const FILE: &str = "ZXZpbCBsaXRlcmFs";
 
-/// A mail with a text and, as a file, this one.
+/// Returns a mail with a text and, as a file, this one.
 fn mail(coding: &str, file: &str) -> String {
     format!(
         "From: a@example.org\r\nContent-Type: multipart/mixed; boundary=\"b\"\r\n\r\n--b\r\n\r\nevil literal, in the text\r\n\
@@ -14,7 +14,7 @@ fn mail(coding: &str, file: &str) -> String {
     )
 }
 
-/// A session that begins, up to the reply to `DATA`.
+/// Returns a session that begins, up to the reply to `DATA`.
 fn session(reply: &str) -> Talk {
     let mut talk = Talk::open(25);
     talk.says(Server, "220 mail.example\r\n").says(Client, "EHLO client.example\r\n");

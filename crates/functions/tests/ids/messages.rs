@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;
 
-/// A DNS message (RFC 1035 4.1): a query, or a response with an address.
+/// Returns a DNS message (RFC 1035 4.1): a query, or a response with an address.
 fn dns(name: &str, is_response: bool) -> Vec<u8> {
     let mut encoded = vec![];
     for label in name.split('.') {
@@ -104,7 +104,7 @@ fn hellos_have_fingerprints() {
     }
 }
 
-/// The handshake message of a chain with a further certificate of this length, in records.
+/// Returns the handshake message of a chain with a further certificate of this length, in records.
 fn long_chain(len: usize) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat();
     let one = tls::certificate(b"CN=evil.example", b"CN=x", b"0A").unwrap();
@@ -242,7 +242,7 @@ fn a_buffer_that_was_not_sent_is_absent() {
     assert_eq!(of("User-Agent: evil\r\n"), [0; 0]);
 }
 
-/// A rule with these options.
+/// Returns a rule with these options.
 fn about(options: &str) -> String {
     format!(r#"alert http any any -> any any (msg:"about"; {options} sid:1;)"#)
 }

@@ -121,7 +121,7 @@ alert ssh any any -> any any (msg:"server"; flow:to_client; ssh.software; conten
     assert_eq!(watch(rules, &talk.segments).rules(), [2], "both sides say the same: the port decides");
 }
 
-/// A DNS query or response.
+/// Returns a DNS query or response.
 fn dns(flags: u16) -> Vec<u8> {
     let header = [0x1234, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [&header[..], b"\x04name\x07example\0\0\x01\0\x01"].concat()

@@ -177,7 +177,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 1: the packet.
+    /// Executes inspection point 1: the packet.
     fn on_packet(&mut self, looking: &mut Looking<'_>, ports: (u16, u16)) {
         let packet = looking.packet;
         let mut buffers = Buffers::new();
@@ -251,7 +251,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 2: a stream piece.
+    /// Executes inspection point 2: a stream piece.
     fn piece(&mut self, direction: Direction, offset: u64, bytes: &[u8], looking: &mut Looking<'_>) {
         let place = self.place(looking.packet, direction, true);
         let half = &mut self.connection.halves[direction.index()];
@@ -304,7 +304,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection points 3 to 6: messages.
+    /// Executes inspection points 3 to 6: messages.
     fn messages(&mut self, brought: &Brought, looking: &mut Looking<'_>) {
         let direction = brought.direction;
         let half = &mut self.connection.halves[direction.index()];
@@ -363,7 +363,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 3: an HTTP message.
+    /// Executes inspection point 3: an HTTP message.
     fn http(&mut self, look: &Look, looking: &mut Looking<'_>) {
         let (direction, is_request) = match look.side {
             Side::Request => (Direction::Original, true),

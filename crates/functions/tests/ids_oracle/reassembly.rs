@@ -385,8 +385,8 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     }
 }
 
-/// Before anything else arrived, a reset or SYN that is not accepted may still end an unestablished
-/// connection.
+/// Handles a doubtful end: before anything else arrived, a reset or SYN that is not accepted may
+/// still end an unestablished connection.
 fn suspect(halves: &mut [Half; 2], direction: Direction) {
     if halves[direction.index()].is_empty() {
         halves.iter_mut().for_each(|half| half.suspect = true);
@@ -394,7 +394,7 @@ fn suspect(halves: &mut [Half; 2], direction: Direction) {
 }
 
 impl Half {
-    /// The direction after its SYN.
+    /// Returns the direction after its SYN.
     fn opened_by(segment: &Segment) -> Half {
         let &Segment { intact, timestamp, scale, signed, .. } = segment;
         let base = Some(segment.first());
@@ -488,7 +488,7 @@ impl Half {
         self.give_up(direction, out);
     }
 
-    /// As in Linux's queue, a segment merges with the segment that it follows: the last, or the
+    /// Merges a segment, as in Linux's queue, with the segment that it follows: the last, or the
     /// last that begins before it.
     fn joined(&mut self, new: (i64, i64), doubt: u8) -> (i64, i64) {
         let alike: Vec<_> =

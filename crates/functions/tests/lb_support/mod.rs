@@ -196,7 +196,7 @@ pub fn with_checksum(mut packet: Ip, field: usize) -> Ip {
     packet
 }
 
-/// Internet checksum (RFC 1071), word by word.
+/// Returns the Internet checksum (RFC 1071), word by word.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {

@@ -150,7 +150,7 @@ impl Bench {
     }
 }
 
-/// Internet checksum (RFC 1071), word by word.
+/// Returns the Internet checksum (RFC 1071), word by word.
 pub fn internet_sum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {

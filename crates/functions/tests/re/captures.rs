@@ -16,8 +16,8 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// An end with all hosts on both sides. It encodes whether or not reports arrive: a capture from a
-/// loopback interface has no address for reports.
+/// Returns an end with all hosts on both sides. It encodes whether or not reports arrive: a capture
+/// from a loopback interface has no address for reports.
 fn end() -> Graph {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
@@ -43,7 +43,7 @@ fn through(
     leaves.into_iter().next()
 }
 
-/// Up to the end of the IP packet: the link layer's padding is not carried.
+/// Returns the bytes up to the end of the IP packet: the link layer's padding is not carried.
 fn without_padding(packet: &Packet) -> &[u8] {
     let end = packet.meta().outer_l3 as usize + packet.ip_len();
     packet.data().get(..end).unwrap_or(packet.data())

@@ -154,12 +154,12 @@ pub struct SystemCall {
 }
 
 impl SystemCall {
-    /// A call with any arguments.
+    /// Allows a call with any arguments.
     pub const fn any(name: &'static str, number: libc::c_long) -> SystemCall {
         SystemCall { name, number, argument: None }
     }
 
-    /// A call with this value in the argument at this index.
+    /// Allows a call with this value in the argument at this index.
     pub const fn only(name: &'static str, number: libc::c_long, argument: u8, value: u32) -> SystemCall {
         SystemCall { name, number, argument: Some((argument, value)) }
     }

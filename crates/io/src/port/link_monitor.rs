@@ -58,7 +58,7 @@ impl LinkMonitor {
 }
 
 impl AsFd for LinkMonitor {
-    /// Readable while there is a change.
+    /// Returns the descriptor, readable while there is a change.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -123,7 +123,7 @@ impl PortSpec {
 }
 
 impl fmt::Display for PortSpec {
-    /// A plain name where the driver is chosen, else `DRIVER:NAME`.
+    /// Writes a plain name where the driver is chosen, else `DRIVER:NAME`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.choices[..] {
             [choice] => write!(f, "{}:{}", choice.info().name, self.name),

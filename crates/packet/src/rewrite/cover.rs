@@ -71,7 +71,7 @@ impl OuterMatch {
         if is_in_one { OuterMatch::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
     }
 
-    /// Same for a packet with outer headers at this position.
+    /// Returns the pattern of outer headers at this position.
     #[inline(never)]
     fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<OuterMatch> {
         let header = packet.data().get(start..end)?;

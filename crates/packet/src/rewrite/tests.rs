@@ -10,7 +10,7 @@ mod cover;
 mod outer;
 mod tags;
 
-/// RFC 1071, byte by byte: the oracle, independent of incremental updates.
+/// Returns the sum of RFC 1071, byte by byte: the oracle, independent of incremental updates.
 fn slow_sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for (i, &byte) in bytes.iter().enumerate() {
@@ -109,7 +109,8 @@ fn ip(six: bool, protocol: u8, body: &[u8], with_checksum: bool) -> Vec<u8> {
     packet
 }
 
-/// A packet of any transport that can be rewritten, of any length, with or without a UDP checksum.
+/// Returns a packet of any transport that can be rewritten, of any length, with or without a UDP
+/// checksum.
 fn plain() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop::collection::vec(any::<u8>(), 0..40);
     (any::<bool>(), 0usize..5, payload, any::<[u8; 4]>(), any::<bool>()).prop_map(
@@ -131,7 +132,7 @@ fn plain() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// An ICMP error that quotes a packet, as a whole or only its beginning.
+/// Returns an ICMP error that quotes a packet, as a whole or only its beginning.
 fn error() -> impl Strategy<Value = Vec<u8>> {
     (plain(), 8usize..60, any::<bool>()).prop_map(|(quoted, len, whole)| {
         let six = quoted[0] >> 4 == 6;
@@ -142,8 +143,8 @@ fn error() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or without
-/// checksums.
+/// Returns a packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or
+/// without checksums.
 fn tunnelled() -> impl Strategy<Value = Vec<u8>> {
     let inside = prop_oneof![3 => plain(), 1 => error()];
     (inside, any::<[bool; 5]>()).prop_map(|(inside, [six, sum, twice, six_outside, sum_outside])| {
@@ -164,7 +165,7 @@ fn vxlan(six: bool, with_checksum: bool, inside: &[u8]) -> Vec<u8> {
     ip(six, 17, &[&head, inside].concat(), with_checksum)
 }
 
-/// A way to frame IP packets: the link type, and its header before IPv4 and IPv6.
+/// Returns a way to frame IP packets: the link type, and its header before IPv4 and IPv6.
 fn framing() -> impl Strategy<Value = (LinkType, Vec<u8>, Vec<u8>)> {
     let ether = |tags: &[u8], v4: [u8; 2], v6: [u8; 2]| {
         let head = [&[6; 12][..], tags].concat();
@@ -221,7 +222,7 @@ fn parse_again(packet: &mut Packet, inner: bool) {
     parser.parse(packet).unwrap();
 }
 
-/// The IP packet, without link header and trailer.
+/// Returns the IP packet, without link header and trailer.
 fn network(packet: &Packet) -> &[u8] {
     let l3 = packet.meta().outer_l3 as usize;
     &packet.data()[l3..l3 + packet.ip_len()]

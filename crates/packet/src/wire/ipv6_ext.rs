@@ -122,7 +122,7 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         FRAGMENT_LEN
     }
 
-    /// Offset in the fragmentable part, in bytes.
+    /// Returns the offset in the fragmentable part, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         let bytes = self.bytes();
@@ -135,7 +135,7 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         self.bytes()[3] & 1 != 0
     }
 
-    /// All that the header says, but for what follows.
+    /// Returns the header's contents except the next header.
     #[inline]
     pub fn info(&self) -> FragmentInfo {
         FragmentInfo {
@@ -201,7 +201,7 @@ impl<T: AsRef<[u8]>> Authentication<T> {
         (usize::from(self.payload_len()) + 2) * 4
     }
 
-    /// Integrity check value.
+    /// Returns the integrity check value.
     #[inline]
     pub fn icv(&self) -> &[u8] {
         &self.bytes()[12..self.header_len()]

@@ -74,7 +74,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.protocol_start() + if is_compressed { 1 } else { 2 }
     }
 
-    /// Protocol of the payload.
+    /// Returns the protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         match self.bytes()[self.protocol_start()..self.header_len()] {

@@ -137,7 +137,7 @@ fn cut(buffer: &mut Vec<u8>, from: usize, count: usize) {
     buffer.drain(..from.min(buffer.len()));
 }
 
-/// C's `isspace`.
+/// Checks for C's `isspace`.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

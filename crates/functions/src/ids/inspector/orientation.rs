@@ -111,7 +111,7 @@ impl Inspector<'_, '_> {
         InspectionFacts { application, to_server: state.is_to_server(direction), ..facts }
     }
 
-    /// The same for a datagram.
+    /// Does the same for a datagram.
     pub(super) fn preview_datagram<'a>(
         &mut self,
         own: &PacketFacts<'_>,

@@ -286,8 +286,8 @@ impl Inspector<'_, '_> {
         self.work.held = held;
     }
 
-    /// A direction's deferred bytes begin within a message: its parser searches for the next
-    /// beginning.
+    /// Handles deferred bytes of a direction that begin within a message: its parser searches for
+    /// the next beginning.
     fn skip_deferred(&mut self, direction: Direction, facts: InspectionFacts<'_>, state: &mut State) {
         if !self.context.has_buffer(KeptBuffer::Line.of(direction)) {
             return;

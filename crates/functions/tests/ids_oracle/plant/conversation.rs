@@ -281,7 +281,7 @@ fn cut_of(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(size).map(move |from| (from, len.min(from + size)))
 }
 
-/// RFC 1071.
+/// Returns the checksum of RFC 1071.
 fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
