@@ -23,7 +23,7 @@ pub const VICTIMS_MAX: usize = 64;
 /// A network function: scaling, migration and billing come with it.
 ///
 /// A value of the type is one configured instance, immutable while packets flow. Only two states
-/// change: the flow's, which the graph owns, and the shared one that the [`Descriptor`] declares.
+/// change: the flow's, which the graph owns, and the shared state declared in the [`Descriptor`].
 pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Static facts about the NF, for the graph and operators.
     const DESCRIPTOR: &'static Descriptor;
