@@ -97,8 +97,8 @@ enum Task {
         /// Write to a file instead of standard output
         #[arg(short, long, value_name = "FILE")]
         write: Option<PathBuf>,
-        /// Show the edges' rates in the `rivulet up --metrics` that runs this policy at ADDRESS, or
-        /// at 127.0.0.1:9600
+        /// Show the edges' rates, from the `rivulet up --metrics` that runs this policy at ADDRESS,
+        /// or at 127.0.0.1:9600
         #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = crate::metrics_address::DEFAULT_ADDRESS)]
         connect: Option<String>,
         /// Interval over which rates are measured

@@ -264,8 +264,8 @@ impl Context<'_> {
         number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)
     }
 
-    /// Takes the instance's working memory: scratch space; its content may be lost between packets.
-    /// Returns a default value unless the previous one was returned with [`Context::give_scratch`].
+    /// Takes the instance's scratch memory. Its content may be lost between packets. Returns a
+    /// default value unless the previous one was returned with [`Context::give_scratch`].
     #[inline(always)]
     pub fn take_scratch<T: Any + Send + Default>(&mut self) -> Box<T> {
         self.instance.scratch.take().and_then(|scratch| scratch.downcast().ok()).unwrap_or_default()

@@ -84,8 +84,8 @@ pub fn finish(partial: u32) -> u16 {
     !fold(u64::from(partial))
 }
 
-/// Does [`finish`] for UDP, where zero means "no checksum" and is written as `0xffff`. RFC 768, RFC
-/// 8200 section 8.1.
+/// Finishes a checksum of UDP, where zero means "no checksum" and is written as `0xffff`. RFC 768,
+/// RFC 8200 section 8.1.
 #[inline]
 pub fn finish_udp(partial: u32) -> u16 {
     udp_zero(finish(partial))

@@ -156,7 +156,7 @@ const OLD_EVENT_CALLS: [libc::c_long; 1] = [libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_EVENT_CALLS: [libc::c_long; 0] = [];
 
-/// Allows to open existing files, but not for writing.
+/// Allows opening existing files, but not for writing.
 fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
@@ -164,7 +164,7 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
 }
 
-/// Allows to append to a file, which is created if it is missing. Its contents stay. Links are not
+/// Allows appending to a file, which is created if it is missing. Its contents stay. Links are not
 /// followed.
 fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;

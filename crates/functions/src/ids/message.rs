@@ -105,7 +105,7 @@ pub struct HttpMessages {
     pub ready: Vec<ReadyPart>,
     /// Bytes of another protocol.
     pub opaque: Vec<u8>,
-    /// Messages for which the piece has more bytes than are inspected.
+    /// Messages with more bytes in the piece than are inspected.
     pub cut: CutMessages,
     /// The number of the first message in its direction.
     first: u64,

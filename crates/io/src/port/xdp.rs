@@ -147,10 +147,11 @@ impl Driver for XdpPort {
 
     /// Opens the interface. Of several parts, each has every `count`th receive queue.
     ///
-    /// # Errors With the reason: the interface's frames do not fit, it has too many queues, a
-    /// privilege is missing, or its driver has no support. A virtual interface without driver
-    /// support is refused: frames of several segments arrive there, and AF_XDP does not report that
-    /// they must be cut.
+    /// # Errors
+    /// With the reason: the interface's frames do not fit, it has too many queues, a privilege is
+    /// missing, or its driver has no support. A virtual interface without driver support is
+    /// refused: frames of several segments arrive there, and AF_XDP does not report that they must
+    /// be cut.
     fn open(name: &String, part: PortPart, shared: &mut XdpShared) -> Result<XdpPort> {
         let (interface, _, promiscuous) = open_ethernet(name)?;
         if shared.interface != interface {
