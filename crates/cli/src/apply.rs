@@ -115,7 +115,7 @@ fn order(args: &Args, client: &Client, request: &PolicyRequest) -> anyhow::Resul
                 false => wait(client, order),
             }
         }
-        // Somebody has ordered the same.
+        // The same policy was ordered before.
         Some(rollout) if rollout.stage == RolloutStage::Rolling && !args.no_wait && is_its(&rollout) => {
             wait(client, (rollout.number, rollout.policy_number))
         }

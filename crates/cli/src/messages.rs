@@ -25,7 +25,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Implements [`say`]. Texts of others are made safe to show.
+/// Implements [`say`]. Escapes control characters.
 pub fn write_line(line: &str) {
     write_text(&format!("{}\n", shown_lines(line)));
 }

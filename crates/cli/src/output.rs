@@ -27,7 +27,7 @@ impl Table {
         Table { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
 
-    /// Adds a row. Texts of others are made safe to show.
+    /// Adds a row. Escapes control characters.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| shown(cell).to_string()).collect());
     }

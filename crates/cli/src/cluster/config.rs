@@ -50,7 +50,8 @@ pub struct NodeConfig {
     /// The units of a dispatcher: name and address.
     #[serde(default, deserialize_with = "by_name")]
     pub units: BTreeMap<String, HostPort>,
-    /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
+    /// Minimum active units of a dispatcher, whatever the load; by default all of `units`, or one
+    /// if there are none.
     pub units_min: Option<NonZeroU16>,
     /// All dispatchers of the cluster, if there are several: name and address.
     #[serde(default, deserialize_with = "by_name")]

@@ -89,8 +89,8 @@ impl DispatcherNode {
         Ok((assembly, DispatcherNode { file: file.to_owned(), config, store, listening, policy, shelf }))
     }
 
-    /// Creates the dispatcher, and the way to its cluster. With `is_stopped`, waits until it can
-    /// begin.
+    /// Creates the dispatcher, and the control of its cluster. With `is_stopped`, waits until it
+    /// can begin.
     pub fn run(
         self,
         name: &str,
@@ -103,7 +103,7 @@ impl DispatcherNode {
         // them.
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
-        // A node that comes back is another unit.
+        // A node that rejoins is a new unit.
         let config =
             UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, resets: true, ..config };
         let is_one_of_several = check_dispatchers(&node, &file, config.is_live)?;

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Limit on the length of a state's file.
 const STATE_LEN_MAX: u64 = 64 << 20;
 
-/// A policy as it is kept.
+/// A stored policy.
 #[derive(Serialize, Deserialize)]
 struct WrittenPolicy {
     /// Of the authority's certificate: a node of another cluster may have had this name.
@@ -40,8 +40,8 @@ struct WrittenPolicy {
     policy: PolicyRequest,
 }
 
-/// The place of a node's policy, open: a process may not open files any more once it has given its
-/// rights up.
+/// The place of a node's policy, already open: a process cannot open files after it has given up
+/// its privileges.
 pub enum NodeShelf {
     /// The store of the cluster.
     Store(Arc<dyn ClusterStore>),

@@ -29,7 +29,7 @@ const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
 const UNITS: usize = 3;
 /// Step of the time.
 const STEP_NS: u64 = 5_000_000;
-/// Limit on the time for a node to be as wanted.
+/// Timeout for a node to reach the expected state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Message of the demonstration when processes do not get the processor for seconds.
@@ -185,7 +185,7 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     Ok(process)
 }
 
-/// Waits until a node has given its flows away.
+/// Waits until a node has handed over its flows.
 fn await_drained(
     world: &mut DemoNetwork,
     handle: &RemoteHandle,

@@ -27,7 +27,7 @@ use crate::signals::Signals;
 const LOOK: Duration = Duration::from_millis(20);
 /// Limit on the time for a unit to listen: it reads the policy and its files before.
 const START_NS: u64 = 60_000_000_000;
-/// Limit on the time for a unit to end: it gives its flows away before.
+/// Limit on the time for a unit to end: it hands over its flows before.
 const STOP_NS: u64 = 20_000_000_000;
 /// Delay before a unit that has failed is started again; see [`PoolConfig::restart_ns`].
 const RESTART_NS: u64 = 500_000_000;

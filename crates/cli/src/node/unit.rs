@@ -32,7 +32,7 @@ use crate::up::server::{self, LatestReport};
 
 /// Variable with the number of a process with which a unit ends.
 pub const PARENT_VARIABLE: &str = "RIVULET_PARENT";
-/// Variable of the units of a manager, which may be restarted: they repeat what they report to it.
+/// Variable of a manager's units: they repeat their reports, as the manager may be restarted.
 pub const POOL_VARIABLE: &str = "RIVULET_POOL";
 /// Time after which a unit of a manager repeats its state.
 const REPEAT: Duration = Duration::from_millis(500);
@@ -145,7 +145,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has a unit end when the process does that needs it: also if that is killed.
+/// Ends a unit with the process that needs it, also if that process is killed.
 fn follow_parent() {
     let parent = std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
     if let Some(parent) = parent {

@@ -12,8 +12,8 @@ use super::SIGNAL_INTERVAL;
 use super::remains::Mark;
 use crate::signals::Signals;
 
-/// Prefix of the names of lock files. Their place is that of network namespaces, which network
-/// namespaces share, other than abstract sockets.
+/// Prefix of the names of lock files. All network namespaces share their folder, unlike abstract
+/// sockets.
 const PREFIX: &str = "/run/rivulet-node-";
 /// Limit on the bytes of a lock file that are read.
 const FILE_MAX: u64 = 1_024;

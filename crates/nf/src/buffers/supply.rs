@@ -247,7 +247,8 @@ impl Buffers {
         FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, was_evicted: false }
     }
 
-    /// Evicts buffers until the reserve is free. Half-open connections take nothing from open ones.
+    /// Evicts buffers until the reserve is free. Connections that are not open take nothing from
+    /// open ones.
     fn make_room(&mut self, own: &[u8], is_weak: bool) {
         let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
         for _ in 0..VICTIMS_MAX {
