@@ -161,7 +161,7 @@ fn of_interfaces(
     assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    // What was made for nodes is removed on every way out from here on.
+    // From here on, every exit removes the resources of nodes.
     let nodes = Nodes::start(&assembly, &args.port)?;
     let given = [args.port.clone(), up::node_ports(&assembly)?].concat();
     let interfaces = up::open(&given, &args.driver, &assembly.ports)?;

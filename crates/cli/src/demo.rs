@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if outcome.report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Traffic of the clients: an ordinary mix to one address, and attacks.
+/// Returns the traffic of the clients: an ordinary mix to one address, and attacks.
 fn profile(args: &Args) -> TrafficProfile {
     TrafficProfile {
         seed: args.seed,

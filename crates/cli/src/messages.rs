@@ -26,7 +26,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Implements [`say`]. Texts of others are made safe to show.
+/// Implements [`say`]. Escapes control characters.
 pub fn write_line(line: &str) {
     write_text(&format!("{}\n", shown_lines(line)));
 }
@@ -153,7 +153,8 @@ impl Console {
         let _ = self.queue.send(Line::Ready);
     }
 
-    /// Lets operator and supervisor know that the process is up, and what traffic waits for.
+    /// Notifies operator and supervisor that the process is up, and of the reason that traffic
+    /// waits.
     pub fn waiting(&self, text: String) {
         self.say(format!("rivulet: {text}"));
         let _ = self.queue.try_send(Line::Waiting(text));

@@ -120,14 +120,15 @@ impl Sources {
         jumps
     }
 
-    /// Bytes read so far from all captures, as stored.
+    /// Returns the bytes read so far from all captures, as stored.
     pub fn position(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.position()).sum()
     }
 
     /// Returns a message for each capture with skipped packets: a file of `rivulet capture` has
-    /// each packet on arrival and on departure, and only arriving ones are read. Nor are those that
-    /// programs of external nodes sent: packets go on behind nodes without them.
+    /// each packet on arrival and on departure, and only arriving ones are read. Packets that
+    /// programs of external nodes sent are skipped, too: the run continues after these nodes by
+    /// itself.
     pub fn passed_over(&self) -> Vec<String> {
         let said = self.sources.iter().flat_map(|source| {
             let of_kinds = [
@@ -178,8 +179,8 @@ impl Source {
         self.place_next();
     }
 
-    /// Determines the next frame's time. Where its timestamp does not continue from the latest one,
-    /// those that follow are read ahead.
+    /// Determines the next frame's time. If its timestamp does not continue from the latest one,
+    /// the following ones are read ahead.
     fn place_next(&mut self) {
         while self.ahead.is_empty() && self.read_ahead() {}
         let Some(stamp_ns) = self.ahead.front().map(|next| next.stamp_ns) else {

@@ -56,7 +56,7 @@ use server::LatestReport;
 /// policy's functions in it: an interface needs no address and keeps its configuration.
 ///
 /// Capabilities: CAP_NET_RAW; for AF_XDP also CAP_NET_ADMIN and CAP_BPF; CAP_NET_ADMIN to create a
-/// TAP device; none for memif; for DPDK those that the device needs. All others are dropped.
+/// TAP device; none for memif; for DPDK those of the device. All others are dropped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -201,7 +201,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let functions = assembly.names.len() as u64;
     let notices = Notices::of(assembly);
-    // What was made for nodes is removed on every way out from here on.
+    // From here on, every exit removes the resources of nodes.
     let nodes = Nodes::start(assembly, &args.port)?;
     let given = [args.port.clone(), nodes::ports(assembly)?].concat();
     let mut interfaces = open_parts(&given, &args.driver, &assembly.ports, args.workers.into())?;
@@ -330,8 +330,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until units are there, or a signal stops it. In the meantime operators get answers, and
-/// packets wait at their ports as far as these hold them.
+/// Waits until units are there, or until a signal stops it. In the meantime operators get answers,
+/// and the ports' queues hold packets.
 fn await_units(
     engine: &mut Engine,
     cluster: &RemoteHandle,
@@ -373,8 +373,8 @@ impl Timer {
     }
 }
 
-/// Assembles the policy, once for each worker. Also returns what assembles more copies of the
-/// graph if units run on threads.
+/// Assembles the policy, once for each worker. Also returns a maker of more copies of the graph if
+/// units run on threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<units::UnitMaker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
@@ -452,7 +452,7 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
     lines.join("\n")
 }
 
-/// The line that reports a change of an interface's state.
+/// Returns the line that reports a change of an interface's state.
 pub fn changed(change: &LinkChange) -> String {
     let LinkChange { interface, is_up, fallback: reason, cause } = change;
     let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));

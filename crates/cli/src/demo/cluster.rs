@@ -23,19 +23,19 @@ use crate::output::{self, Format, Table, thousands};
 use crate::policies;
 use observe::sinks::{Outputs, Sinks};
 
-/// The policy: functions whose flows share no state.
+/// The policy: functions without state shared by flows.
 const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
 /// Units from the beginning; one more joins.
 const UNITS: usize = 3;
 /// Step of the time.
 const STEP_NS: u64 = 5_000_000;
-/// Limit on the time for a node to be as wanted.
+/// Timeout for a node to reach the expected state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Message of the demonstration when processes do not get the processor for seconds.
 const SLOW: &str = "this machine is too slow for the demonstration, or too busy";
 
-/// The store in which units register themselves.
+/// The store where units register themselves.
 const STORE: &str = "[store]\nfile = \"cluster.redb\"\n";
 
 /// A node that is a process.
@@ -180,12 +180,12 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     if !first.contains(" listens at ") {
         bail!("{name} did not start: {first}");
     }
-    // What it says later is read, so that it is never blocked.
+    // Its later output is read, so that it never blocks.
     std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Ok(process)
 }
 
-/// Waits until a node has given its flows away.
+/// Waits until a node has handed over its flows.
 fn await_drained(
     world: &mut DemoNetwork,
     handle: &RemoteHandle,

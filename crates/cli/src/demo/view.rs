@@ -71,7 +71,7 @@ impl Screen {
     }
 }
 
-/// The live view.
+/// Returns the live view.
 fn live(now: &LiveSample<'_>, seconds: u64) -> String {
     let report = &now.report;
     let mut text = format!(

@@ -125,7 +125,7 @@ impl DemoNetwork {
         Ok(self.runner.control(stage, command)?)
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&self) -> Report {
         self.runner.report()
     }
@@ -135,7 +135,7 @@ impl DemoNetwork {
         self.runner.unit_loads()
     }
 
-    /// The assembled policy.
+    /// Returns the assembled policy.
     pub fn assembly(&self) -> &Assembly {
         self.runner.assembly()
     }
@@ -215,7 +215,7 @@ impl LoadCurve {
         START_NS + self.came_ns as u64
     }
 
-    /// The current share of the rate.
+    /// Returns the current share of the rate.
     fn level(&self) -> f64 {
         let from_end = 1.0 - (2.0 * self.came_ns / self.length_ns - 1.0).abs();
         let risen = (from_end / (1.0 - HIGH_FOR)).clamp(0.0, 1.0);

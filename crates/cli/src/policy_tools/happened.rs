@@ -50,7 +50,7 @@ impl Happened {
         let ingress = trace.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
         let from = name(ingress).unwrap_or_default();
         let path = path(&from, &visited, &edges, self.port.as_deref());
-        // Behind an external node, the path names the node instead of its port.
+        // After an external node, the path names the node instead of its port.
         let is_first = self.path.is_empty();
         self.path += if is_first { &path } else { path.strip_prefix(&from).unwrap_or(&path) };
         self.visited.extend(visited);
@@ -60,8 +60,8 @@ impl Happened {
         self.left = trace.left.filter(|_| matches!(trace.outcome, PacketOutcome::Sent(_)));
     }
 
-    /// Assumes that the external node at whose port the packet left forwards it. Returns the other
-    /// port of the node; `None` if the packet is not at a node, or should leave by that port.
+    /// Assumes that the packet left at a port of an external node, which forwards it. Returns the
+    /// other port of the node; `None` if the packet is not at a node, or should leave by that port.
     pub fn pass_node(&mut self, expected: &ExpectedEnd, runner: &Runner) -> Option<u16> {
         if let ExpectedEnd::Leaves { port, .. } = expected
             && self.is_at(port, runner)

@@ -28,8 +28,8 @@ const PACKETS_MAX: usize = 1_000_000;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Policies")]
 pub struct Options {
-    /// Run this policy's functions on units behind simulated links, and compare what is released
-    /// with a single graph; needs --read
+    /// Run this policy's functions on units reached by simulated links, and compare the output with
+    /// a single graph's; needs --read
     #[arg(long, value_name = "POLICY", requires = "read", conflicts_with = "scenario")]
     pub policy: Option<PathBuf>,
     /// Capture with the policy's traffic; with `PORT=` in front, of one port
@@ -65,7 +65,7 @@ pub fn run(
     let mut trial = FaultTrial {
         assemble: move || {
             maker().map(|mut assembly| {
-                // The traffic has the packets behind external nodes.
+                // The traffic contains the output of external nodes.
                 assembly.externals.clear();
                 assembly
             })
@@ -124,8 +124,8 @@ pub fn run(
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads the traffic of a trial. Packets behind external nodes are those of a single graph: the
-/// links to units have no part in what programs do.
+/// Reads the traffic of a trial. External nodes' output is that of a single graph: links to units
+/// do not affect programs.
 fn traffic(files: &[PortFile], assembly: Assembly, name: &str) -> anyhow::Result<Vec<TrialFrame>> {
     let mut sources = Sources::open(files, &assembly.ports)?;
     let has_nodes = !assembly.externals.is_empty();

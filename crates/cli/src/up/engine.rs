@@ -38,7 +38,7 @@ pub enum Engine {
     },
 }
 
-/// The sinks of several workers, behind a lock.
+/// The sinks of several workers, with a lock.
 #[derive(Clone)]
 pub struct Shared {
     sinks: Arc<Mutex<Sinks>>,
@@ -75,7 +75,7 @@ impl Engine {
         Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
     }
 
-    /// The monotonic time, in nanoseconds since 1970.
+    /// Returns the monotonic time, in nanoseconds since 1970.
     pub fn now_ns(&self) -> u64 {
         match self {
             Engine::One { live, .. } => live.now_ns(),
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Executes the commands whose time has come, and returns a line about each.
+    /// Executes the commands that have become due, and returns a line about each.
     pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<Vec<String>> {
         match self {
             Engine::One { live, .. } => Ok(script.carry_out(now_ns, live.runner_mut())),
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Processes packets for up to some milliseconds, and returns interfaces whose state changed.
+    /// Processes packets for up to some milliseconds, and returns interfaces with a changed state.
     pub fn go_on(&mut self) -> anyhow::Result<Vec<LinkChange>> {
         match self {
             Engine::One { live, sinks, mirror } => {
@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {
             Engine::One { live, sinks, .. } => (live.report(), sinks.counts()),

@@ -27,7 +27,8 @@ pipelet { inside <-> m; }
 
 const ASSUMPTION: &str = "rivulet: proxy and filter run with `rivulet up` only: packets go on as if they forwarded them unchanged\n";
 
-/// A place with these policies and a capture. Its first packet is of the web, its second is not.
+/// Returns a place with these policies and a capture. Its first packet is of the web, its second is
+/// not.
 fn place_with_traffic() -> Place {
     let place = Place::new();
     place.write("nodes.rvl", NODES);
@@ -40,7 +41,7 @@ fn place_with_traffic() -> Place {
     place
 }
 
-/// Behind programs that change nothing, a run is one without them.
+/// A run with programs that change nothing equals a run without them.
 #[test]
 fn run_goes_on_behind_external_nodes() {
     let place = place_with_traffic();
@@ -178,7 +179,7 @@ fn sim_compares_units_behind_external_nodes() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("no difference from a single graph"), "{text}");
     assert!(super::stderr(&output).contains(ASSUMPTION.trim_end()), "{}", super::stderr(&output));
-    // Packets behind nodes are packets of the trial.
+    // The output of nodes belongs to the trial.
     let packets: u64 = text
         .split_whitespace()
         .skip_while(|word| *word != "of")
@@ -299,7 +300,7 @@ fn streams_are_delivered_by_a_function() {
     }
 }
 
-/// Attributes pass nodes with tags, and filters behind read them; the layout is shown.
+/// Attributes pass nodes as tags, and filters after the nodes read them; the layout is shown.
 #[test]
 fn attributes_travel_through_external_nodes() {
     let place = Place::new();
@@ -340,7 +341,8 @@ expect tcp 10.0.0.1:6 -> 192.0.2.1:80 from x.outside is dropped policy
     assert!(said.contains("3 passed, 1 failed"), "{said}");
 }
 
-/// Several nodes in a row, and one whose ports are not those of a packet without a known source.
+/// Several nodes in a row, and a node with ports other than those of a packet from an unknown
+/// source.
 #[test]
 fn packets_pass_several_external_nodes() {
     let place = Place::new();

@@ -32,18 +32,18 @@ impl Chunk {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Number of records that end after `at`.
+    /// Returns the number of records that end after `at`.
     fn records_after(&self, at: usize) -> u64 {
         (self.ends.len() - self.ends.partition_point(|&end| end as usize <= at)) as u64
     }
 
-    /// End of the last record that is complete at `at`.
+    /// Returns the end of the last record that is complete at `at`.
     fn last_record(&self, at: usize) -> usize {
         let whole = self.ends.partition_point(|&end| end as usize <= at);
         whole.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
     }
 
-    /// End of the record that contains `at`, or `at` itself between records.
+    /// Returns the end of the record that contains `at`, or `at` itself between records.
     fn next_record(&self, at: usize) -> usize {
         if at == 0 {
             return 0;
@@ -121,12 +121,12 @@ impl OutputWriter {
         self.counts
     }
 
-    /// The last error, even if a retry succeeded.
+    /// Returns the last error, even if a retry succeeded.
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }
 
-    /// Returns whether records are sent as datagrams, each of which may fail alone.
+    /// Returns whether records are sent as datagrams. Each may fail alone.
     pub fn is_collector(&self) -> bool {
         matches!(self.out, Out::Collector(_))
     }
@@ -272,7 +272,7 @@ impl OutputWriter {
         }
     }
 
-    /// Length of the file; `None` for a pipe or the like.
+    /// Returns the length of the file; `None` for a pipe or the like.
     fn file_len(&self) -> Option<u64> {
         self.file()?.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
     }
