@@ -8,7 +8,7 @@ use nf::{Alert, Event, FlowReport};
 use packet::Packet;
 use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
-use crate::error::OutputError;
+use crate::error::SinkError;
 use crate::explain::{self, BegunConnections, PacketOutcome, PacketTrace, Selection, Tracer};
 use crate::sinks::Capture;
 use crate::spool::{OutputOutcome, Spool};
@@ -97,7 +97,7 @@ impl AnnotatedCapture {
     ///
     /// # Errors
     /// A file without packets cannot be completed.
-    pub fn finish(self) -> Result<(u64, u64, OutputOutcome), OutputError> {
+    pub fn finish(self) -> Result<(u64, u64, OutputOutcome), SinkError> {
         Ok((self.observer.number, self.written, self.capture.finish()?))
     }
 

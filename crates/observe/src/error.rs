@@ -11,7 +11,7 @@ use crate::port_file::UnknownPortError;
 /// An output that cannot be opened, or a record that cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum OutputError {
+pub enum SinkError {
     /// The file cannot be created or opened.
     #[error("cannot write {name}")]
     Open {

@@ -18,5 +18,5 @@ pub use explanation::{Explanation, deciding_rule};
 pub use midstream::BegunConnections;
 pub use selection::Selection;
 pub use tracer::{
-    CollectedOutput, PacketOutcome, PacketTrace, ProcessingStep, ReportedEvent, TakenEdge, Tracer,
+    CollectedOutput, ExplainedEvent, PacketOutcome, PacketTrace, ProcessingStep, TakenEdge, Tracer,
 };

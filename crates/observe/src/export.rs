@@ -8,7 +8,7 @@ use io::ipfix::{Exporter, NatRecord, Options};
 use nf::FlowReport;
 use runtime::report::OutputReport;
 
-use crate::error::OutputError;
+use crate::error::SinkError;
 use crate::notice::Notices;
 use crate::spool::writer::{Chunk, OutputWriter, Target};
 use crate::spool::{OutputOutcome, OutputState};
@@ -74,7 +74,7 @@ impl FlowExport {
     ///
     /// # Errors
     /// The file cannot be created, or the collector has no address.
-    pub fn new(to: FlowOutput<'_>) -> Result<FlowExport, OutputError> {
+    pub fn new(to: FlowOutput<'_>) -> Result<FlowExport, SinkError> {
         let options = Options { observation_domain: to.domain, ..Options::default() };
         let exporter = Exporter::new(options)?;
         let output = match to.destination {
@@ -92,7 +92,7 @@ impl FlowExport {
             Destination::Udp(collector) => {
                 let address = resolve(collector)?;
                 let socket = connect(address)
-                    .map_err(|source| OutputError::Connect { collector: collector.clone(), source })?;
+                    .map_err(|source| SinkError::Connect { collector: collector.clone(), source })?;
                 let writer = Box::new(OutputWriter::to_collector(socket));
                 OutputState::Opened { name: collector.clone(), writer }
             }
@@ -113,7 +113,7 @@ impl FlowExport {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn begin(self, notices: Option<&Notices>) -> Result<FlowExport, OutputError> {
+    pub fn begin(self, notices: Option<&Notices>) -> Result<FlowExport, SinkError> {
         Ok(FlowExport { output: self.output.begin(notices)?, ..self })
     }
 
@@ -198,11 +198,11 @@ fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn resolve(collector: &str) -> Result<SocketAddr, OutputError> {
+fn resolve(collector: &str) -> Result<SocketAddr, SinkError> {
     let mut addresses = collector
         .to_socket_addrs()
-        .map_err(|source| OutputError::NotACollector { collector: collector.to_owned(), source })?;
-    addresses.next().ok_or_else(|| OutputError::NoAddress(collector.to_owned()))
+        .map_err(|source| SinkError::NotACollector { collector: collector.to_owned(), source })?;
+    addresses.next().ok_or_else(|| SinkError::NoAddress(collector.to_owned()))
 }
 
 #[cfg(test)]

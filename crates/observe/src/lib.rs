@@ -1,8 +1,8 @@
 //! Observations of a running policy, for people and for other tools.
 //!
-//! - [`sinks`]: the outputs of a run: captures, alerts and events as [`eve`] lines, flow records and
-//!   NAT events as IPFIX ([`export`]). Each is written through a [`spool`], so that no disk or reader
-//!   holds up packets.
+//! - [`sinks`]: the outputs of a run: captures, alerts and events as [`eve`] lines, flow records
+//!   and NAT events as IPFIX ([`export`]). Each is written through a [`spool`], so that no disk or
+//!   reader delays packets.
 //! - [`explain`]: what each function did to a packet, and why.
 //! - [`annotated`]: captures with such explanations as comments.
 //! - [`summary`]: a run's report as text; [`picture`]: demand and capacity over time.

@@ -14,7 +14,7 @@ use runtime::{Output, Ports, Report};
 use serde::Serialize;
 use telemetry::Merge;
 
-use crate::error::OutputError;
+use crate::error::SinkError;
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
 use crate::export::{FlowExport, FlowOutput};
 use crate::nat_record::nat_record;
@@ -76,7 +76,7 @@ impl Sinks {
     ///
     /// # Errors
     /// A file cannot be created, a port is not the policy's, or a collector has no address.
-    pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> Result<Sinks, OutputError> {
+    pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> Result<Sinks, SinkError> {
         let is_live = outputs.live.is_some();
         let mut captures: Vec<Capture> = Vec::new();
         for file in outputs.writes {
@@ -113,7 +113,7 @@ impl Sinks {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn begin(mut self, notices: Option<&Notices>) -> Result<Sinks, OutputError> {
+    pub fn begin(mut self, notices: Option<&Notices>) -> Result<Sinks, SinkError> {
         let captures = std::mem::take(&mut self.captures).into_iter();
         self.captures = captures.map(|capture| capture.begin(notices)).collect::<Result<_, _>>()?;
         self.alerts = self.alerts.take().map(|alerts| alerts.begin(notices)).transpose()?;
@@ -127,7 +127,7 @@ impl Sinks {
     }
 
     /// Writes a line to the EVE file, if there is one.
-    fn eve_line(&mut self, line: &impl Serialize) -> Result<(), OutputError> {
+    fn eve_line(&mut self, line: &impl Serialize) -> Result<(), SinkError> {
         if let Some(alerts) = self.alerts.as_mut().and_then(OutputState::spool) {
             let mut result = Ok(());
             alerts.record(|bytes| {
@@ -144,7 +144,7 @@ impl Sinks {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
-    pub fn stats(&mut self, report: &Report, now_ns: u64) -> Result<(), OutputError> {
+    pub fn stats(&mut self, report: &Report, now_ns: u64) -> Result<(), SinkError> {
         if !self.events.has("stats") {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Sinks {
     }
 
     /// Makes the records written so far visible to readers of the files.
-    pub fn flush(&mut self, now_ns: u64) -> Result<(), OutputError> {
+    pub fn flush(&mut self, now_ns: u64) -> Result<(), SinkError> {
         let suppressed = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
         suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;
         self.spools().for_each(Spool::flush);
@@ -188,7 +188,7 @@ impl Sinks {
     }
 
     /// Completes the files as far as possible.
-    pub fn finish(mut self, now_ns: u64) -> Result<Ended, OutputError> {
+    pub fn finish(mut self, now_ns: u64) -> Result<Ended, SinkError> {
         let suppressed = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
         suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;
         let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
@@ -236,16 +236,16 @@ impl Ended {
 }
 
 impl Output for Sinks {
-    type Error = OutputError;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), OutputError> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         for capture in self.captures.iter_mut().filter(|c| c.port.is_none_or(|wanted| wanted == port)) {
             capture.write(port, packet, &Notes::default());
         }
         Ok(())
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), OutputError> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         if let (Some(limiter), Some(_)) = (&mut self.limiter, &self.alerts)
             && !limiter.admits(function, alert)
         {
@@ -255,7 +255,7 @@ impl Output for Sinks {
         self.eve_line(&EveAlert::new(function, name.as_deref(), alert))
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), OutputError> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         if let Some(flows) = &mut self.flows
             && let Some(record) = nat_record(&event)
         {
@@ -268,7 +268,7 @@ impl Output for Sinks {
         self.eve_line(&EveEvent::new(function, name.as_deref(), event))
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), OutputError> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         if self.events.has("flow") {
             self.eve_line(&EveFlow::new(report))?;
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use runtime::report::OutputReport;
 use writer::{Chunk, OutputWriter, Target};
 
-use crate::error::OutputError;
+use crate::error::SinkError;
 use crate::notice::{Notices, OutputNotice};
 
 /// Maximum number of queued bytes of an output. Records beyond are counted and not written.
@@ -89,10 +89,10 @@ impl OutputState {
     ///
     /// # Errors
     /// The file cannot be opened or created.
-    pub fn open(name: String, target: Target) -> Result<OutputState, OutputError> {
+    pub fn open(name: String, target: Target) -> Result<OutputState, SinkError> {
         match OutputWriter::open(target) {
             Ok(writer) => Ok(OutputState::Opened { name, writer: Box::new(writer) }),
-            Err(source) => Err(OutputError::Open { name, source }),
+            Err(source) => Err(SinkError::Open { name, source }),
         }
     }
 
@@ -100,13 +100,13 @@ impl OutputState {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn begin(self, notices: Option<&Notices>) -> Result<OutputState, OutputError> {
+    pub fn begin(self, notices: Option<&Notices>) -> Result<OutputState, SinkError> {
         let (name, writer) = match self {
             OutputState::Opened { name, writer } => (name, *writer),
             begun @ OutputState::Begun(_) => return Ok(begun),
         };
         let spool = match notices {
-            Some(notices) => Spool::queued(name, writer, Arc::clone(notices)).map_err(OutputError::Thread)?,
+            Some(notices) => Spool::queued(name, writer, Arc::clone(notices)).map_err(SinkError::Thread)?,
             None => Spool::direct(name, writer),
         };
         Ok(OutputState::Begun(spool))
@@ -131,7 +131,7 @@ impl OutputState {
 
 /// Result of an output.
 pub struct OutputOutcome {
-    /// Counts of its records.
+    /// RecordCounts of its records.
     pub counts: OutputReport,
     /// Message about records that were not written.
     pub complaint: Option<String>,
@@ -190,7 +190,7 @@ impl Spool {
         }
     }
 
-    /// Counts a record, and returns whether there is room for it.
+    /// RecordCounts a record, and returns whether there is room for it.
     fn makes_room(&mut self) -> bool {
         self.offered += 1;
         let has_room = match &self.way {
@@ -242,7 +242,7 @@ impl Spool {
         matches!(self.way, SpoolMode::Direct { has_failed: true, .. })
     }
 
-    /// Counts of the records so far.
+    /// RecordCounts of the records so far.
     pub fn counts(&self) -> OutputReport {
         let (written, lost) = match &self.way {
             SpoolMode::Direct { writer, .. } => (writer.counts().written, writer.counts().lost),

@@ -10,7 +10,7 @@ use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
-use observe::error::OutputError;
+use observe::error::SinkError;
 use observe::sinks::Sinks;
 
 /// Time of the first packet.
@@ -229,9 +229,9 @@ fn frame(timestamp_ns: u64, data: &[u8]) -> Frame<'_> {
 }
 
 impl Output for Outside {
-    type Error = OutputError;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), OutputError> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         if port == OUTSIDE
             && let Ok(answer) = self.servers.respond(packet.data())
         {
@@ -247,15 +247,15 @@ impl Output for Outside {
         self.sinks.packet(port, packet)
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), OutputError> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         self.sinks.alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), OutputError> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         self.sinks.event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), OutputError> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         self.sinks.flow(report, now_ns)
     }
 }

@@ -14,7 +14,7 @@ use runtime::{LinkChange, Live, Output, Report, Runner};
 
 use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
-use observe::error::OutputError;
+use observe::error::SinkError;
 use observe::sinks::Sinks;
 
 /// Sleep of this thread while workers run.
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// Makes the records written so far visible to readers of the files.
-    pub fn flush(&mut self) -> Result<(), OutputError> {
+    pub fn flush(&mut self) -> Result<(), SinkError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.flush(now_ns),
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
-    pub fn stats(&mut self, report: &Report) -> Result<(), OutputError> {
+    pub fn stats(&mut self, report: &Report) -> Result<(), SinkError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.stats(report, now_ns),
@@ -185,21 +185,21 @@ impl Shared {
 }
 
 impl Output for Shared {
-    type Error = OutputError;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), OutputError> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         if self.takes_packets { self.lock().packet(port, packet) } else { Ok(()) }
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), OutputError> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         self.lock().alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), OutputError> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         self.lock().event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), OutputError> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         self.lock().flow(report, now_ns)
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::edges::EdgeExplanation;
 use super::headers;
 use super::rule::RuleExplanation;
-use super::tracer::{CollectedOutput, PacketOutcome, PacketTrace, ProcessingStep, ReportedEvent};
+use super::tracer::{CollectedOutput, ExplainedEvent, PacketOutcome, PacketTrace, ProcessingStep};
 
 /// The explanation of a packet.
 #[derive(Serialize)]
@@ -38,21 +38,21 @@ pub struct Explanation {
     outcome: OutcomeExplanation,
     alerts: Vec<AlertExplanation>,
     /// Events that functions reported, such as HTTP transactions.
-    events: Vec<ReportedEvent>,
+    events: Vec<ExplainedEvent>,
     /// Flow records that were reported with this packet.
     flows_reported: usize,
     #[serde(flatten)]
     former: FormerKeys,
 }
 
-/// Former keys, with the values of `generated`, `after_program` and `events`. The next release drops
-/// them.
+/// Former keys, with the values of `generated`, `after_program` and `events`. The next release
+/// drops them.
 #[derive(Serialize)]
 struct FormerKeys {
     made: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<String>,
-    told: Vec<ReportedEvent>,
+    told: Vec<ExplainedEvent>,
 }
 
 #[derive(Serialize)]
@@ -199,7 +199,7 @@ impl Explanation {
 }
 
 /// Events that were reported with this packet, by flows that ended with it, too.
-fn events(trace: &PacketTrace, collected: &CollectedOutput) -> Vec<ReportedEvent> {
+fn events(trace: &PacketTrace, collected: &CollectedOutput) -> Vec<ExplainedEvent> {
     let belongs = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == trace.sequence);
     let events = collected.events.iter().filter(|(sequence, _)| !trace.generated && belongs(sequence));
     events.map(|(_, event)| event.clone()).collect()
@@ -399,7 +399,7 @@ impl fmt::Display for Explanation {
             let AlertExplanation { function, id, signature, severity } = alert;
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
         }
-        for ReportedEvent { function, kind, fields } in &self.events {
+        for ExplainedEvent { function, kind, fields } in &self.events {
             writeln!(f, "  {function} reports {kind}: {fields}")?;
         }
         if self.flows_reported > 0 {

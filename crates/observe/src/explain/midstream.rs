@@ -1,5 +1,5 @@
-//! TCP connections that began before the capture. Functions that let only connections pass whose
-//! beginning they saw drop their packets here, which says nothing about where it was seen.
+//! TCP connections that began before the capture. A function that forwards only established
+//! connections drops their packets in a run over the capture, but may forward them on the network.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,16 @@ use super::tracer::{PacketOutcome, PacketTrace};
 /// Connections that are remembered. Beyond that, none counts as begun before the capture.
 const BEGUN_MAX: usize = 1 << 20;
 
-/// The connections whose beginning was in the capture.
+/// The connections that began within the capture.
 #[derive(Default)]
 pub struct BegunConnections {
     begun: HashSet<FlowKey>,
-    /// Packets whose fate depends on what was before the capture.
+    /// Number of packets with an unknown fate: it depends on packets before the capture.
     pub unknown: u64,
 }
 
 impl BegunConnections {
-    /// Notes a connection that a packet begins, and marks a packet of one that began before.
+    /// Records a connection that a packet begins, and marks a packet of an earlier connection.
     pub fn note(&mut self, trace: &mut PacketTrace) {
         const SYN: u8 = 2;
         const ACK: u8 = 16;

@@ -9,7 +9,7 @@ use runtime::{Assembly, Runner};
 
 use super::tracer::{PacketOutcome, PacketTrace};
 
-/// Conditions on a packet, all of which must hold.
+/// Conditions on a packet. All must hold.
 #[derive(Default)]
 pub struct Selection {
     /// Only the packets of this flow.
@@ -19,13 +19,13 @@ pub struct Selection {
     /// Only packets that were dropped.
     pub dropped: bool,
     filter: Option<Filter>,
-    /// For each function of the graph, its number in the policy, by which filters know it.
+    /// Number in the policy, which filters use, of each function of the graph.
     numbers: Vec<usize>,
 }
 
 impl Selection {
-    /// Selects the packets that match a filter; `known` are the names of the policy's functions, by
-    /// the number by which the filter knows them.
+    /// Selects the packets that match a filter; `known` are the names of the policy's functions in
+    /// the order of their numbers, which the filter uses.
     pub fn matching(filter: Filter, known: &[String], assembly: &Assembly) -> Selection {
         let number = |name: &String| known.iter().position(|other| other == name).unwrap_or(usize::MAX);
         let numbers = assembly.names.iter().map(number).collect();

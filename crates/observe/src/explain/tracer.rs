@@ -10,11 +10,12 @@ use runtime::{Frame, Ingress, Output, Runner};
 
 use crate::eve;
 
-/// Pending fragments whose arrival is remembered: as many as a runner has buffers. The oldest are
-/// forgotten first.
+/// Maximum number of pending fragments with a trace: as many as a runner has buffers. The oldest
+/// are forgotten first.
 const PENDING_MAX: usize = 8 * 1024;
 
-/// Refused flows whose number is remembered for their next packets; further ones get new numbers.
+/// Maximum number of refused flows that keep their number for later packets; further ones get new
+/// numbers.
 const REFUSED_MAX: usize = 1 << 20;
 
 /// The processing of a packet by a function.
@@ -166,7 +167,8 @@ impl Tracer {
         }
     }
 
-    /// Finds the trace of a packet in progress. One that was pending, or is generated, starts here.
+    /// Finds the trace of a packet in progress. A generated or formerly pending packet starts a
+    /// trace.
     fn trace(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
         // A generated packet has the sequence number of the packet that it answers, and the
@@ -243,7 +245,7 @@ impl Observer for Tracer {
         let at = self.trace(packet);
         let trace = &mut self.traces[at];
         if matches!(trace.steps.last(), Some(ProcessingStep { verdict: Verdict::Drop(_), .. })) {
-            return; // Functions after the one that dropped it do not see it.
+            return; // Later functions do not see a dropped packet.
         }
         if trace.steps.is_empty() && meta.transit.seq > 0 && !trace.generated {
             trace.flow = Some(self.flows.of(meta));
@@ -296,7 +298,7 @@ struct FlowNumbers {
     last: u64,
     /// Numbers by record.
     live: HashMap<u32, u64>,
-    /// Flows whose packets were all dropped so far: in the graph, each such packet starts a flow.
+    /// Flows with only dropped packets so far: in the graph, each such packet starts a flow.
     refused: HashMap<FlowKey, u64>,
 }
 
@@ -332,7 +334,7 @@ impl FlowNumbers {
 
 /// An event reported by a function.
 #[derive(Clone, serde::Serialize)]
-pub struct ReportedEvent {
+pub struct ExplainedEvent {
     /// Name of the function in the policy.
     pub function: String,
     /// Kind, such as `http`.
@@ -341,11 +343,11 @@ pub struct ReportedEvent {
     pub fields: serde_json::Value,
 }
 
-impl ReportedEvent {
-    fn new(function: &str, event: Event<'_>) -> Result<ReportedEvent, serde_json::Error> {
+impl ExplainedEvent {
+    fn new(function: &str, event: Event<'_>) -> Result<ExplainedEvent, serde_json::Error> {
         let fields: Vec<_> = event.fields().collect();
-        let fields = serde_json::to_value(eve::Fields(&fields))?;
-        Ok(ReportedEvent { function: function.to_owned(), kind: event.kind, fields })
+        let fields = serde_json::to_value(eve::EveFields(&fields))?;
+        Ok(ExplainedEvent { function: function.to_owned(), kind: event.kind, fields })
     }
 }
 
@@ -357,7 +359,7 @@ pub struct CollectedOutput {
     /// Alerts, each with its function.
     pub alerts: Vec<(String, Alert)>,
     /// Events, each with the number of its packet.
-    pub events: Vec<(Option<u64>, ReportedEvent)>,
+    pub events: Vec<(Option<u64>, ExplainedEvent)>,
     /// Number of reported flow records.
     pub reports: usize,
 }
@@ -386,7 +388,7 @@ impl Output for CollectedOutput {
     }
 
     fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), serde_json::Error> {
-        self.events.push((event.sequence, ReportedEvent::new(function, event)?));
+        self.events.push((event.sequence, ExplainedEvent::new(function, event)?));
         Ok(())
     }
 

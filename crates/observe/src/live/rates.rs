@@ -74,8 +74,8 @@ impl ReportRates {
     }
 }
 
-/// ReportRates of the numbers of a report, in the same places. Lists become objects, keyed by the names
-/// of their items.
+/// Returns the rates of the numbers of a report, in the same places. Lists become objects, keyed by
+/// the names of their items.
 fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
     match now {
         Value::Number(number) => {

@@ -9,7 +9,7 @@ use ::io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind, Not
 use packet::{LinkType, Packet};
 use runtime::Ports;
 
-use crate::error::OutputError;
+use crate::error::SinkError;
 use crate::notice::Notices;
 use crate::spool::writer::Target;
 use crate::spool::{OutputOutcome, OutputState, Spool};
@@ -17,7 +17,7 @@ use crate::spool::{OutputOutcome, OutputState, Spool};
 /// A capture and its output.
 pub struct Capture {
     name: String,
-    /// The port whose packets are written; `None`: all ports.
+    /// Writes only the packets of this port; `None`: of all ports.
     pub port: Option<u16>,
     writer: CaptureWriter,
     /// Output of the writer.
@@ -27,7 +27,7 @@ pub struct Capture {
     names: BTreeMap<u16, String>,
     output: OutputState,
     /// The error after which nothing more is written.
-    failed: Option<OutputError>,
+    failed: Option<SinkError>,
 }
 
 /// A shared buffer that takes a writer's output.
@@ -66,7 +66,7 @@ impl Capture {
         format: CaptureFormat,
         ports: &Ports,
         is_live: bool,
-    ) -> Result<Capture, OutputError> {
+    ) -> Result<Capture, SinkError> {
         Capture::by(path, format, ports, is_live, |writer| writer)
     }
 
@@ -79,7 +79,7 @@ impl Capture {
         format: CaptureFormat,
         ports: &Ports,
         is_live: bool,
-    ) -> Result<Capture, OutputError> {
+    ) -> Result<Capture, SinkError> {
         Capture::by(path, format, ports, is_live, CaptureWriter::with_directions)
     }
 
@@ -89,7 +89,7 @@ impl Capture {
         ports: &Ports,
         is_live: bool,
         prepare: fn(CaptureWriter) -> CaptureWriter,
-    ) -> Result<Capture, OutputError> {
+    ) -> Result<Capture, SinkError> {
         let name = path.display().to_string();
         let (tape, gzip) = (SharedBuffer::default(), format.gzip);
         let mut writer = prepare(CaptureWriter::new(tape.clone(), CaptureFormat { gzip: false, ..format }));
@@ -116,7 +116,7 @@ impl Capture {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn begin(self, notices: Option<&Notices>) -> Result<Capture, OutputError> {
+    pub fn begin(self, notices: Option<&Notices>) -> Result<Capture, SinkError> {
         Ok(Capture { output: self.output.begin(notices)?, ..self })
     }
 
@@ -134,7 +134,7 @@ impl Capture {
         }
     }
 
-    fn add(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> Result<(), OutputError> {
+    fn add(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> Result<(), SinkError> {
         let meta = packet.meta();
         let next = self.interfaces.len() as u32;
         let interface = match self.interfaces.get(&(port, meta.link)) {
@@ -166,7 +166,7 @@ impl Capture {
     ///
     /// # Errors
     /// A capture without packets cannot be completed.
-    pub fn finish(self) -> Result<OutputOutcome, OutputError> {
+    pub fn finish(self) -> Result<OutputOutcome, SinkError> {
         let mut spool = self.output.into_spool();
         if self.interfaces.is_empty() {
             // A capture without packets is valid, too.

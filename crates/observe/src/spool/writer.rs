@@ -81,13 +81,13 @@ pub struct OutputWriter {
     target: Option<Target>,
     /// Known length of the file; a shorter one means truncation.
     len: u64,
-    counts: Counts,
+    counts: RecordCounts,
     last_error: Option<io::Error>,
 }
 
-/// Counts of records.
+/// RecordCounts of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RecordCounts {
     /// Records accepted by the system.
     pub written: u64,
     /// Records given up.
@@ -113,11 +113,11 @@ impl OutputWriter {
     }
 
     fn of(out: Out, target: Option<Target>) -> OutputWriter {
-        OutputWriter { out, target, len: 0, counts: Counts::default(), last_error: None }
+        OutputWriter { out, target, len: 0, counts: RecordCounts::default(), last_error: None }
     }
 
-    /// Counts of the records so far.
-    pub fn counts(&self) -> Counts {
+    /// RecordCounts of the records so far.
+    pub fn counts(&self) -> RecordCounts {
         self.counts
     }
 
@@ -338,7 +338,7 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         assert!(pen.put(&chunk(&["four\n", "five\n"]), never));
         assert_eq!(read(&path), "head\nfour\nfive\n");
-        assert_eq!(pen.counts(), Counts { written: 5, lost: 0 });
+        assert_eq!(pen.counts(), RecordCounts { written: 5, lost: 0 });
         // An existing file is appended to, with a second preamble only if that is allowed.
         let mut pen = OutputWriter::open(target(&path, b"head\n", false)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["six\n"]), never));
@@ -371,7 +371,7 @@ mod tests {
             attempts += 1;
             attempts < 3
         });
-        assert_eq!((done, attempts, pen.counts()), (false, 3, Counts { written: 0, lost: 2 }));
+        assert_eq!((done, attempts, pen.counts()), (false, 3, RecordCounts { written: 0, lost: 2 }));
         assert_eq!(pen.last_error().map(io::Error::kind), Some(ErrorKind::StorageFull));
     }
 
