@@ -27,7 +27,7 @@ const LOOKS: u32 = 64;
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// A unit's thread.
-pub(super) struct Worker {
+pub(super) struct UnitThread {
     pub end: UnitEnd,
     pub inbox: rtrb::Consumer<ToUnit>,
     pub mails: Receiver<Mail>,
@@ -55,7 +55,7 @@ pub(super) fn clock_ns() -> u64 {
     BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-impl Worker {
+impl UnitThread {
     /// Works until the run ends.
     pub fn run(mut self) -> Left {
         self.doorbell.waker().set_current();
