@@ -203,7 +203,7 @@ pub fn of(report: &Report) -> String {
     text
 }
 
-/// The line about tunnels of which functions see only the outer packets.
+/// Returns the line about tunnels that hide their inner packets from functions.
 pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
     let kinds: Vec<_> = kinds.map(|(kind, flows)| format!("{kind} {}", thousands(flows))).collect();
     format!(
@@ -212,7 +212,7 @@ pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
     )
 }
 
-/// The table of frames that interfaces did not receive or send; empty if there are none.
+/// Returns the table of frames that interfaces did not receive or send; empty if there are none.
 fn losses(report: &Report) -> String {
     if report.frames_lost() == 0 {
         return String::new();
@@ -228,7 +228,7 @@ fn losses(report: &Report) -> String {
     format!("\n{}", table.render())
 }
 
-/// The table of external nodes; empty if there are none.
+/// Returns the table of external nodes; empty if there are none.
 fn nodes(report: &Report) -> String {
     if report.programs.is_empty() {
         return String::new();

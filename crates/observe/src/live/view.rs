@@ -393,7 +393,7 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     object.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str))
 }
 
-/// Frames lost per second, all interfaces.
+/// Returns the frames lost per second, on all interfaces.
 fn frames_lost(rates: &ReportRates) -> f64 {
     let ports = names(&rates.now()["interfaces"]);
     let ways = ["missed", "unreadable", "too_long", "no_room", "down"];
@@ -401,7 +401,7 @@ fn frames_lost(rates: &ReportRates) -> f64 {
     each.map(|pointer| rates.per_second(&pointer)).sum()
 }
 
-/// Records not written per second, all outputs.
+/// Returns the records not written per second, of all outputs.
 fn not_written(rates: &ReportRates) -> f64 {
     let outputs = names(&rates.now()["outputs"]);
     outputs.map(|output| rates.per_second(&format!("/outputs/{}/not_written", escaped(output)))).sum()
