@@ -1,27 +1,26 @@
 //! The timers of a flow: which are armed, when they fire, and what they do.
 
-use crate::message::ReplicaTargets;
 use crate::timer::UnitTimer;
 
 use super::{Context, Flow};
-use crate::unit::{Engine, ownership::Successor, timers::NEVER_NS};
+use crate::unit::{Engine, timers::NEVER_NS};
 
 /// Of the timers that [`Flow::pump`] does not handle, the first that has expired is handled; and
-/// [`UnitTimer::Expire`] besides.
+/// [`UnitTimer::Expire`] in addition.
 const ONE_AT_A_TIME: [UnitTimer; 5] =
     [UnitTimer::End, UnitTimer::Pull, UnitTimer::Offer, UnitTimer::State, UnitTimer::Replicate];
 
 impl Flow {
     /// Returns the timers that may be armed.
     fn armed(&self) -> &'static [UnitTimer] {
-        if self.is_quiescent {
+        if self.packets.is_quiescent() {
             return &[UnitTimer::Replicate, UnitTimer::Expire];
         }
-        let Some((state, ownership)) = self.state.zip(self.ownerships.front()) else {
+        let Some((state, ownership)) = self.packets.state().zip(self.ownerships.first()) else {
             return &[UnitTimer::Pull, UnitTimer::End];
         };
-        match ownership.next {
-            Some(next) if state.mark.covers(next.last) => &[UnitTimer::Offer, UnitTimer::State],
+        match ownership.next() {
+            Some(next) if state.mark.covers(next.last()) => &[UnitTimer::Offer, UnitTimer::State],
             Some(_) => &[UnitTimer::Gap, UnitTimer::Release],
             None => &[UnitTimer::Gap, UnitTimer::Pull, UnitTimer::Replicate, UnitTimer::Expire],
         }
@@ -53,7 +52,7 @@ impl Flow {
             UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
             UnitTimer::Pull => self.pull_again(cx),
             UnitTimer::Offer | UnitTimer::State => self.offer(cx),
-            UnitTimer::Replicate => self.copy_ahead(cx),
+            UnitTimer::Replicate => self.packets.copy_ahead(cx),
             UnitTimer::Expire => self.propose_end(cx),
             UnitTimer::End => {
                 cx.counters.ends_given_up += 1;
@@ -65,50 +64,38 @@ impl Flow {
 
     /// Returns when the timer fires; `None` if it is not armed.
     fn deadline_ns<E: Engine>(&self, timer: UnitTimer, cx: &Context<'_, E>) -> Option<u64> {
+        let state = self.packets.state();
+        let ready = || self.ownerships.ready_successor(state?.mark, cx.id());
         let (since_ns, wait_ns) = match timer {
-            UnitTimer::Gap => {
-                let epoch = self.state?.epoch;
-                (self.pending.oldest_of(epoch, cx.slab)?, cx.config.reorder_timeout_ns)
-            }
+            UnitTimer::Gap => (self.packets.gap_since_ns(cx.slab)?, cx.config.reorder_timeout_ns),
             UnitTimer::Release => {
-                let next = self.ownerships.front()?.next?;
-                (next.released_ns?, cx.config.reorder_timeout_ns)
+                (self.ownerships.next_owner()?.released_ns()?, cx.config.reorder_timeout_ns)
             }
-            UnitTimer::Pull => {
-                let (epoch, ..) = self.awaited(cx)?;
-                let asked = self.asked.filter(|asked| asked.epoch == epoch)?;
-                (asked.at_ns, cx.config.again_ns(asked.times))
-            }
+            UnitTimer::Pull => self.fetch.timer(self.awaited(cx)?.0, cx.config)?,
             UnitTimer::Offer => {
-                let next = self.ready_successor(cx).filter(|next| next.answered.is_none())?;
-                (next.released_ns?, cx.config.offer_after_ns())
+                let next = ready().filter(|next| next.answered().is_none())?;
+                (next.released_ns()?, cx.config.offer_after_ns())
             }
             UnitTimer::State => {
-                let (sent_ns, times) = self.ready_successor(cx)?.answered?;
+                let (sent_ns, times) = ready()?.answered()?;
                 (sent_ns, cx.config.again_ns(times))
             }
             // Not if the state was copied, and nothing has come since (S51, S52).
             UnitTimer::Replicate => {
-                let (_, mark) = self.owned()?;
-                let has_news = mark.contiguous > self.copied && self.targets != ReplicaTargets::NONE;
-                (self.seen_ns, cx.config.replicate_after_ns.filter(|_| has_news && self.may_be_copied())?)
+                self.owned()?;
+                let is_due = self.packets.has_news() && self.ending.may_be_copied();
+                (self.packets.seen_ns(), cx.config.replicate_after_ns.filter(|_| is_due)?)
             }
             UnitTimer::Expire => {
-                self.owned().filter(|_| !self.is_over())?;
-                (self.seen_ns.max(self.proposed_ns.unwrap_or(0)), cx.config.expire_after_ns?)
+                self.owned().filter(|_| !self.ending.is_over())?;
+                (self.ending.silent_since_ns(self.packets.seen_ns()), cx.config.expire_after_ns?)
             }
             // Should the state come after all, it ends then.
             UnitTimer::End => {
-                let since_ns = self.over_since_ns.or(self.gave_way_ns).filter(|_| self.state.is_none())?;
+                let since_ns = self.ending.waits_since_ns().filter(|_| state.is_none())?;
                 (since_ns, cx.config.patience_ns())
             }
         };
         Some(since_ns.saturating_add(wait_ns))
-    }
-
-    /// Returns the next owner if it is another unit and the state covers all of this unit's epoch.
-    fn ready_successor<E: Engine>(&self, cx: &Context<'_, E>) -> Option<Successor> {
-        let (state, ownership) = self.state.zip(self.ownerships.front())?;
-        ownership.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))
     }
 }
