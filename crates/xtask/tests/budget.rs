@@ -25,7 +25,7 @@ const PENDING: &[(&str, usize)] = &[
     ("lab", 122),
     ("nf", 56),
     ("packet", 35),
-    ("protocol", 92),
+    ("protocol", 74),
     ("signatures", 25),
 ];
 

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use crate::dispatcher::config::Config;
 use crate::dispatcher::fleet::Fleet;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::owners::Owners;
 use crate::dispatcher::placement::Placement;
 use crate::dispatcher::step::Step;

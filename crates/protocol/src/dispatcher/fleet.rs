@@ -12,7 +12,7 @@ use crate::dispatcher::config::{
 };
 use crate::dispatcher::flow::TargetList;
 use crate::dispatcher::load::Meter;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::owners::Owners;
 use crate::dispatcher::rss::Rss;
 use crate::dispatcher::step::Step;

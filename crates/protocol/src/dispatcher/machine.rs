@@ -2,9 +2,7 @@
 
 mod packets;
 
-use crate::message::{FlowId, FromDispatcher, FromUnit, Stamp, UnitId};
-use nf::AffinityGroup;
-use packet::FlowKey;
+use crate::message::{FromUnit, UnitId};
 
 use crate::dispatcher::clock::Clock;
 use crate::dispatcher::config::{Config, DispatcherError};
@@ -16,7 +14,8 @@ use crate::dispatcher::flows::FlowGuess;
 use crate::dispatcher::lost_flows::LostFlow;
 use crate::dispatcher::membership::Membership;
 use crate::dispatcher::migrations::Migrations;
-use crate::dispatcher::owners::{Aliases, LiveFlows, Owners};
+use crate::dispatcher::output::DispatcherOutput;
+use crate::dispatcher::owners::{Aliases, FlowsView, Owners};
 use crate::dispatcher::placement::Placement;
 use crate::dispatcher::scaling::Scaling;
 use crate::dispatcher::step::Step;
@@ -40,73 +39,6 @@ pub struct Dispatcher {
     sweep: Sweep,
     /// No flow may begin.
     refuses_flows: bool,
-}
-
-/// An arriving packet.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketArrival<'a> {
-    /// The flow key. Both directions have the same one (S7).
-    pub key: &'a FlowKey,
-    /// The key's hash; all by the same [`FlowHasher`](packet::FlowHasher).
-    pub hash: u64,
-    /// Bytes on the wire.
-    pub len: u32,
-}
-
-/// The decision about a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-#[allow(clippy::large_enum_variant)] // Made for every packet, and used at once: it is not to be allocated.
-pub enum Dispatched {
-    /// Send it to a unit.
-    To {
-        /// The unit.
-        unit: UnitId,
-        /// The stamp to write on it.
-        stamp: Stamp,
-    },
-    /// Drop it: the flow table is full, or [no flows may begin](Dispatcher::refuse_flows). That is
-    /// counted.
-    Refused,
-    /// Drop it: it begins a flow, and no unit is active. That is counted likewise.
-    NoUnit,
-    /// It begins a flow of an affinity group that is moving: dispatch it again after
-    /// [`DispatcherOutput::GroupSettled`].
-    Waits(AffinityGroup),
-}
-
-/// A packet that continues a flowlet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct NumberedPacket {
-    /// Its unit.
-    pub unit: UnitId,
-    /// Its flow.
-    pub flow: FlowId,
-    /// Its number in the flow.
-    pub seq: u64,
-}
-
-/// An action that the caller must execute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DispatcherOutput {
-    /// Send a message to a unit, after the packets that were dispatched to it before: those of the
-    /// flow that it is about, and of the flow's affinity group; all if it is about no flow.
-    Send {
-        /// The unit.
-        to: UnitId,
-        /// The message.
-        message: FromDispatcher,
-    },
-    /// Start a unit, and call [`Membership::started`] when it is ready. The caller decides how long
-    /// that takes (S106); until then no other unit starts.
-    Start(UnitId),
-    /// Stop a unit that has nothing left.
-    Stop(UnitId),
-    /// Dispatch packets that wait for this affinity group again: its flows are at one unit.
-    GroupSettled(AffinityGroup),
-    /// The [requested](Migrations::replicate) replica of this flow has come.
-    Replicated(FlowId),
 }
 
 impl Dispatcher {
@@ -177,8 +109,8 @@ impl Dispatcher {
     }
 
     /// Returns the live flows, to be looked at.
-    pub fn flows(&self) -> LiveFlows<'_> {
-        LiveFlows::new(&self.owners)
+    pub fn flows(&self) -> FlowsView<'_> {
+        FlowsView::new(&self.owners)
     }
 
     /// Returns the aliases of flows, to be changed.

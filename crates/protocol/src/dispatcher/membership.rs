@@ -5,7 +5,7 @@ use telemetry::event;
 use crate::dispatcher::clock::Clock;
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::fleet::Fleet;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::owners::Owners;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::UnitState;

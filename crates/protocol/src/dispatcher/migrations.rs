@@ -5,7 +5,7 @@ use nf::AffinityGroup;
 use crate::dispatcher::clock::Clock;
 use crate::dispatcher::config::Granularity;
 use crate::dispatcher::counters::Counters;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::owners::Owners;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::Units;

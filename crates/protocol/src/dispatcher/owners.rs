@@ -1,8 +1,8 @@
 //! The owner of each flow: handovers, moves and ends.
 
 mod aliases;
+mod flows_view;
 mod group_moves;
-mod live_flows;
 mod reports;
 
 use nf::AffinityGroup;
@@ -11,17 +11,17 @@ use packet::FlowKey;
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
 
 use crate::dispatcher::config::{Config, DispatcherError};
+use crate::dispatcher::demand::Demand;
 use crate::dispatcher::flow::{Flow, TargetList};
-use crate::dispatcher::flowlet::Demand;
 use crate::dispatcher::flows::{FlowGuess, Flows};
 use crate::dispatcher::groups::Groups;
 use crate::dispatcher::lost_flows::LostFlows;
-use crate::dispatcher::machine::{DispatcherOutput, PacketArrival};
+use crate::dispatcher::output::{DispatcherOutput, PacketArrival};
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 
 pub use aliases::Aliases;
-pub use live_flows::{FlowStatus, LiveFlows};
+pub use flows_view::{FlowStatus, FlowsView};
 
 /// The live flows, and the unit that owns each.
 pub(crate) struct Owners {

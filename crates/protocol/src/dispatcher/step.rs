@@ -1,7 +1,7 @@
 //! The effects of one input of the dispatcher.
 
 use crate::dispatcher::counters::Counters;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::message::{FromDispatcher, UnitId};
 
 /// One input of the dispatcher: its time, and where its effects are counted and returned.

@@ -111,7 +111,7 @@ impl Flow {
         &mut self.packets
     }
 
-    /// Returns what is known of the flow's end.
+    /// Returns the end of the flow, as it is known here.
     pub fn ending(&self) -> &Ending {
         &self.ending
     }
@@ -339,12 +339,6 @@ impl Flow {
         None
     }
 
-    /// Sends the whole state of a version to a unit that lacks a delta's base, unless a later
-    /// version exists.
-    pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
-        cx.send_whole(version, self.owned().map(|(epoch, _)| epoch), unit);
-    }
-
     /// Proposes the flow's end to the dispatcher (design.md 3.9).
     pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.packets.state() else { return };
@@ -375,7 +369,7 @@ impl Flow {
         if let Some((epoch, ..)) = self.awaited(cx) {
             self.fetch.begin(epoch, cx.now_ns);
         }
-        self.next_timeout_ns(cx)
+        self.deadlines().next_ns(cx)
     }
 }
 

@@ -329,7 +329,7 @@ impl FlowEntry {
             }
             FromPeer::NeedFull { version, .. } => {
                 match &self.flow {
-                    Some(flow) => flow.send_whole(version, from, cx),
+                    Some(flow) => cx.send_whole(version, flow.owned().map(|(epoch, _)| epoch), from),
                     None => cx.counters.messages_stale += 1,
                 }
                 Ok(())

@@ -4,7 +4,7 @@ use telemetry::event;
 
 use super::Fleet;
 use crate::dispatcher::assign::UnitPick;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::UnitState;
 use crate::message::UnitId;

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use nf::AffinityGroup;
 
-use super::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
+use super::Dispatcher;
 use crate::message::{FlowId, ReplicaTargets, Stamp, UnitId};
 
 use crate::dispatcher::assign::UnitPick;
 use crate::dispatcher::flowlet::FlowletCut;
 use crate::dispatcher::flows::{FlowGuess, FlowMatch};
+use crate::dispatcher::output::{Dispatched, DispatcherOutput, NumberedPacket, PacketArrival};
 use crate::dispatcher::step::Step;
 
 impl Dispatcher {

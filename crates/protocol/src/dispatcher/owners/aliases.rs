@@ -6,7 +6,7 @@ use telemetry::event;
 use super::Owners;
 use crate::dispatcher::counters::Counters;
 use crate::dispatcher::flows::{AliasChange, AliasConflict, AliasRefused};
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::Units;
 use crate::message::FlowId;

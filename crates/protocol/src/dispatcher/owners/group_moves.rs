@@ -4,7 +4,7 @@ use nf::AffinityGroup;
 
 use super::Owners;
 use crate::dispatcher::groups::AfterArrival;
-use crate::dispatcher::machine::DispatcherOutput;
+use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 use crate::message::{Epoch, FlowId, UnitId};

@@ -2,7 +2,7 @@
 
 use crate::message::Epoch;
 
-/// What is known of a flow's end.
+/// The end of a flow, as it is known here.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Ending {
     /// Time of the last proposal to end the flow.

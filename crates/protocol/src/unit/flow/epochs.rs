@@ -172,17 +172,8 @@ impl Flow {
         }
     }
 
-    /// Sends the state to the next owner, which has not requested or not acknowledged it.
-    pub(super) fn offer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        match self.ownerships.next_owner().and_then(|next| next.answered()) {
-            None => cx.counters.states_offered += 1,
-            Some(_) => cx.counters.states_retransmitted += 1,
-        }
-        self.answer(cx);
-    }
-
     /// Sends the state to the next owner, and keeps it until it is acknowledged.
-    fn answer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn answer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(first) = self.ownerships.first_mut() else { return };
         let epoch = first.epoch() + 1;
         let record = match self.sent.state_of(epoch) {

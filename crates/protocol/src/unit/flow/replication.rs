@@ -138,7 +138,7 @@ impl<E: Engine> Context<'_, E> {
 
     /// Sends the whole state of a version, of the epoch that the unit owns, to a unit that lacks a
     /// delta's base, unless a later version exists.
-    pub(super) fn send_whole(&mut self, version: Version, owned: Option<Epoch>, unit: UnitId) {
+    pub fn send_whole(&mut self, version: Version, owned: Option<Epoch>, unit: UnitId) {
         let is_owner = owned.is_some_and(|epoch| epoch == version.epoch);
         let copy = self.replicas.copy(self.flow.index, self.copy);
         let Some((_, record, _)) = copy.filter(|&(last, ..)| is_owner && last == version) else {

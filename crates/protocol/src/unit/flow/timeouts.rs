@@ -2,7 +2,7 @@
 
 use crate::timer::UnitTimer;
 
-use super::{Context, Flow};
+use super::{Context, Ending, Flow, Packets, ownerships::Ownerships, transfer::Fetch};
 use crate::unit::{Engine, timers::NEVER_NS};
 
 /// Of the timers that [`Flow::pump`] does not handle, the first that has expired is handled; and
@@ -10,9 +10,19 @@ use crate::unit::{Engine, timers::NEVER_NS};
 const ONE_AT_A_TIME: [UnitTimer; 5] =
     [UnitTimer::End, UnitTimer::Pull, UnitTimer::Offer, UnitTimer::State, UnitTimer::Replicate];
 
-impl Flow {
+/// The deadlines of a flow's timers.
+#[derive(Clone, Copy)]
+pub(super) struct Deadlines<'a> {
+    packets: &'a Packets,
+    ownerships: &'a Ownerships,
+    fetch: &'a Fetch,
+    ending: &'a Ending,
+    is_owner: bool,
+}
+
+impl Deadlines<'_> {
     /// Returns the timers that may be armed.
-    fn armed(&self) -> &'static [UnitTimer] {
+    fn armed(self) -> &'static [UnitTimer] {
         if self.packets.is_quiescent() {
             return &[UnitTimer::Replicate, UnitTimer::Expire];
         }
@@ -26,44 +36,18 @@ impl Flow {
         }
     }
 
-    /// Returns the earliest deadline.
-    pub(super) fn next_timeout_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
-        let deadlines = self.armed().iter().filter_map(|&timer| self.deadline_ns(timer, cx));
+    /// Returns the earliest one.
+    pub fn next_ns<E: Engine>(self, cx: &Context<'_, E>) -> u64 {
+        let deadlines = self.armed().iter().filter_map(|&timer| self.of(timer, cx));
         deadlines.min().unwrap_or(NEVER_NS)
     }
 
-    /// Handles the timers that have expired.
-    pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        self.pump(cx);
-        if let Some(&timer) = ONE_AT_A_TIME.iter().find(|&&timer| self.has_expired(timer, cx)) {
-            self.fire(timer, cx);
-        }
-        if self.has_expired(UnitTimer::Expire, cx) {
-            self.fire(UnitTimer::Expire, cx);
-        }
+    fn has_expired<E: Engine>(self, timer: UnitTimer, cx: &Context<'_, E>) -> bool {
+        self.of(timer, cx).is_some_and(|deadline_ns| deadline_ns <= cx.now_ns)
     }
 
-    fn has_expired<E: Engine>(&self, timer: UnitTimer, cx: &Context<'_, E>) -> bool {
-        self.deadline_ns(timer, cx).is_some_and(|deadline_ns| deadline_ns <= cx.now_ns)
-    }
-
-    fn fire<E: Engine>(&mut self, timer: UnitTimer, cx: &mut Context<'_, E>) {
-        match timer {
-            UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
-            UnitTimer::Pull => self.pull_again(cx),
-            UnitTimer::Offer | UnitTimer::State => self.offer(cx),
-            UnitTimer::Replicate => self.packets.copy_ahead(cx),
-            UnitTimer::Expire => self.propose_end(cx),
-            UnitTimer::End => {
-                cx.counters.ends_given_up += 1;
-                self.end(cx);
-                self.ownerships.clear();
-            }
-        }
-    }
-
-    /// Returns when the timer fires; `None` if it is not armed.
-    fn deadline_ns<E: Engine>(&self, timer: UnitTimer, cx: &Context<'_, E>) -> Option<u64> {
+    /// Returns when a timer fires; `None` if it is not armed.
+    fn of<E: Engine>(self, timer: UnitTimer, cx: &Context<'_, E>) -> Option<u64> {
         let state = self.packets.state();
         let ready = || self.ownerships.ready_successor(state?.mark, cx.id());
         let (since_ns, wait_ns) = match timer {
@@ -71,7 +55,10 @@ impl Flow {
             UnitTimer::Release => {
                 (self.ownerships.next_owner()?.released_ns()?, cx.config.reorder_timeout_ns)
             }
-            UnitTimer::Pull => self.fetch.timer(self.awaited(cx)?.0, cx.config)?,
+            UnitTimer::Pull => {
+                let (epoch, ..) = self.ownerships.awaited(state.is_some(), cx.id())?;
+                self.fetch.timer(epoch, cx.config)?
+            }
             UnitTimer::Offer => {
                 let next = ready().filter(|next| next.answered().is_none())?;
                 (next.released_ns()?, cx.config.offer_after_ns())
@@ -82,13 +69,13 @@ impl Flow {
             }
             // Not if the state was copied, and nothing has come since (S51, S52).
             UnitTimer::Replicate => {
-                self.owned()?;
-                let is_due = self.packets.has_news() && self.ending.may_be_copied();
-                (self.packets.seen_ns(), cx.config.replicate_after_ns.filter(|_| is_due)?)
+                let may_fire = self.is_owner && self.packets.has_news() && self.ending.may_be_copied();
+                (self.packets.seen_ns(), cx.config.replicate_after_ns.filter(|_| may_fire)?)
             }
             UnitTimer::Expire => {
-                self.owned().filter(|_| !self.ending.is_over())?;
-                (self.ending.silent_since_ns(self.packets.seen_ns()), cx.config.expire_after_ns?)
+                let may_fire = self.is_owner && !self.ending.is_over();
+                let silent_since_ns = self.ending.silent_since_ns(self.packets.seen_ns());
+                (silent_since_ns, cx.config.expire_after_ns.filter(|_| may_fire)?)
             }
             // Should the state come after all, it ends then.
             UnitTimer::End => {
@@ -97,5 +84,48 @@ impl Flow {
             }
         };
         Some(since_ns.saturating_add(wait_ns))
+    }
+}
+
+impl Flow {
+    /// Returns the deadlines of the timers.
+    #[inline]
+    pub(super) fn deadlines(&self) -> Deadlines<'_> {
+        let Flow { packets, ownerships, fetch, ending, .. } = self;
+        Deadlines { packets, ownerships, fetch, ending, is_owner: self.owned().is_some() }
+    }
+
+    /// Handles the timers that have expired.
+    pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        self.pump(cx);
+        let deadlines = self.deadlines();
+        if let Some(&timer) = ONE_AT_A_TIME.iter().find(|&&timer| deadlines.has_expired(timer, cx)) {
+            self.fire(timer, cx);
+        }
+        if self.deadlines().has_expired(UnitTimer::Expire, cx) {
+            self.fire(UnitTimer::Expire, cx);
+        }
+    }
+
+    fn fire<E: Engine>(&mut self, timer: UnitTimer, cx: &mut Context<'_, E>) {
+        match timer {
+            UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
+            UnitTimer::Pull => self.pull_again(cx),
+            UnitTimer::Offer => {
+                cx.counters.states_offered += 1;
+                self.answer(cx);
+            }
+            UnitTimer::State => {
+                cx.counters.states_retransmitted += 1;
+                self.answer(cx);
+            }
+            UnitTimer::Replicate => self.packets.copy_ahead(cx),
+            UnitTimer::Expire => self.propose_end(cx),
+            UnitTimer::End => {
+                cx.counters.ends_given_up += 1;
+                self.end(cx);
+                self.ownerships.clear();
+            }
+        }
     }
 }

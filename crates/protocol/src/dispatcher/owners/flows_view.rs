@@ -27,13 +27,13 @@ pub struct FlowStatus {
 
 /// The live flows of a dispatcher, to be looked at.
 #[derive(Clone, Copy)]
-pub struct LiveFlows<'a> {
+pub struct FlowsView<'a> {
     owners: &'a Owners,
 }
 
-impl<'a> LiveFlows<'a> {
-    pub(crate) fn new(owners: &'a Owners) -> LiveFlows<'a> {
-        LiveFlows { owners }
+impl<'a> FlowsView<'a> {
+    pub(crate) fn new(owners: &'a Owners) -> FlowsView<'a> {
+        FlowsView { owners }
     }
 
     /// Returns their number.
