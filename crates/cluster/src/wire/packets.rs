@@ -18,10 +18,11 @@ use graph::Graph;
 use packet::wire::geneve;
 use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
+use protocol::wire::{FrameError, Reader};
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::reader::{FrameError, Reader, put};
+use super::put;
 use super::stamps::{ShortStamp, StampForm, put_stamp, read_stamp};
 
 /// The class of our options: one of those for experiments (RFC 8926, 7.3).
