@@ -6,8 +6,7 @@ use std::{
 };
 
 use protocol::message::{
-    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage,
-    Watermark,
+    Epoch, FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage, Watermark,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
