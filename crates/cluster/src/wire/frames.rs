@@ -51,7 +51,7 @@ pub enum ArrivedFrame<'a> {
     PolicyRead {
         /// The digest that came with it; zeros of a version before.
         asked: Digest,
-        /// Its digest, or the reason for which the sender cannot run it.
+        /// Its digest, or the reason why the sender cannot run it.
         read: Result<Digest, String>,
     },
     /// The sender has given its flows away, and ends the link.
@@ -93,12 +93,12 @@ pub enum ArrivedFrame<'a> {
 /// flow's packets leave in order although two units have processed them.
 pub type PriorReport = (UnitId, u64);
 
-/// The other units, as far as a report depends on them.
+/// The other units on which a report depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportContext {
     /// Reports of other units that must take effect before.
     pub priors: Vec<PriorReport>,
-    /// Packets that the unit has forwarded and received so far, by the other unit: those that have
+    /// Packets that the unit has forwarded and received so far, by the other unit, if they have
     /// changed since the report before.
     pub forwards: Vec<(UnitId, ForwardCounts)>,
     /// The report arrives after all output that was sent before it. Otherwise, some of that output

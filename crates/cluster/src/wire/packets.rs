@@ -35,7 +35,7 @@ const KEY: u8 = 3;
 const WIRE_LEN: u8 = 4;
 /// Transparent Ethernet bridging, as an EtherType.
 const ETHERNET: u16 = 0x6558;
-/// The bits of the network identifier behind the port.
+/// The bits of the network identifier after the port.
 const OUTSIDE: u8 = 0x80;
 const OTHER_LINK: u8 = 0x40;
 

@@ -1,6 +1,6 @@
 //! Reports of units to their dispatchers.
 //!
-//! A report is a frame with the number of packets that leave, and a frame for each of these behind
+//! A report is a frame with the number of packets that leave, and a frame for each of these after
 //! it: so none is longer than a link takes.
 
 use graph::Datagram;

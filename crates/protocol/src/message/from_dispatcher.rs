@@ -48,8 +48,8 @@ messages! {
             repeated_by: "the flow's next packet, which names the same",
             if_lost: "only together with the link; the next packet begins the move, or the previous owner offers the state",
         }
-        /// Requests a replica at a unit to which the flow is about to move: packets are processed
-        /// while most of the state is on its way (pre-copy).
+        /// Requests a replica at the flow's next owner: packets are processed while most of the
+        /// state is on its way (pre-copy).
         Replicate = 4 {
             /// The flow.
             flow: FlowId,

@@ -66,7 +66,7 @@ messages! {
             repeated_by: "each further `Drain`",
             if_lost: "the dispatcher repeats `Drain`",
         }
-        /// Reports that the flow's state, for which the owner waited, is lost: no unit has it.
+        /// Reports that the awaited state of the flow is lost: no unit has it.
         Lost = 2 {
             /// The flow.
             flow: FlowId,

@@ -1,4 +1,4 @@
-//! A flow's state as it travels, and the reasons for which a unit cannot take it.
+//! A flow's state as it travels, and the reasons why a unit cannot take it.
 
 use crate::message::Watermark;
 use crate::wire::{FrameError, Reader, Wire, WireForm, part, put_sized};
