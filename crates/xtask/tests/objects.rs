@@ -24,7 +24,6 @@ const EXCEPTIONS: &[(&str, usize)] = &[
     ("graph::graph::Graph", 81),
     ("graph::pipeline::Pipeline", 57),
     ("graph::routing::Routing", 45),
-    ("graph::streams::Reassembler", 74),
     ("protocol::dispatcher::machine::Dispatcher", 136),
     ("protocol::unit::flow::Flow", 72),
 ];
