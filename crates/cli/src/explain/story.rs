@@ -159,7 +159,7 @@ impl Explanation {
                 .collect(),
             rule: passage.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
-                let topology = assembly.graph.topology().map(|(topology, _)| topology);
+                let topology = assembly.graph.branches().map(graph::Branches::topology);
                 RuleExplanation::new(rule, &assembly.names, topology)
             }),
             outcome: outcome(passage, collected, runner),
@@ -198,7 +198,7 @@ fn flow(passage: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
         key: joined.key.to_string(),
         // Between external nodes, an alias may be the same key in another part of the graph.
         alias: passage.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
-        record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
+        record_bytes: runner.assembly().graph.flows().record_len().max(size_of::<RecordHeader>()),
     })
 }
 

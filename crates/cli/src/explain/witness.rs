@@ -125,10 +125,10 @@ impl Tracer {
             }
             if let Some(joined) = &passage.joined {
                 let graph = &runner.assembly().graph;
-                let header = graph.records().header(joined.transit.flow);
+                let header = graph.flows().records().header(joined.transit.flow);
                 let lives = header.has(RecordHeader::FLAG_LIVE);
                 if lives && !passage.made {
-                    passage.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
+                    passage.rule = graph.flows().rule(joined.transit.flow, joined.transit.direction);
                 }
                 let learned = joined.transit.seq == 1
                     || passage.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);

@@ -62,7 +62,7 @@ impl<T: Transport> Elastic<T> {
         for (flow, FlowAlias { key, hash, is_turned }) in aliases {
             let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
             let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
-                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
+                Some(begun) => self.transport.core().graph.flows().sent_alias(key, &begun),
                 None => (key, hash),
             };
             self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
