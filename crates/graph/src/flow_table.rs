@@ -45,7 +45,7 @@ pub(crate) struct FlowTable {
     pub joining: Joining,
     /// By which ports flows came in, if that matters.
     pub ingresses: Option<Ingresses>,
-    pub layout: RecordLayout,
+    layout: RecordLayout,
     /// The registry of aliases, if other graphs have other shares of the flows.
     ledger: Option<Arc<dyn Ledger>>,
 }
@@ -155,6 +155,12 @@ impl FlowTable {
     /// Claims aliases in this ledger from now on.
     pub fn set_ledger(&mut self, ledger: Arc<dyn Ledger>) {
         self.ledger = Some(ledger);
+    }
+
+    /// Returns the layout of records.
+    #[inline]
+    pub fn layout(&self) -> &RecordLayout {
+        &self.layout
     }
 
     /// Returns the hash of a key.

@@ -67,18 +67,18 @@ pub(crate) struct Flows {
     pub reassembly: Option<Reassembly>,
     /// The flows' routes, if the graph has branches.
     pub routing: Option<Box<Routing>>,
-    pub changes: Vec<FlowChange>,
+    changes: Vec<FlowChange>,
     /// The time of packets.
     pub clock: Clock,
     /// Flows that end once their group is through: a function panicked at one of their packets.
-    pub failed: Vec<u32>,
+    failed: Vec<u32>,
     counters: FlowCounters,
     /// True if a function may evict flows for new ones.
     makes_room: bool,
     when_full: WhenFull,
     affinity_groups: Option<AffinityGroups>,
     /// The places of ports: aliases are keys of the place where packets leave.
-    pub places: Places,
+    places: Places,
     /// Memory that is reused.
     due: Vec<u32>,
 }
@@ -114,7 +114,7 @@ impl Flows {
         )?;
         let capacity = table.records.capacity();
         let cache = match options.consolidate {
-            true => FlowCache::new(&stages.all, &table.layout, capacity, guards(routing.as_deref()))?,
+            true => FlowCache::new(&stages.all, table.layout(), capacity, guards(routing.as_deref()))?,
             false => None,
         };
         Ok(Flows {
@@ -145,6 +145,26 @@ impl Flows {
         counters.evicted_over_source = self.counters.evicted_over_source;
         counters.tunnels = self.counters.tunnels;
         counters.streams = self.reassembly.as_ref().map(Reassembly::counters).unwrap_or_default();
+    }
+
+    /// Returns the changes of flows with handles.
+    pub fn changes(&self) -> &[FlowChange] {
+        &self.changes
+    }
+
+    /// Returns the changes of flows with handles, to be taken.
+    pub fn changes_mut(&mut self) -> &mut Vec<FlowChange> {
+        &mut self.changes
+    }
+
+    /// Returns the places of ports.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Sets the places of ports.
+    pub fn set_places(&mut self, places: Places) {
+        self.places = places;
     }
 
     /// Returns the number of flows.

@@ -141,7 +141,7 @@ impl Graph {
         key: Option<(FlowKey, bool)>,
     ) -> Result<(), DropReason> {
         let (meta, classifier) = (packet.meta_mut(), self.arrivals.classifier());
-        meta.key.place = self.pipeline.flows().places.of_port(meta.transit.ingress).unwrap_or_default();
+        meta.key.place = self.pipeline.flows().places().of_port(meta.transit.ingress).unwrap_or_default();
         classifier.parser().parse(packet)?;
         if let Some(key) = key {
             classifier.set_key(packet, key);
@@ -254,7 +254,7 @@ impl Graph {
                 }
                 pipeline.settle_group(queue, verdicts, run);
                 let (flows, stages) = pipeline.parts();
-                if !flows.failed.is_empty() {
+                if flows.has_failed() {
                     flows.end_failed(stages, run.pool);
                 }
             } else if path == Path::REVALIDATE {
@@ -396,12 +396,12 @@ impl Graph {
 
     /// Returns the changes of flows with handles, in order, since this was emptied last.
     pub fn changes(&self) -> &[FlowChange] {
-        &self.pipeline.flows().changes
+        self.pipeline.flows().changes()
     }
 
     /// Returns the changes of flows, to be taken.
     pub fn changes_mut(&mut self) -> &mut Vec<FlowChange> {
-        &mut self.pipeline.parts().0.changes
+        self.pipeline.parts().0.changes_mut()
     }
 
     /// Returns the affinity group of the flow that this packet begins; `None` if it may be at any

@@ -132,7 +132,7 @@ impl Groups {
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = flows.table.due_ns().min(begin_ns.saturating_add(self.span_ns));
         let (mut load, mut path, mut uniform) = (PacketTotals::default(), Path::SLOW, true);
-        let (all, mut flow_paths) = (flows.table.layout.lines(), FlowPaths::default());
+        let (all, mut flow_paths) = (flows.table.layout().lines(), FlowPaths::default());
         // The path of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Path::RECORD, all);
         let most = packets.len().min(GROUP_MAX);

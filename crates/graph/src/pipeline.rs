@@ -137,7 +137,7 @@ impl Pipeline {
         if let Some(cache) = &mut flows.cache {
             cache.put_together();
         }
-        self.sides = Some(Box::new(Sides::new(how, &stages.all, &flows.table.layout)?));
+        self.sides = Some(Box::new(Sides::new(how, &stages.all, flows.table.layout())?));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Saved flows: what units exchange in a handover.
 //!
-//! A flow of the dispatcher is nearly always one flow of the graph; see [`graph::FlowsView::of_handle`].
+//! A flow of the dispatcher is nearly always one flow of the graph; see
+//! [`graph::FlowsView::of_handle`].
 
 use graph::{Graph, RestoreError};
 use packet::PacketPool;

@@ -100,6 +100,17 @@ impl Flows {
         }
     }
 
+    /// Returns true if flows end once their group is through.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Forgets the flows that would end.
+    pub fn forget_failed(&mut self) {
+        self.failed.clear();
+    }
+
     /// Ends the flows with packets at which functions panicked.
     #[cold]
     pub fn end_failed(&mut self, stages: &mut Stages, pool: &mut PacketPool) {
@@ -132,7 +143,7 @@ impl Flows {
         self.counters.ended[EndReason::Evicted as usize] += live.len() as u64;
         let (capacity, cache) = (self.table.records.capacity(), self.cache.as_ref());
         self.cache = cache.and_then(|cache| {
-            cache.renewed(&stages.all, &self.table.layout, (capacity, self.routing.is_some()))
+            cache.renewed(&stages.all, self.table.layout(), (capacity, self.routing.is_some()))
         });
         let new = Reassembly::new(&stages.all, &mut RecordLayout::default(), options.streams, options.seed);
         let is_replaced = new.is_ok();

@@ -122,7 +122,7 @@ impl FlowTransfer {
     pub fn new(stages: &Stages, flows: &Flows, lead_len: usize) -> FlowTransfer {
         let (table, routing) = (&flows.table, &flows.routing);
         let own = SavedLayout {
-            fingerprint: fingerprint(&stages.all, &table.layout),
+            fingerprint: fingerprint(&stages.all, table.layout()),
             edges: routing.as_ref().map(|routing| routing.topology().edges().to_vec()).unwrap_or_default(),
             record_len: table.records.record_len(),
             lead_len,

@@ -145,7 +145,7 @@ impl Arrivals {
             PacketClass::LaterFragment => self.process_later_fragment(packet, pipeline, run),
         }
         let (flows, stages) = pipeline.parts();
-        if !flows.failed.is_empty() {
+        if flows.has_failed() {
             flows.end_failed(stages, run.pool);
         }
     }
@@ -186,7 +186,7 @@ impl Arrivals {
         let (flows, _) = pipeline.parts();
         let at_ns = flows.clock.now_ns();
         if handle.is_some() {
-            flows.changes.push(FlowChange::FirstFragment { datagram, passed, at_ns });
+            flows.changes_mut().push(FlowChange::FirstFragment { datagram, passed, at_ns });
         }
         let mut waited = std::mem::take(&mut self.waited);
         self.classifier.learn_first(datagram, passed, at_ns, &mut waited);

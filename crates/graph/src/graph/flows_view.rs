@@ -72,14 +72,14 @@ impl<'g> FlowsView<'g> {
 
     /// Returns a flow's alias as a unit sends it to a dispatcher on another machine.
     pub fn alias_to_send(self, alias: FlowKey) -> FlowKey {
-        self.pipeline.flows().places.alias_to_send(alias)
+        self.pipeline.flows().places().alias_to_send(alias)
     }
 
     /// Returns the alias that a unit on another machine sent of the flow with this key, and its
     /// hash.
     pub fn sent_alias(self, alias: FlowKey, key: &FlowKey) -> (FlowKey, u64) {
         let flows = self.pipeline.flows();
-        let alias = flows.places.sent_alias(alias, key);
+        let alias = flows.places().sent_alias(alias, key);
         (alias, flows.table.hash(&alias))
     }
 }
@@ -172,6 +172,6 @@ impl FlowsMut<'_> {
     /// leave: there its replies arrive. Without places, all ports have the same. There must be no
     /// flows yet.
     pub fn set_places(&mut self, places: &[PortPlace]) {
-        self.pipeline.parts().0.places = Places::new(places);
+        self.pipeline.parts().0.set_places(Places::new(places));
     }
 }

@@ -6,8 +6,7 @@ use nf::stage::PacketTotals;
 use packet::{Direction, DropReason, Packet, Side};
 
 use super::BatchRun;
-use super::traversal::{GroupCrossing, Traversal};
-use super::turning::PacketOrigin;
+use super::traversal::{GroupCrossing, PacketOrigin, Traversal};
 use crate::observer::EdgeChoice;
 use crate::queue::GROUP_MAX;
 use crate::routing::{PathId, Refusal, Routing};

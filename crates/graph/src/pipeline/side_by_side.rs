@@ -13,7 +13,6 @@ use nf::{Effects, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
-use super::steps::drop_panicked;
 use super::traversal::{GroupCrossing, Traversal};
 use crate::SideBySide;
 use crate::cache::Step;
@@ -157,7 +156,7 @@ impl Sides {
         let (Some(last), Some(first)) = (here.last().and_then(stage_of), of_first(there)) else {
             let panicked = team.run(functions, group);
             if panicked != 0 {
-                drop_panicked(panicked, crossing, packets, verdicts);
+                crossing.drop_panicked(panicked, packets, verdicts);
             }
             return;
         };
@@ -195,7 +194,7 @@ impl Sides {
         traversal.stages.effects.append(&mut self.effects);
         self.give_back(lent, &mut traversal.flows.table.records, there);
         if panicked_here | panicked_there != 0 {
-            drop_panicked(panicked_here | panicked_there, crossing, packets, verdicts);
+            crossing.drop_panicked(panicked_here | panicked_there, packets, verdicts);
         }
     }
 

@@ -80,7 +80,7 @@ impl<'t> StepRun<'t> {
                 let panicked = group.panicked;
                 self.traversal.stages.count_cycles(stage, started);
                 if panicked != 0 {
-                    drop_panicked(panicked, crossing, packets, verdicts);
+                    crossing.drop_panicked(panicked, packets, verdicts);
                 }
             }
             Step::Process(stage) => {
@@ -177,23 +177,6 @@ impl<'t> StepRun<'t> {
     }
 }
 
-/// Drops packets at which state functions panicked, a bit for each.
-#[cold]
-pub(super) fn drop_panicked(
-    panicked: u64,
-    crossing: &mut GroupCrossing,
-    packets: &[Packet],
-    verdicts: &mut [Verdict],
-) {
-    for (number, verdict) in verdicts.iter_mut().enumerate() {
-        if verdict.is_forward() && panicked >> number & 1 != 0 {
-            *verdict = Verdict::Drop(DropReason::FunctionPanic);
-        }
-    }
-    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
-    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
-}
-
 /// Drops packets, as `stage` would, for which `done` fails: there may be no room for headers.
 #[inline]
 fn drop_unless<T>(
@@ -213,6 +196,5 @@ fn drop_unless<T>(
         }
     }
     stage.pass(PacketTotals::default(), dropped);
-    crossing.load = PacketTotals::by_side(packets, verdicts)[crossing.side as usize];
-    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
+    crossing.update_load(packets, verdicts);
 }

@@ -8,7 +8,6 @@ use packet::{DropReason, Packet, PacketPool, Parser, Side};
 use super::BatchRun;
 use super::exit::Exit;
 use super::holding::HeldFragments;
-use super::turning::PacketOrigin;
 use crate::cache::FlowCache;
 use crate::flows::Flows;
 use crate::reassembly::Reassembly;
@@ -33,6 +32,32 @@ impl GroupCrossing {
     pub fn new(side: Side, load: PacketTotals) -> GroupCrossing {
         GroupCrossing { side, load, cancelled_len: 0, assembled: false }
     }
+
+    /// Drops packets at which state functions panicked, a bit for each.
+    #[cold]
+    pub fn drop_panicked(&mut self, panicked: u64, packets: &[Packet], verdicts: &mut [Verdict]) {
+        for (number, verdict) in verdicts.iter_mut().enumerate() {
+            if verdict.is_forward() && panicked >> number & 1 != 0 {
+                *verdict = Verdict::Drop(DropReason::FunctionPanic);
+            }
+        }
+        self.update_load(packets, verdicts);
+    }
+
+    /// Adds up the packets that are still forwarded, after some were dropped.
+    pub fn update_load(&mut self, packets: &[Packet], verdicts: &[Verdict]) {
+        self.load = PacketTotals::by_side(packets, verdicts)[self.side as usize];
+        self.load.bytes += self.load.packets * self.cancelled_len;
+    }
+}
+
+/// The origin of a packet that visits functions in reverse.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PacketOrigin {
+    /// It arrived: it counts in the flow of its second pass, and adds bytes to its streams.
+    Arrived,
+    /// A function made it: it counts in no flow.
+    GeneratedPacket,
 }
 
 /// The functions, the flows, and where packets leave.
@@ -78,7 +103,7 @@ impl Traversal {
         self.stages.effects.generated.drain(..).for_each(|made| run.pool.give(made.packet));
         self.exit.drop_answers(run);
         self.turned.clear();
-        self.flows.failed.clear();
+        self.flows.forget_failed();
     }
 
     /// Returns true if functions turned back packets of the group.

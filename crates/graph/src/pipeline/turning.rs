@@ -6,18 +6,9 @@ use nf::stage::PacketTotals;
 use packet::{DropReason, Packet, Side};
 
 use super::BatchRun;
-use super::traversal::Traversal;
+use super::traversal::{PacketOrigin, Traversal};
 use crate::cache::FlowCache;
 use crate::routing::Journey;
-
-/// The origin of a packet that visits functions in reverse.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PacketOrigin {
-    /// It arrived: it counts in the flow of its second pass, and adds bytes to its streams.
-    Arrived,
-    /// A function made it: it counts in no flow.
-    GeneratedPacket,
-}
 
 impl Traversal {
     /// Takes a packet, a group of its own, that the function at `stage` turned back through the
