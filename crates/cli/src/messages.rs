@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use observe::notice::Notices;
 use sd_notify::NotifyState;
 use telemetry::shown_lines;
 
@@ -25,7 +26,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Implements [`say`]. Texts of others are made safe to show.
+/// Implements [`say`]. Escapes control characters.
 pub fn write_line(line: &str) {
     write_text(&format!("{}\n", shown_lines(line)));
 }
@@ -130,6 +131,12 @@ impl Console {
         }
     }
 
+    /// Returns a receiver of outputs' notices that reports them on this console.
+    pub fn notices(&self) -> Notices {
+        let console = self.clone();
+        Arc::new(move |notice| console.report(|| notice.emit(), || format!("rivulet: {notice}")))
+    }
+
     /// Queues a line, or counts it if the queue is full.
     fn queue_line(&self, line: String) {
         match self.queue.try_send(Line::Say(line)) {
@@ -146,7 +153,8 @@ impl Console {
         let _ = self.queue.send(Line::Ready);
     }
 
-    /// Lets operator and supervisor know that the process is up, and what traffic waits for.
+    /// Notifies operator and supervisor that the process is up, and of the reason that traffic
+    /// waits.
     pub fn waiting(&self, text: String) {
         self.say(format!("rivulet: {text}"));
         let _ = self.queue.try_send(Line::Waiting(text));

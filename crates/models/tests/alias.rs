@@ -1,6 +1,6 @@
-//! Aliases: two flows of two units, whose functions rewrite their packets. The dispatcher knows a
-//! flow's alias before the packet that created it leaves, so that an answer finds its flow
-//! (design.md 3.8). The real dispatcher runs; units are restated as what they report.
+//! Aliases: two flows of two units; functions rewrite their packets. The dispatcher knows a flow's
+//! alias before the packet that created it leaves, so that an answer finds its flow (design.md
+//! 3.8). The real dispatcher runs; units are restated as what they report.
 //!
 //! Bounds: two clients with two flows each at most, two aliases or one for both, one end per
 //! client, and up to two answers to each packet that has left, in every order.
@@ -81,7 +81,7 @@ enum PlantedFault {
     None,
     /// Packets leave at their units, and their aliases follow.
     LeavesFirst,
-    /// The dispatcher does not hear of ends.
+    /// Reports of flow ends do not reach the dispatcher.
     EndLost,
 }
 

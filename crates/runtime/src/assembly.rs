@@ -43,8 +43,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Hides the seed from the report, unless the policy names it. Who knows the seed can choose
-    /// packets whose flows collide in hash tables.
+    /// Hides the seed from the report, unless the policy names it. With the seed one could choose
+    /// packets that collide in hash tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
     }
@@ -87,7 +87,7 @@ impl Assembly {
             .filter(move |&(stage, owned)| match (topology, owned.side) {
                 (None, None) => true,
                 (Some(topology), None) => topology.leads(port.first, stage),
-                // Packets towards a side come from the other one.
+                // Packets towards a side enter at the other one.
                 (Some(topology), Some(side)) => topology.reaches(stage, side.other(), port.first),
                 (None, side) => port.side == side,
             })
@@ -125,8 +125,7 @@ pub fn assemble_for_cluster(
     assemble_with(policy, registry, (settings, wrong), (seed, cycles), 1)
 }
 
-/// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the
-/// flows.
+/// Assembles one of `parts` equal parts of a policy: its graph has room for its share of the flows.
 ///
 /// # Errors
 /// All errors of the policy, each with its position.
@@ -142,7 +141,7 @@ pub fn assemble_part(
     assemble_with(policy, registry, (settings, wrong), (seed, cycles), parts)
 }
 
-/// Assembles a policy with these settings, in which these faults were found.
+/// Assembles a policy with these settings and the faults found in them.
 fn assemble_with(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -265,7 +264,7 @@ fn stream_node(
     Ok((StreamNode::new(&instance.name, port, spec, board), stage))
 }
 
-/// Returns warnings of ports whose networks may overlap, where that would mix their flows.
+/// Returns warnings of ports with networks that may overlap, where that would mix their flows.
 fn overlaps(policy: &Policy, ports: &Ports) -> impl Iterator<Item = String> {
     let entry = |port: usize| ports.number(*policy.ports.get(port)?.numbers.start());
     policy.ways_apart("NAT").into_iter().filter_map(move |[one, other, end]| {
@@ -400,8 +399,8 @@ fn surroundings(policy: &Policy, node: &ExternalNode, ports: &[PortEntry]) -> Su
     }
 }
 
-/// The side of packets that enter by a port, if it is the same for all; none if no edge leaves or
-/// reaches the port.
+/// Returns the side of packets that enter by a port, if all have the same; none if no edge leaves
+/// or reaches the port.
 fn side_of(topology: &Topology, first: u16) -> Option<Option<Side>> {
     if topology.is_line() {
         return topology.side_of_line(first).map(Some);

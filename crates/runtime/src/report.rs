@@ -227,7 +227,7 @@ const PERCENTILES: [(&str, f64); 6] =
     [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
 
 impl Report {
-    /// Returns the report of a graph whose functions have these names.
+    /// Returns the report of a graph; `names` are its functions' names.
     pub fn of(policy: &str, seed: Option<u64>, graph: &Graph, names: &[String]) -> Report {
         let (counters, effects) = (graph.counters(), graph.effects());
         let functions = function::of_all(graph, names);

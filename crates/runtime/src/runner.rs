@@ -72,7 +72,7 @@ struct Refused {
 }
 
 impl Runner {
-    /// Creates a runner on the calling thread, whose reports carry `name`.
+    /// Creates a runner on the calling thread; its reports carry `name`.
     pub fn new(assembly: Assembly, name: &str) -> Runner {
         let is_program = |number: u16| assembly.stream_nodes.iter().any(|node| node.port == number);
         let ports = assembly.ports.all().iter().filter(|port| !is_program(port.number));
@@ -152,14 +152,14 @@ impl Runner {
         Runner { backend, ..Runner::new(assembly, name) }
     }
 
-    /// Leaves packets to the programs of external nodes, and drops those that come to one that is
-    /// down. Without this call nodes have no programs, and packets go on behind them unchanged.
+    /// Leaves packets to the programs of external nodes, and drops packets to a node that is down.
+    /// Without this call nodes have no programs, and forward packets unchanged.
     pub(crate) fn watch_nodes(&mut self) {
         self.nodes.watch();
     }
 
-    /// Returns the external node that a port belongs to, if packets go on behind it as if a program
-    /// forwarded them.
+    /// Returns the external node that a port belongs to, if the node has no program and forwards
+    /// all.
     pub fn assumed_node(&self, port: u16) -> Option<&str> {
         self.nodes.assumed(port)
     }
@@ -171,7 +171,7 @@ impl Runner {
     }
 
     /// Returns packets that [`observe`](Runner::observe) has brought to external nodes without
-    /// programs. Others are processed behind them.
+    /// programs. Other packets continue after the nodes at once.
     pub fn take_forwarded(&mut self) -> Vec<ForwardedPacket> {
         self.nodes.take_forwarded()
     }
@@ -260,7 +260,7 @@ impl Runner {
         }
     }
 
-    /// Lets time pass if there is no buffer for the frame: pending packets may return theirs.
+    /// Advances the time if there is no buffer for the frame: pending packets may return theirs.
     fn make_room<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
         if self.pool.has_room(frame.data.len()) {
             return Ok(());
@@ -323,8 +323,8 @@ impl Runner {
         self.process_forwarded(output)
     }
 
-    /// Processes packets behind external nodes without programs. A packet keeps its direction, and
-    /// a graph has no loops, so it comes to each node once at most.
+    /// Processes packets forwarded by external nodes without programs. A packet keeps its
+    /// direction, and a graph has no loops, so it visits each node once at most.
     fn process_forwarded<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         while self.nodes.has_forwarded() {
             for packet in self.nodes.take_forwarded() {
@@ -381,11 +381,11 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes received packets, and lets time pass up to `now_ns`: idle flows expire, and
+    /// Processes received packets, and advances the time to `now_ns`: idle flows expire, and
     /// fragments that have waited too long return their buffers.
     ///
-    /// Must be called periodically, as time passes in the graph only with packets: a flood of
-    /// fragments could otherwise keep all buffers.
+    /// Must be called periodically, as only packets advance the graph's time otherwise: a flood of
+    /// fragments could keep all buffers.
     ///
     /// # Errors
     /// Those of `output`.
@@ -400,8 +400,8 @@ impl Runner {
         self.process_forwarded(output)
     }
 
-    /// Returns whether packets are pending at units on other threads, or come from other workers.
-    /// They leave during a later [`flush`](Runner::flush).
+    /// Returns whether packets are pending at units on other threads, or at other workers. They
+    /// leave during a later [`flush`](Runner::flush).
     pub fn has_pending(&self) -> bool {
         self.backend.any().has_pending()
     }
@@ -442,7 +442,7 @@ impl Runner {
     /// # Errors
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
-        // Packets at units may go on behind nodes.
+        // Packets at units may still be forwarded by nodes without programs.
         if self.nodes.are_assumed() { self.settle(output) } else { self.flush(output) }?;
         let live = self.assembly.graph.counters().flows_live;
         let mut is_over = false;
@@ -458,7 +458,7 @@ impl Runner {
             drop(processing);
             self.emit(output)?;
         }
-        // Nothing goes on after the end.
+        // Nothing is forwarded after the end.
         self.nodes.take_forwarded();
         let mut report = self.report();
         report.flows.live += live;
@@ -470,8 +470,8 @@ impl Runner {
         self.pool.fill(BUFFERS);
     }
 
-    /// Returns the report so far. The first of several workers includes the NFs' shared state, for
-    /// which the others wait.
+    /// Returns the report so far. The first of several workers includes the NFs' shared state; the
+    /// others wait for it.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
         let is_first = self.worker().is_some_and(|worker| worker.number == 0);
@@ -527,7 +527,7 @@ impl Runner {
         report
     }
 
-    /// Asks units on other threads for their counters; a report shortly after has them.
+    /// Requests the counters of units on other threads; a report shortly after has them.
     pub fn ask_for_figures(&mut self) {
         if let Some(units) = self.backend.units_mut() {
             units.ask_for_figures();

@@ -9,8 +9,8 @@ use protocol::message::RefuseReason;
 /// Length of the length field before each saved flow.
 const PREFIX_LEN: usize = size_of::<u32>();
 
-/// Usual limit on the bytes of a saved flow beside its record: 152 of TCP streams without pending
-/// bytes, and others.
+/// Usual limit on the bytes of a saved flow in addition to its record: 152 of TCP streams without
+/// pending bytes, and others.
 const SPARE_LEN: usize = 256;
 
 /// Appends all flows with this handle.
@@ -78,7 +78,7 @@ fn add(
     if rest.is_empty() { Ok(()) } else { Err(RefuseReason::Unreadable) }
 }
 
-/// Returns the reason for which a graph refuses a flow, as units exchange it.
+/// Returns the reason why a graph refuses a flow, as units exchange it.
 fn reason(error: &RestoreError) -> RefuseReason {
     match error {
         RestoreError::Damaged => RefuseReason::Unreadable,

@@ -13,8 +13,8 @@
 //!
 //! The owner follows from a hash of the flow's key, the same for both directions, or from the
 //! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows
-//! over to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
-//! `docs/decisions/0025-flow-ownership-of-workers.md` has the reasons.
+//! over to them. The NFs of all graphs share their state, except counters, see
+//! [`nf::SharedHandle`]. `docs/decisions/0025-flow-ownership-of-workers.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -195,7 +195,7 @@ impl WorkerBackend for Shard {
         std::mem::take(&mut self.snooped)
     }
 
-    /// Returns buffers beyond `keep` to the workers that they came from.
+    /// Returns buffers beyond `keep` to their workers.
     fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
@@ -272,7 +272,7 @@ impl Shard {
         self.waited = waited;
     }
 
-    /// Routes a packet whose flow this worker owns if it is known.
+    /// Routes a packet that belongs to this worker if its flow is known.
     fn of_flow(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::IcmpError {
             // A pending packet may create the flow.
@@ -335,7 +335,7 @@ impl Shard {
         self.counters.taken += taken;
     }
 
-    /// Sends enqueued handovers as far as rings have room; the remaining packets are dropped.
+    /// Sends enqueued handovers until the rings are full; the remaining packets are dropped.
     fn send(&mut self, work: &mut Work<'_>) {
         for to in self.to.iter_mut().flatten().filter(|to| !to.next.is_empty()) {
             let count = to.next.len().min(to.ring.slots());

@@ -1,6 +1,6 @@
 //! Attributes that travel through external nodes: their layout, the paths of packets that bring
 //! them, and frames as tshark reads them (E24).
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 #[path = "../../functions/tests/tshark_support/mod.rs"]
@@ -18,7 +18,7 @@ use runtime::{Assembly, Frame, Ingress, Runner};
 use support::packets::{frame, udp, v4};
 use support::{Sink, assembly_of};
 
-/// A node behind a firewall and a classifier.
+/// A node after a firewall and a classifier.
 fn text(keys: &str) -> String {
     format!(
         "Port<0> a; Port<1> b; Port<2> c; Port<3> d;

@@ -1,13 +1,13 @@
-//! The identity of a process: its number, and when it has started.
+//! The identity of a process: its number and its start time.
 
 use std::fmt;
 use std::io::{Error, ErrorKind};
 
-/// A process: another one may get its number later, but not with this start.
+/// A process: another one may get its number later, but not with this start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessIdentity {
     pub id: u32,
-    /// Its start, in ticks since the system's.
+    /// Start time, in ticks since the system's start.
     started: u64,
 }
 
@@ -19,7 +19,7 @@ impl ProcessIdentity {
         Ok(ProcessIdentity { id, started: start_in(&text).ok_or_else(invalid)? })
     }
 
-    /// Reads what [`fmt::Display`] has written.
+    /// Reads the text of [`fmt::Display`].
     pub fn parse(text: &str) -> Option<ProcessIdentity> {
         let (id, started) = text.trim_end().split_once(' ')?;
         Some(ProcessIdentity { id: id.parse().ok()?, started: started.parse().ok()? })
@@ -41,7 +41,7 @@ fn start_in(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

@@ -1,25 +1,25 @@
-//! The pool: which processes run.
+//! The pool: decides which processes run.
 
 /// Limit on the delay before a process is started again, in nanoseconds.
 pub const RESTART_MAX_NS: u64 = 60_000_000_000;
-/// A process that ran for this long has not failed in a row, in nanoseconds.
+/// Run time after which a failure does not count as one in a row, in nanoseconds.
 pub const STABLE_NS: u64 = 60_000_000_000;
 
 /// Settings of a pool. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Processes, at most.
+    /// Limit on processes.
     pub size: usize,
-    /// Processes that are ready for work, or start, beside those at work.
+    /// Idle and starting processes that are kept in addition to busy ones.
     pub spare: usize,
-    /// More spare ones are stopped once they have been idle for this time.
+    /// Idle time after which a process above `spare` is stopped.
     pub idle_ns: u64,
-    /// Limit on the time until a started process is ready.
+    /// Time from the start of a process to its readiness, at most; then it is stopped.
     pub start_ns: u64,
-    /// Limit on the time that a process takes to end; then it is killed.
+    /// Time from SIGTERM to SIGKILL.
     pub stop_ns: u64,
-    /// Delay before a process that has failed is started again. It doubles with each failure in a
-    /// row, up to [`RESTART_MAX_NS`].
+    /// Delay before a failed process is started again. It doubles with each failure in a row, up to
+    /// [`RESTART_MAX_NS`].
     pub restart_ns: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct PoolConfig {
 pub enum PoolAction {
     /// Start it. If that fails, it has ended.
     Start(usize),
-    /// Ask it to end.
+    /// Send it SIGTERM.
     Terminate(usize),
     /// Kill it.
     Kill(usize),
@@ -37,13 +37,13 @@ pub enum PoolAction {
 /// Processes by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// Those at work.
+    /// Processes at work.
     pub busy: usize,
-    /// Those ready for work.
+    /// Processes that are ready for work.
     pub spare: usize,
-    /// Those that start.
+    /// Processes that start.
     pub starting: usize,
-    /// Those that end.
+    /// Processes that end.
     pub stopping: usize,
 }
 
@@ -67,31 +67,31 @@ struct Pooled {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It does not run, and may be started from this time on.
+    /// Stopped; may be started from this time on.
     Down(u64),
     Starting,
     /// Idle since this time.
     Spare(u64),
     Busy,
-    /// It was asked to end at this time.
+    /// Terminated at this time.
     Stopping(u64),
     Killed,
 }
 
 impl Pool {
-    /// Creates one in which nothing runs.
+    /// Creates a pool without running processes.
     pub fn new(config: PoolConfig) -> Pool {
         let down = Pooled { state: State::Down(0), started_ns: 0, failures: 0 };
         Pool { config, processes: vec![down; config.size], is_ending: false }
     }
 
-    /// A process runs already: an earlier owner has started it.
+    /// Adopts a running process of an earlier owner.
     pub fn handle_adoption(&mut self, now_ns: u64, at: usize) {
         let process = &mut self.processes[at];
         (process.state, process.started_ns) = (State::Starting, now_ns);
     }
 
-    /// A process is ready for work.
+    /// Notes that a process is ready for work.
     pub fn handle_ready(&mut self, now_ns: u64, at: usize) {
         let process = &mut self.processes[at];
         if process.state == State::Starting {
@@ -99,7 +99,7 @@ impl Pool {
         }
     }
 
-    /// A process has begun to work, or is idle again.
+    /// Notes that a process has begun to work, or is idle again.
     pub fn handle_work(&mut self, now_ns: u64, at: usize, is_busy: bool) {
         let process = &mut self.processes[at];
         process.state = match (process.state, is_busy) {
@@ -109,8 +109,8 @@ impl Pool {
         };
     }
 
-    /// A process has ended, in order or not. Returns the time until it may be started again, if it
-    /// was not asked to end.
+    /// Records the end of a process, in order or not. Returns the delay before its next start,
+    /// unless the pool ended it.
     pub fn handle_exit(&mut self, now_ns: u64, at: usize, in_order: bool) -> Option<u64> {
         let process = &mut self.processes[at];
         if matches!(process.state, State::Stopping(_) | State::Killed) {
@@ -152,7 +152,7 @@ impl Pool {
         counts
     }
 
-    /// Returns the next task, which counts as done.
+    /// Returns the next task, and takes it for done.
     pub fn poll(&mut self, now_ns: u64) -> Option<PoolAction> {
         let PoolConfig { spare, idle_ns, start_ns, stop_ns, .. } = self.config;
         let is_past = |since_ns: u64, wait_ns: u64| now_ns >= since_ns.saturating_add(wait_ns);
@@ -211,7 +211,7 @@ mod tests {
         }
         assert_eq!(polled(&mut pool, 3), []);
         assert_eq!(pool.counts(), PoolCounts { busy: 3, ..PoolCounts::default() });
-        // Two have nothing to do any more: one of them is enough.
+        // Two processes are idle: one of them is enough.
         pool.handle_work(10, 0, false);
         pool.handle_work(20, 2, false);
         assert_eq!(polled(&mut pool, 119), [PoolAction::Terminate(0)]);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(pool.counts(), PoolCounts { busy: 1, spare: 1, ..PoolCounts::default() });
         pool.handle_work(2, 2, true);
         assert_eq!(polled(&mut pool, 2), [PoolAction::Start(0)]);
-        // One that says nothing is ended, as one that does not start.
+        // A silent adopted process is stopped like a process that does not start.
         let mut pool = Pool::new(CONFIG);
         pool.handle_adoption(0, 0);
         assert_eq!(polled(&mut pool, 50), [PoolAction::Terminate(0), PoolAction::Start(1)]);
@@ -250,14 +250,14 @@ mod tests {
         assert_eq!(polled(&mut pool, now_ns), [PoolAction::Start(0)]);
         pool.handle_ready(now_ns, 0);
         assert_eq!(pool.handle_exit(now_ns + STABLE_NS, 0, false), Some(10), "it was stable");
-        // One that is never ready is stopped.
+        // A process that is never ready is stopped.
         now_ns += 2 * STABLE_NS;
         assert_eq!(polled(&mut pool, now_ns), [PoolAction::Start(0)]);
         assert_eq!(polled(&mut pool, now_ns + 50), [PoolAction::Terminate(0)]);
     }
 
     proptest! {
-        /// No more run than there may be, and at the end none.
+        /// The pool never exceeds its size, and ends completely.
         #[test]
         fn pool_keeps_its_limits(
             spare in 0usize..4,

@@ -16,11 +16,11 @@ use crate::identity::ProcessIdentity;
 
 /// Limit on the bytes of a notice; the rest is lost.
 const NOTICE_MAX: usize = 4096;
-/// Ends of the names of files: the number of the process, and the socket of its notices.
+/// File name extensions: the number of the process, and the socket of its notices.
 const NUMBER_END: &str = "pid";
 const SOCKET_END: &str = "sock";
 
-/// Something that a process has said by `sd_notify(3)`.
+/// A message of a process by `sd_notify(3)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// `READY=1`: it has started.
@@ -32,18 +32,18 @@ pub enum Notice {
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// It has ended so.
+    /// The exit status of a child.
     Status(ExitStatus),
-    /// It was adopted: the system does not say how it has ended.
+    /// The process was adopted: its exit status is unknown.
     Unknown,
 }
 
-/// A running process, with files in a folder by which a later owner can
-/// [adopt](PooledProcess::adopt) it: it outlives its owner.
+/// A running process that may outlive its owner: by its files, a later owner can
+/// [adopt](PooledProcess::adopt) it.
 #[derive(Debug)]
 pub struct PooledProcess {
     id: u32,
-    /// Refers to this process, even if the system gives its number to another one.
+    /// Refers to this process, even if the system reuses its number.
     handle: OwnedFd,
     /// `None` if it was adopted.
     child: Option<Child>,
@@ -62,8 +62,8 @@ struct Files {
 }
 
 impl PooledProcess {
-    /// Starts a process, in a group of its own: a terminal's Ctrl-C is not for it. `folder` is for
-    /// its files, whose `name` must be another one for each process.
+    /// Starts a process, in a group of its own: a terminal's Ctrl-C does not reach it. `folder` is
+    /// for its files; `name` must be unique there.
     ///
     /// # Errors
     /// If the files cannot be made, or the program cannot be run.
@@ -76,7 +76,7 @@ impl PooledProcess {
             .and_then(|identity| fs::write(&files.number, identity.to_string()))
             .and_then(|()| open(id));
         let handle = begun.inspect_err(|_| {
-            // Nobody would find it again.
+            // Without its files, no later owner could adopt it.
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -91,8 +91,8 @@ impl PooledProcess {
         })
     }
 
-    /// Takes over a process that an earlier owner has started under this name. Returns `None` if
-    /// none runs. It must repeat its notices: earlier ones are lost.
+    /// Takes over a process that an earlier owner has started under this name. Returns `None` if it
+    /// does not run. The process must repeat its notices: earlier ones are lost.
     ///
     /// # Errors
     /// If the files cannot be read or made.
@@ -104,7 +104,7 @@ impl PooledProcess {
         };
         let Some(identity) = ProcessIdentity::parse(&text) else { return Ok(None) };
         let Ok(handle) = open(identity.id) else { return Ok(None) };
-        // The handle is that of the process which has the number now: is it still the same one?
+        // The number may have been reused before the handle was opened.
         if ProcessIdentity::of(identity.id).ok().as_ref() != Some(&identity) {
             return Ok(None);
         }
@@ -169,7 +169,7 @@ impl PooledProcess {
         Ok(end)
     }
 
-    /// Asks the process to end (SIGTERM).
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
@@ -186,7 +186,7 @@ impl PooledProcess {
 }
 
 impl Drop for PooledProcess {
-    /// Removes the files of a process that has ended. One that runs can be adopted.
+    /// Removes the files of a process that has ended. A running process keeps them, for adoption.
     fn drop(&mut self) {
         if self.has_ended {
             let _ = fs::remove_file(&self.files.number);
@@ -201,7 +201,7 @@ impl Files {
         Files { number: file(NUMBER_END), socket: file(SOCKET_END) }
     }
 
-    /// Opens the socket, in place of that of an earlier owner.
+    /// Opens the socket, in place of an earlier owner's.
     fn listen(&self) -> std::io::Result<UnixDatagram> {
         match fs::remove_file(&self.socket) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -237,7 +237,7 @@ fn notices(bytes: &[u8]) -> Vec<Notice> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
     use std::time::{Duration, Instant};
 
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A program that says what it does until it is asked to end. `None` if there is no python3.
+    /// A program that repeats its notices until SIGTERM. `None` if there is no python3.
     fn speaker(folder: &Path) -> Option<PooledProcess> {
         let said = "import os, socket, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
@@ -317,7 +317,7 @@ while True:
         let number = std::fs::read(folder.path().join("one.pid")).unwrap();
         drop(process);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        // The file of one that has ended, and of another process with its number.
+        // A stale file, and a file of another process with the same number.
         std::fs::write(folder.path().join("one.pid"), number).unwrap();
         assert!(PooledProcess::adopt(folder.path(), "one").unwrap().is_none());
         std::fs::write(folder.path().join("one.pid"), format!("{} 1", std::process::id())).unwrap();

@@ -18,7 +18,7 @@ const RULES: &str = "table inet box {
   }
 }";
 
-/// A policy with this NF behind a node whose kernel applies [`RULES`].
+/// Returns a policy with this NF after a node that applies [`RULES`] in its kernel.
 fn policy(network: &Network, function: &str) -> String {
     fs::write(network.path("rules.nft"), RULES).unwrap();
     let setup = format!("nft -f {}", network.path("rules.nft").display());
@@ -35,7 +35,7 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Ends it. Returns its report, in which the node has worked, and packets passed both of its ports.
+/// Ends it. Returns its report. Asserts that the node worked and packets passed both of its ports.
 fn end(rivulet: Rivulet) -> Value {
     let report = rivulet.end();
     assert_eq!(report["nodes"]["mid"]["up"], 1, "{report}");

@@ -92,7 +92,7 @@ fn proxy_takes_web_traffic_and_a_nat_follows() {
     assert!(processes(&format!("^haproxy -f {folder}")).is_empty());
 }
 
-/// Rules that count pings and refuse TCP port 81, of this family.
+/// Returns rules that count pings and refuse TCP port 81, of this family.
 fn rules(network: &Network, family: &str) -> String {
     let rules = format!(
         "table {family} box {{

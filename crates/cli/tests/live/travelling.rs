@@ -42,7 +42,7 @@ enum Carrier {
     Geneve,
 }
 
-/// Bytes of a Geneve frame before and behind the option's data.
+/// Offsets of the option's data in a Geneve frame.
 const DATA: std::ops::Range<usize> = 54..58;
 
 impl Carrier {
@@ -85,13 +85,13 @@ impl Carrier {
         frame
     }
 
-    /// A tag with a bit that no attribute has.
+    /// Returns a tag with a bit that no attribute has.
     fn bad(self) -> u32 {
         if self == Carrier::Vlan { 0x800 } else { 0x8000_0000 }
     }
 }
 
-/// Tags by the side that they came from, and how many packets had them.
+/// Number of packets by the tag and its side of origin.
 type SeenTags = Arc<Mutex<BTreeMap<(&'static str, u32), u32>>>;
 
 /// A program between two memif ports, on a thread of this process.

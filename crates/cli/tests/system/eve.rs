@@ -58,8 +58,8 @@ Monitor m;
 pipelet { inside <-> i <-> h <-> m <-> outside; }
 "#;
 
-/// Fields that we write beside the object `rivulet`, with their types. All are in the schema of
-/// Suricata 7.0.10 but for those of [`BEYOND_SCHEMA`]. Items of arrays have their array's path.
+/// Fields outside the object `rivulet`, with their types. All except [`BEYOND_SCHEMA`] are in the
+/// schema of Suricata 7.0.10. Items of arrays have their array's path.
 const FIELDS: &str = "
     timestamp string, flow_id number, pcap_cnt number, in_iface string, event_type string, vlan number,
     src_ip string, src_port number, dest_ip string, dest_port number, proto string, tx_id number,
@@ -325,8 +325,8 @@ fn by(events: &[Value], kind: &str, fields: &[&str]) -> BTreeMap<String, Flat> {
 
 const ENDS: [&str; 5] = ["proto", "src_ip", "src_port", "dest_ip", "dest_port"];
 
-/// Kinds of events, the fields that distinguish two of a kind beside the ends, and those of
-/// Suricata's that differ; docs/alerts.md has the reasons.
+/// Kinds of events, the fields that distinguish two of a kind in addition to the ends, and the
+/// fields that differ from Suricata's; docs/alerts.md has the reasons.
 const KINDS: [(&str, &[&str], &[&str]); 5] = [
     ("dns", &["dns.type", "dns.id"], &["dns.answers", "dns.authorities", "dns.grouped."]),
     ("http", &["http.url"], &["timestamp", "pcap_cnt", "tx_id"]),
@@ -352,9 +352,9 @@ const KINDS: [(&str, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// Returns the fields of Suricata's event in which ours differs.
+/// Returns the fields that differ between our event and Suricata's.
 fn differing(kind: &str, ours: &Flat, theirs: &Flat, except: &[&str]) -> Vec<String> {
-    // TCP whose beginning was not seen is no connection for Suricata, and answers alone are no DNS.
+    // TCP without a visible beginning is no connection for Suricata, and answers alone are no DNS.
     let is_followed = theirs.get("flow.state").is_none_or(|state| state != "new" || ours["proto"] != "TCP")
         && !["failed", "quic"].iter().any(|other| theirs.get("app_proto").is_some_and(|app| app == other));
     let is_compared = |path: &str, value: &Value| match path {
@@ -407,7 +407,8 @@ fn events_are_those_of_suricata() {
     }
 }
 
-/// Suricata counts the bytes of frames: link layers and, of short packets, padding.
+/// Compares byte counts. Suricata counts the bytes of frames: link layers and, of short packets,
+/// padding.
 fn check_bytes(ours: &Flat, theirs: &Flat) {
     for side in ["toserver", "toclient"] {
         let of = |flat: &Flat, what: &str| flat[&format!("flow.{what}_{side}")].as_u64().unwrap();

@@ -40,7 +40,7 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Situation {
     pub world: World,
-    /// Units that have crashed, and whose crash nobody has noticed.
+    /// Units with an unnoticed crash.
     pub crashed: Vec<UnitId>,
     inputs: Vec<Input>,
     /// Hash of the inputs.
@@ -80,7 +80,7 @@ impl Situation {
             Step::Migrate(flow, to) => self.input(model, Input::Migrate(key(flow), UnitId(to))),
             Step::Crash(unit) => {
                 self.world.lose(UnitId(unit));
-                self.world.lost.clear(); // Nobody answers for it yet.
+                self.world.lost.clear(); // No unit answers for it yet.
                 if model.planted != PlantedFault::NumberReused {
                     self.crashed.push(UnitId(unit));
                 }

@@ -72,8 +72,8 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.migrate(self.now_ns, target.flow, target.to, &mut self.outputs)
     }
 
-    /// Copies a flow's state to the unit to which it is about to migrate, if states take long to
-    /// travel. Returns the unit.
+    /// Copies a flow's state to the target of its migration, if states take long to travel. Returns
+    /// the unit.
     fn copy(
         &mut self,
         target: MigrationTarget,

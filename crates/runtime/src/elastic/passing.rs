@@ -1,4 +1,4 @@
-//! Packets and aliases between several dispatchers: what belongs to another one is passed on.
+//! Packets and aliases between several dispatchers.
 
 use graph::FlowLookup;
 use nf::AffinityGroup;
@@ -104,7 +104,7 @@ impl<T: Transport> Elastic<T> {
     pub(super) fn announce_aliases(&mut self) {
         if let Some(others) = self.transport.federation() {
             for change in self.dispatcher.take_alias_changes() {
-                // Packets of lost flows must find the one that resets their hosts.
+                // Packets of lost flows must find the dispatcher that resets their hosts.
                 if !matches!(&change, AliasChange::Freed(key) if self.lost.has(key)) {
                     others.announce(change);
                 }

@@ -1,4 +1,4 @@
-//! Reports of units, and changes of units that nobody asked for.
+//! Reports of units, and changes of units that the dispatcher did not request.
 
 use protocol::message::UnitId;
 use protocol::unit::FlowAlias;

@@ -24,7 +24,7 @@ pub(super) fn of_all(graph: &Graph) -> BTreeMap<String, EdgeReport> {
     of_edges(graph, |goes_on, packets| goes_on || packets > 0)
 }
 
-/// The same, with all edges.
+/// Returns the reports of all edges.
 pub(super) fn of_all_edges(graph: &Graph) -> BTreeMap<String, EdgeReport> {
     of_edges(graph, |_, _| true)
 }

@@ -28,10 +28,10 @@ record! {
         pub up: u64 = gauge("node_up"),
         /// Starts of the program after it ended.
         pub restarts: u64 = counter("node_restarts"),
-        /// Packets that came to the node while it was down, and were dropped: `node-down`.
+        /// Packets that arrived at the node while it was down, and were dropped: `node-down`.
         pub dropped: u64 = counter("node_packets_dropped"),
-        /// Packets that came to the node while it was down, and went on behind it. They count as
-        /// sent by one of its ports and received by the other.
+        /// Packets that bypassed the node while it was down. They count as sent by one of its ports
+        /// and received by the other.
         pub bypassed: u64 = counter("node_packets_bypassed"),
         /// Packets to the program that are too long for the tunnel of their tags, and were lost.
         /// They count as sent by the node's port.
@@ -42,13 +42,13 @@ record! {
         /// Tags of the program with bits that no attribute has, or malformed. The packet's
         /// attributes are 0; without a readable tunnel header, it is dropped (`tunnel-malformed`).
         pub bad_tags: u64 = counter("node_tags_bad"),
-        /// Packets that went on behind the node as if its program had forwarded them: only `rivulet
-        /// up` runs it. They count as sent by one of its ports and received by the other.
+        /// Packets that passed the node as if its program had forwarded them: only `rivulet up`
+        /// runs it. They count as sent by one of its ports and received by the other.
         pub assumed: u64 = counter("node_packets_assumed"),
         /// Lines of the program's output that are not in the log: more than 500 at once or 20 per
         /// second.
         pub lines_dropped: u64 = counter("node_output_lines_dropped"),
-        /// Lines of the program's output of which the log has the first 1,024 bytes.
+        /// Lines of the program's output that are cut in the log, after 1,024 bytes.
         pub lines_cut: u64 = counter("node_output_lines_cut"),
         /// Answers of a program that gets streams.
         pub answers: u64 = counter("node_answers"),

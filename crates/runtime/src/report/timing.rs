@@ -58,7 +58,7 @@ record! {
     pub struct FastPathReport [] {
         /// Packets on the fast path: they followed a cached rule.
         pub packets: u64 = counter("fast_path_packets"),
-        /// Packets whose rule was predicted: the first of their kind, or the first after a command.
+        /// Packets with a predicted rule: the first of their kind, or the first after a command.
         pub predicted: u64 = counter("fast_path_packets_predicted"),
         /// Packets recorded to make rules.
         pub recorded: u64 = counter("fast_path_packets_recorded"),

@@ -1,6 +1,6 @@
 //! Units on threads of their own, with rings in between.
 //!
-//! Each unit has a graph and a flow table of its own. NFs of all graphs share their state beside
+//! Each unit has a graph and a flow table of its own. NFs of all graphs share their state, except
 //! counters (see [`nf::SharedHandle`]), so a NAT assigns a port once, and a rate is that of all
 //! units together. Packets of a flow leave in the order of arrival; those of different flows may
 //! not.
@@ -52,11 +52,10 @@ pub const THREADS_MAX: u16 = 64;
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
 
-/// Period in which units that get packets are notified of the run's time, in nanoseconds.
+/// Period of the clock messages to units that get packets, in nanoseconds.
 const TIME_NS: u64 = 100_000;
 
-/// Period of the run's time in which units handle deadlines while nothing is in flight, in
-/// nanoseconds.
+/// Period, on the run's clock, of the units' deadlines while nothing is in flight, in nanoseconds.
 /// A capture that is played as fast as possible may skip minutes while a state is in flight; the
 /// flow would expire before the state arrives.
 const STEP_NS: u64 = 1_000_000;
@@ -83,7 +82,7 @@ pub struct Rings {
     notified_ns: u64,
     /// Time at which units handled deadlines last.
     stepped_ns: u64,
-    /// Packets that were sent to units, and those that units have finished.
+    /// Packets sent to units, and packets that units have finished.
     sent: u64,
     through: u64,
     /// Arrival of batches, by the sequence of their first packets.
@@ -223,8 +222,7 @@ impl Rings {
         }
     }
 
-    /// Takes the remains of units whose threads have ended. Returns a unit that could not be
-    /// started.
+    /// Takes the remains of units with ended threads. Returns a unit that could not be started.
     fn take_ended(&mut self) -> Option<UnitId> {
         let mut failed = None;
         for (unit, lane) in (0..).map(UnitId).zip(&mut self.lanes) {
@@ -394,7 +392,7 @@ impl UnitReports for Rings {
         }
     }
 
-    /// Units answer in their own time, and nobody waits: a later report has the counters.
+    /// Units answer in their own time, without a wait: a later report has the counters.
     fn ask_for_figures(&mut self) {
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
             lane.push(ToUnit::Figures);

@@ -61,7 +61,7 @@ impl Sources {
     }
 }
 
-/// Returns the names of functions after `#[test]`, and of those that `by_each_way!` makes tests of.
+/// Returns the names of functions after `#[test]`, and of functions listed in `by_each_way!`.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let (mut is_test, mut in_macro) = (false, false);
     text.lines().map(str::trim).filter_map(move |line| {
@@ -79,7 +79,7 @@ fn verdict(page: &str) -> Option<bool> {
     page.lines().find_map(|line| line.strip_prefix("**match: ")).map(|verdict| verdict.starts_with("yes"))
 }
 
-/// All files with an extension under a folder, in order.
+/// Returns all files with an extension under a folder, in order.
 fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;

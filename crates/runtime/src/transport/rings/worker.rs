@@ -49,7 +49,7 @@ struct Loop {
     has_failed: bool,
 }
 
-/// Nanoseconds since the process first asked.
+/// Returns nanoseconds since the first call.
 pub(super) fn clock_ns() -> u64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64

@@ -1,17 +1,15 @@
 //! Selection of the packets to show.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use packet::parse::{self, protocol};
 use packet::{Packet, PacketClass};
 use policy::{Fields, Filter, FilterNumberField, Scalar};
 use runtime::{Assembly, Runner};
 
-use super::witness::{Outcome, PacketTrace};
-use crate::policies;
+use super::tracer::{PacketOutcome, PacketTrace};
 
-/// Conditions on a packet, all of which must hold.
+/// Conditions on a packet. All must hold.
 #[derive(Default)]
 pub struct Selection {
     /// Only the packets of this flow.
@@ -21,24 +19,17 @@ pub struct Selection {
     /// Only packets that were dropped.
     pub dropped: bool,
     filter: Option<Filter>,
-    /// For each function of the graph, its number in the policy, by which filters know it.
+    /// Number in the policy, which filters use, of each function of the graph.
     numbers: Vec<usize>,
 }
 
 impl Selection {
-    /// Selects all packets, or those that match `filter`, which may use the names of the policy at
-    /// `path` with the text `policy`.
-    pub fn of_filter(
-        filter: Option<&str>,
-        path: &Path,
-        policy: &str,
-        assembly: &Assembly,
-    ) -> anyhow::Result<Selection> {
-        let Some(filter) = filter else { return Ok(Selection::default()) };
-        let (filter, known) = policies::filter(path, policy, filter)?;
+    /// Selects the packets that match a filter; `known` are the names of the policy's functions in
+    /// the order of their numbers, which the filter uses.
+    pub fn matching(filter: Filter, known: &[String], assembly: &Assembly) -> Selection {
         let number = |name: &String| known.iter().position(|other| other == name).unwrap_or(usize::MAX);
         let numbers = assembly.names.iter().map(number).collect();
-        Ok(Selection { filter: Some(filter), numbers, ..Selection::default() })
+        Selection { filter: Some(filter), numbers, ..Selection::default() }
     }
 
     /// Returns whether no later packet can be selected.
@@ -47,24 +38,24 @@ impl Selection {
     }
 
     /// Returns whether this packet is selected.
-    pub fn takes(&self, passage: &PacketTrace, runner: &Runner) -> bool {
-        let dropped = matches!(passage.outcome, Outcome::Dropped(_)) && !passage.is_midstream;
-        self.flow.is_none_or(|flow| passage.flow == Some(flow))
-            && self.packet.is_none_or(|packet| passage.number == Some(packet))
+    pub fn takes(&self, trace: &PacketTrace, runner: &Runner) -> bool {
+        let dropped = matches!(trace.outcome, PacketOutcome::Dropped(_)) && !trace.is_midstream;
+        self.flow.is_none_or(|flow| trace.flow == Some(flow))
+            && self.packet.is_none_or(|packet| trace.number == Some(packet))
             && (dropped || !self.dropped)
-            && self.filter.as_ref().is_none_or(|filter| self.passes(filter, passage, runner))
+            && self.filter.as_ref().is_none_or(|filter| self.passes(filter, trace, runner))
     }
 
-    fn passes(&self, filter: &Filter, passage: &PacketTrace, runner: &Runner) -> bool {
-        let Some(arrived) = &passage.arrived else { return false };
+    fn passes(&self, filter: &Filter, trace: &PacketTrace, runner: &Runner) -> bool {
+        let Some(arrived) = &trace.arrived else { return false };
         let mut fields = fields(arrived);
         // Attributes are complete after the last function.
-        let last = passage.steps.iter().rev().find_map(|step| step.after.as_ref());
+        let last = trace.steps.iter().rev().find_map(|step| step.after.as_ref());
         if let Some(last) = last {
             let stages = runner.assembly().graph.stages().iter().enumerate();
             for ((place, stage), &number) in stages.zip(&self.numbers) {
                 // Functions on other paths have their attributes in the same bits.
-                let visited = passage.steps.iter().any(|step| step.stage == place);
+                let visited = trace.steps.iter().any(|step| step.stage == place);
                 for (i, attribute) in stage.descriptor().attributes.iter().enumerate() {
                     let tags = if visited { last.meta().transit.tags } else { 0 };
                     let value = stage.tags().get(tags, i);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::edges::EdgeExplanation;
 use super::headers;
 use super::rule::RuleExplanation;
-use super::witness::{CollectedOutput, Outcome, PacketTrace, ReportedEvent, Step};
+use super::tracer::{CollectedOutput, ExplainedEvent, PacketOutcome, PacketTrace, ProcessingStep};
 
 /// The explanation of a packet.
 #[derive(Serialize)]
@@ -20,10 +20,10 @@ pub struct Explanation {
     packet: Option<u64>,
     time_ns: u64,
     /// A function generated it in reply to the packet with this number.
-    made: bool,
-    /// The external node behind which it goes on: the program is assumed to have forwarded it.
+    generated: bool,
+    /// The external program after which it continues: assumed to have forwarded it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    behind: Option<String>,
+    after_program: Option<String>,
     /// The side that it arrived from.
     from: &'static str,
     headers: String,
@@ -38,9 +38,21 @@ pub struct Explanation {
     outcome: OutcomeExplanation,
     alerts: Vec<AlertExplanation>,
     /// Events that functions reported, such as HTTP transactions.
-    told: Vec<ReportedEvent>,
+    events: Vec<ExplainedEvent>,
     /// Flow records that were reported with this packet.
     flows_reported: usize,
+    #[serde(flatten)]
+    former: FormerKeys,
+}
+
+/// Former keys, with the values of `generated`, `after_program` and `events`. The next release
+/// drops them.
+#[derive(Serialize)]
+struct FormerKeys {
+    made: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<String>,
+    told: Vec<ExplainedEvent>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +60,8 @@ struct FlowExplanation {
     number: u64,
     direction: &'static str,
     /// Number of the packet in its flow, from 1.
+    seq: u64,
+    /// Former key of `seq`. The next release drops it.
     clock: u64,
     /// State of the connection after it.
     connection: &'static str,
@@ -140,31 +154,32 @@ struct AlertExplanation {
 
 impl Explanation {
     /// Explains a packet.
-    pub fn new(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> Explanation {
-        let first = passage.arrived.as_ref().or(passage.steps.first().map(|step| &step.before));
-        let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == passage.sequence);
+    pub fn new(trace: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> Explanation {
+        let first = trace.arrived.as_ref().or(trace.steps.first().map(|step| &step.before));
+        let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == trace.sequence);
+        let events = events(trace, collected);
         Explanation {
-            packet: passage.number,
+            packet: trace.number,
             time_ns: first.map_or(0, |packet| packet.meta().transit.timestamp_ns),
-            made: passage.made,
-            behind: passage.behind.clone(),
+            generated: trace.generated,
+            after_program: trace.after_program.clone(),
             from: first.map_or("", |packet| side(packet.meta().transit.side)),
             headers: first.map_or_else(String::new, headers::line),
-            flow: flow(passage, runner),
-            edges: EdgeExplanation::of_packet(passage, runner),
-            steps: passage
+            flow: flow(trace, runner),
+            edges: EdgeExplanation::of_packet(trace, runner),
+            steps: trace
                 .steps
                 .iter()
-                .map(|step| StepExplanation::new(step, passage.is_midstream, runner))
+                .map(|step| StepExplanation::new(step, trace.is_midstream, runner))
                 .collect(),
-            rule: passage.rule.as_ref().map(|rule| {
+            rule: trace.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
                 let topology = assembly.graph.topology().map(|(topology, _)| topology);
                 RuleExplanation::new(rule, &assembly.names, topology)
             }),
-            outcome: outcome(passage, collected, runner),
+            outcome: outcome(trace, collected, runner),
             alerts: alerts
-                .filter(|_| !passage.made)
+                .filter(|_| !trace.generated)
                 .map(|(function, alert)| AlertExplanation {
                     function: function.clone(),
                     id: alert.signature_id,
@@ -172,44 +187,50 @@ impl Explanation {
                     severity: alert.severity,
                 })
                 .collect(),
-            told: told(passage, collected),
-            flows_reported: if passage.made { 0 } else { collected.reports },
+            former: FormerKeys {
+                made: trace.generated,
+                behind: trace.after_program.clone(),
+                told: events.clone(),
+            },
+            events,
+            flows_reported: if trace.generated { 0 } else { collected.reports },
         }
     }
 }
 
 /// Events that were reported with this packet, by flows that ended with it, too.
-fn told(passage: &PacketTrace, collected: &CollectedOutput) -> Vec<ReportedEvent> {
-    let of_it = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == passage.sequence);
-    let told = collected.told.iter().filter(|(sequence, _)| !passage.made && of_it(sequence));
-    told.map(|(_, told)| told.clone()).collect()
+fn events(trace: &PacketTrace, collected: &CollectedOutput) -> Vec<ExplainedEvent> {
+    let belongs = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == trace.sequence);
+    let events = collected.events.iter().filter(|(sequence, _)| !trace.generated && belongs(sequence));
+    events.map(|(_, event)| event.clone()).collect()
 }
 
-fn flow(passage: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
-    let (number, joined) = (passage.flow?, passage.joined.as_ref()?);
+fn flow(trace: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
+    let (number, joined) = (trace.flow?, trace.joined.as_ref()?);
     Some(FlowExplanation {
         number,
         direction: match joined.transit.direction {
             Direction::Original => "original",
             Direction::Reply => "reply",
         },
+        seq: joined.transit.seq,
         clock: joined.transit.seq,
         connection: Connection::from_phase(joined.transit.phase).name(),
         key: joined.key.to_string(),
         // Between external nodes, an alias may be the same key in another part of the graph.
-        alias: passage.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
+        alias: trace.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
         record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
     })
 }
 
-fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> OutcomeExplanation {
+fn outcome(trace: &PacketTrace, collected: &CollectedOutput, runner: &Runner) -> OutcomeExplanation {
     let nothing =
         OutcomeExplanation { what: "pending", port: None, headers: None, reason: None, meaning: None };
-    match passage.outcome {
-        Outcome::Held => {
+    match trace.outcome {
+        PacketOutcome::Pending => {
             OutcomeExplanation { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
         }
-        Outcome::Dropped(reason) if passage.is_midstream => OutcomeExplanation {
+        PacketOutcome::Dropped(reason) if trace.is_midstream => OutcomeExplanation {
             what: "unknown",
             reason: Some(reason.name()),
             meaning: Some(
@@ -217,18 +238,18 @@ fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) 
             ),
             ..nothing
         },
-        Outcome::Dropped(reason) => OutcomeExplanation {
+        PacketOutcome::Dropped(reason) => OutcomeExplanation {
             what: "dropped",
             reason: Some(reason.name()),
             meaning: Some(reason.meaning()),
             ..nothing
         },
-        Outcome::Sent(place) => {
+        PacketOutcome::Sent(place) => {
             let port = collected.ports.get(place).and_then(|&port| runner.assembly().ports.number(port));
             OutcomeExplanation {
                 what: "sent",
                 port: port.map(|port| port.name.clone()),
-                headers: passage.left.as_ref().map(headers::line),
+                headers: trace.left.as_ref().map(headers::line),
                 ..nothing
             }
         }
@@ -236,7 +257,7 @@ fn outcome(passage: &PacketTrace, collected: &CollectedOutput, runner: &Runner) 
 }
 
 impl StepExplanation {
-    fn new(step: &Step, is_midstream: bool, runner: &Runner) -> StepExplanation {
+    fn new(step: &ProcessingStep, is_midstream: bool, runner: &Runner) -> StepExplanation {
         let assembly = runner.assembly();
         let stage = assembly.graph.stages().get(step.stage);
         let reason = match step.verdict {
@@ -285,13 +306,13 @@ impl StepExplanation {
 }
 
 /// Returns the function's rule that matched the packet, if it has rules.
-pub(crate) fn deciding_rule<'r>(step: &Step, runner: &'r Runner) -> Option<&'r RuleLabel> {
+pub fn deciding_rule<'r>(step: &ProcessingStep, runner: &'r Runner) -> Option<&'r RuleLabel> {
     let stage = runner.assembly().graph.stages().get(step.stage)?;
     Some(&stage.shared().rules.get(step.recording.rule? as usize)?.label)
 }
 
 /// Returns the attributes that the function changed.
-fn attributes(step: &Step, runner: &Runner) -> Vec<Attribute> {
+fn attributes(step: &ProcessingStep, runner: &Runner) -> Vec<Attribute> {
     let (Some(stage), Some(after)) = (runner.assembly().graph.stages().get(step.stage), &step.after) else {
         return Vec::new();
     };
@@ -348,21 +369,21 @@ fn side(side: Side) -> &'static str {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.packet, self.made) {
+        match (self.packet, self.generated) {
             (Some(number), false) => write!(f, "packet {number}")?,
             (None, false) => write!(f, "a packet that was pending")?,
             (Some(number), true) => write!(f, "reply to packet {number}")?,
             (None, true) => write!(f, "a generated reply")?,
         }
-        if let Some(node) = &self.behind {
-            write!(f, " behind {node}")?;
+        if let Some(program) = &self.after_program {
+            write!(f, " after {program}")?;
         }
         writeln!(f, "  {}  from {}  {}", time(self.time_ns), self.from, self.headers)?;
         if let Some(flow) = &self.flow {
             writeln!(
                 f,
                 "  flow {}, {} direction, packet {} of the flow, connection {}",
-                flow.number, flow.direction, flow.clock, flow.connection
+                flow.number, flow.direction, flow.seq, flow.connection
             )?;
             if let Some(alias) = &flow.alias {
                 writeln!(f, "  replies have the key {alias}")?;
@@ -378,7 +399,7 @@ impl fmt::Display for Explanation {
             let AlertExplanation { function, id, signature, severity } = alert;
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
         }
-        for ReportedEvent { function, kind, fields } in &self.told {
+        for ExplainedEvent { function, kind, fields } in &self.events {
             writeln!(f, "  {function} reports {kind}: {fields}")?;
         }
         if self.flows_reported > 0 {

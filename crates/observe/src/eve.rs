@@ -111,7 +111,7 @@ impl<'a> From<&'a AlertMessage> for NamedFields<'a> {
 impl Serialize for NamedFields<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(Some(1))?;
-        object.serialize_entry(self.name, &Fields(&self.fields))?;
+        object.serialize_entry(self.name, &EveFields(&self.fields))?;
         object.end()
     }
 }
@@ -272,7 +272,7 @@ struct EventExtension<'a> {
 const SHARED_KINDS: [&str; 3] = ["http", "dns", "tls"];
 
 /// Fields of an event, as an object.
-pub struct Fields<'a>(pub &'a [EventField<'a>]);
+pub struct EveFields<'a>(pub &'a [EventField<'a>]);
 
 #[derive(Clone, Copy)]
 struct EveAddr(Addr);
@@ -354,7 +354,7 @@ impl<'a> EveEvent<'a> {
     }
 }
 
-impl Serialize for Fields<'_> {
+impl Serialize for EveFields<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(Some(self.0.len()))?;
         for &(name, value) in self.0 {

@@ -1,4 +1,4 @@
-//! The screen of `rivulet top`.
+//! The screen.
 
 use ratatui::Frame;
 use ratatui::backend::TestBackend;
@@ -8,12 +8,12 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::rates::Rates;
+use super::rates::ReportRates;
 use crate::eve::timestamp;
-use crate::output::{duration, rate, thousands};
+use crate::text::{duration, rate, thousands};
 
 /// The screen's content and settings.
-pub struct View {
+pub struct LiveView {
     address: String,
     is_paused: bool,
     shows_keys: bool,
@@ -50,10 +50,10 @@ impl Sort {
     }
 }
 
-impl View {
+impl LiveView {
     /// Creates the view of the Rivulet at this address.
-    pub fn new(address: &str) -> View {
-        View {
+    pub fn new(address: &str) -> LiveView {
+        LiveView {
             address: address.to_owned(),
             is_paused: false,
             shows_keys: false,
@@ -85,7 +85,7 @@ impl View {
     }
 
     /// Renders the view as text of up to this size.
-    pub fn print(&self, rates: &Rates, (columns, lines): (u16, u16)) -> String {
+    pub fn print(&self, rates: &ReportRates, (columns, lines): (u16, u16)) -> String {
         let Ok(mut terminal) = ratatui::Terminal::new(TestBackend::new(columns, lines));
         let Ok(_) = terminal.draw(|frame| self.draw(frame, rates));
         let buffer = terminal.backend().buffer();
@@ -97,7 +97,7 @@ impl View {
     }
 
     /// Draws the view.
-    pub fn draw(&self, frame: &mut Frame<'_>, rates: &Rates) {
+    pub fn draw(&self, frame: &mut Frame<'_>, rates: &ReportRates) {
         let report = rates.now();
         let count = |name: &str| report[name].as_object().map_or(0, serde_json::Map::len) as u16;
         let functions = report["functions"].as_array().map_or(0, Vec::len) as u16;
@@ -136,7 +136,7 @@ impl View {
         frame.render_widget(self.foot(), foot);
     }
 
-    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
         let report = rates.now();
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let seconds = report["timing"]["seconds"].as_f64().unwrap_or(0.0);
@@ -184,7 +184,7 @@ impl View {
         frame.render_widget(Paragraph::new(lines), area);
     }
 
-    fn draw_functions(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    fn draw_functions(&self, frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
         let functions = rates.now()["functions"].as_array().map_or(&[][..], Vec::as_slice);
         let mut rows: Vec<_> = functions
             .iter()
@@ -229,7 +229,7 @@ impl View {
     }
 }
 
-fn draw_picture(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+fn draw_picture(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
     let block = Block::bordered().title("packets/s");
     let width = usize::from(block.inner(area).width);
     let mut values: Vec<_> = rates.history().take(width).collect();
@@ -237,7 +237,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     frame.render_widget(Sparkline::default().block(block).data(values), area);
 }
 
-fn draw_edges(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+fn draw_edges(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
     let rows = names(&rates.now()["edges"]).map(|edge| {
         let per_second = |what: &str| rates.per_second(&format!("/edges/{}/{what}", escaped(edge)));
         let packets = rates.now()["edges"][edge]["packets"].as_u64().unwrap_or_default();
@@ -251,7 +251,7 @@ fn draw_edges(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     table(frame, area, "edges", ["edge", "packets/s", "rate", "packets"], rows.collect());
 }
 
-fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
     let rows = names(&rates.now()["ports"]).map(|port| {
         let per_second = |what: &str| rates.per_second(&format!("/ports/{}/{what}", escaped(port)));
         let interface = &rates.now()["interfaces"][port];
@@ -273,7 +273,7 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
 }
 
 /// Draws the external nodes.
-fn draw_nodes(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+fn draw_nodes(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
     let rows = names(&rates.now()["nodes"]).map(|name| {
         let node = &rates.now()["nodes"][name];
         let count = |what: &str| node[what].as_u64().unwrap_or(0);
@@ -300,7 +300,7 @@ const RULES_SHOWN: usize = 8;
 type RuleCells = [String; 9];
 
 /// Rows of the rules that have matched, up to [`RULES_SHOWN`].
-fn rules_of(rates: &Rates) -> Vec<RuleCells> {
+fn rules_of(rates: &ReportRates) -> Vec<RuleCells> {
     let functions = rates.now()["functions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut rows: Vec<_> = functions
         .iter()
@@ -348,7 +348,7 @@ fn draw_rules(frame: &mut Frame<'_>, area: Rect, rules: Vec<RuleCells>) {
     table(frame, area, "busiest rules", head, rules);
 }
 
-fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
     let mut rows: Vec<_> = names(&rates.now()["drops"])
         .map(|reason| (rates.per_second(&drop_of(reason)), rates.total(&drop_of(reason)), reason))
         .collect();
@@ -394,7 +394,7 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Frames lost per second, all interfaces.
-fn frames_lost(rates: &Rates) -> f64 {
+fn frames_lost(rates: &ReportRates) -> f64 {
     let ports = names(&rates.now()["interfaces"]);
     let ways = ["missed", "unreadable", "too_long", "no_room", "down"];
     let each = ports.flat_map(|port| ways.map(|way| format!("/interfaces/{}/{way}", escaped(port))));
@@ -402,7 +402,7 @@ fn frames_lost(rates: &Rates) -> f64 {
 }
 
 /// Records not written per second, all outputs.
-fn not_written(rates: &Rates) -> f64 {
+fn not_written(rates: &ReportRates) -> f64 {
     let outputs = names(&rates.now()["outputs"]);
     outputs.map(|output| rates.per_second(&format!("/outputs/{}/not_written", escaped(output)))).sum()
 }
@@ -449,9 +449,9 @@ mod tests {
 
     #[test]
     fn rates_between_two_reports_are_shown() {
-        let mut rates = Rates::new(report(10.0, 0));
+        let mut rates = ReportRates::new(report(10.0, 0));
         rates.take(report(12.0, 4_000));
-        let mut view = View::new("127.0.0.1:9600");
+        let mut view = LiveView::new("127.0.0.1:9600");
         let shown = view.print(&rates, (110, 40));
         for what in [
             "site.rvl at 127.0.0.1:9600",
@@ -473,7 +473,7 @@ mod tests {
         }
         assert!(shown.find("default") < shown.find("acl.rules:3") && !shown.contains("never"), "{shown}");
         assert!(!shown.contains("external nodes"), "{shown}");
-        let order = |view: &View| {
+        let order = |view: &LiveView| {
             let shown = view.print(&rates, (110, 40));
             shown.find("first") < shown.find("second")
         };
@@ -497,9 +497,9 @@ mod tests {
             report["nodes"] = json!({"squid": squid, "cache/1": other});
             report
         };
-        let mut rates = Rates::new(report(10.0, 0));
+        let mut rates = ReportRates::new(report(10.0, 0));
         rates.take(report(12.0, 5_000));
-        let shown = View::new("127.0.0.1:9600").print(&rates, (110, 40));
+        let shown = LiveView::new("127.0.0.1:9600").print(&rates, (110, 40));
         let squeezed = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         for what in ["squid legacy down 2 2,500 0 signal 9", "cache/1 native up 0 0 5,000"] {
             assert!(squeezed.contains(what), "{what}: {shown}");

@@ -7,13 +7,14 @@ use packet::{DropReason, Side};
 use runtime::Runner;
 use serde::Serialize;
 
-use super::witness::{Outcome, PacketTrace, TakenEdge};
+use super::tracer::{PacketOutcome, PacketTrace, TakenEdge};
 
 /// An edge that a packet took, or the node where no edge took it.
 #[derive(Serialize)]
 pub struct EdgeExplanation {
+    /// Name of the node that it leaves.
     pub from: String,
-    /// Absent if no edge took the packet.
+    /// Name of the node that it leads to. Absent if no edge took the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The filter as it stands in the policy, or another cause.
@@ -21,7 +22,7 @@ pub struct EdgeExplanation {
     /// True if `why` is a filter.
     #[serde(skip)]
     is_filter: bool,
-    /// The external node that it leads to, and that is assumed to forward the packet.
+    /// The external program that it leads to, and that is assumed to forward the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     assumed: Option<String>,
     /// Edges that did not take the packet, where none did.
@@ -34,14 +35,14 @@ pub struct EdgeExplanation {
 
 impl EdgeExplanation {
     /// Explains the edges of a packet; none in a graph without branches.
-    pub fn of_packet(passage: &PacketTrace, runner: &Runner) -> Vec<EdgeExplanation> {
+    pub fn of_packet(trace: &PacketTrace, runner: &Runner) -> Vec<EdgeExplanation> {
         let assembly = runner.assembly();
         let Some((topology, _)) = assembly.graph.topology() else { return Vec::new() };
-        let taken = passage.edges.iter();
+        let taken = trace.edges.iter();
         let mut edges: Vec<_> = taken.filter_map(|taken| EdgeExplanation::new(taken, topology)).collect();
-        let is_unmatched = passage.outcome == Outcome::Dropped(DropReason::PolicyUnmatched);
+        let is_unmatched = trace.outcome == PacketOutcome::Dropped(DropReason::PolicyUnmatched);
         if is_unmatched && edges.last().is_none_or(|last| last.to.is_some()) {
-            let ingress = passage.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
+            let ingress = trace.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
             edges.push(EdgeExplanation {
                 from: assembly.ports.number(ingress).map_or_else(String::new, |port| port.name.clone()),
                 to: None,
@@ -49,7 +50,7 @@ impl EdgeExplanation {
                 is_filter: false,
                 assumed: None,
                 unmatched: Vec::new(),
-                steps: passage.steps.len(),
+                steps: trace.steps.len(),
             });
         }
         for edge in &mut edges {

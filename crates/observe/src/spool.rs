@@ -1,6 +1,6 @@
 //! The queue of an output. A thread writes it, so producers never wait for a disk or a reader.
 
-pub mod pen;
+pub mod writer;
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use runtime::report::OutputReport;
-use telemetry::event;
+use writer::{Chunk, OutputWriter, Target};
 
-use crate::messages::Console;
-use pen::{Chunk, OutputWriter};
+use crate::error::SinkError;
+use crate::notice::{Notices, OutputNotice};
 
 /// Maximum number of queued bytes of an output. Records beyond are counted and not written.
 pub const QUEUE_BYTES_MAX: usize = 8 << 20;
@@ -40,7 +40,7 @@ pub struct Spool {
 
 enum SpoolMode {
     /// Written at once, and an error is final: for commands that may block.
-    Direct { pen: Box<OutputWriter>, has_failed: bool },
+    Direct { writer: Box<OutputWriter>, has_failed: bool },
     /// Written by a thread.
     Queued(Arc<Queue>),
 }
@@ -71,9 +71,67 @@ struct State {
     last_error: Option<String>,
 }
 
+/// An output before and after writing begins.
+pub enum OutputState {
+    /// Opened; records are lost until writing begins.
+    Opened {
+        /// Name for messages.
+        name: String,
+        /// The open file or socket.
+        writer: Box<OutputWriter>,
+    },
+    /// Written.
+    Begun(Spool),
+}
+
+impl OutputState {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The file cannot be opened or created.
+    pub fn open(name: String, target: Target) -> Result<OutputState, SinkError> {
+        match OutputWriter::open(target) {
+            Ok(writer) => Ok(OutputState::Opened { name, writer: Box::new(writer) }),
+            Err(source) => Err(SinkError::Open { name, source }),
+        }
+    }
+
+    /// Starts to write: on a thread that sends notices, or without them directly.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn begin(self, notices: Option<&Notices>) -> Result<OutputState, SinkError> {
+        let (name, writer) = match self {
+            OutputState::Opened { name, writer } => (name, *writer),
+            begun @ OutputState::Begun(_) => return Ok(begun),
+        };
+        let spool = match notices {
+            Some(notices) => Spool::queued(name, writer, Arc::clone(notices)).map_err(SinkError::Thread)?,
+            None => Spool::direct(name, writer),
+        };
+        Ok(OutputState::Begun(spool))
+    }
+
+    /// Returns the queue, once writing has begun.
+    pub fn spool(&mut self) -> Option<&mut Spool> {
+        match self {
+            OutputState::Begun(spool) => Some(spool),
+            OutputState::Opened { .. } => None,
+        }
+    }
+
+    /// Returns the queue to finish it; an output that was not begun is written directly.
+    pub fn into_spool(self) -> Spool {
+        match self {
+            OutputState::Opened { name, writer } => Spool::direct(name, *writer),
+            OutputState::Begun(spool) => spool,
+        }
+    }
+}
+
 /// Result of an output.
-pub struct Outcome {
-    /// Counts of its records.
+pub struct OutputOutcome {
+    /// RecordCounts of its records.
     pub counts: OutputReport,
     /// Message about records that were not written.
     pub complaint: Option<String>,
@@ -83,21 +141,21 @@ pub struct Outcome {
 
 impl Spool {
     /// Creates an output that writes directly; the first error is final.
-    pub fn direct(name: String, mut pen: OutputWriter) -> Spool {
-        let is_collector = pen.is_collector();
-        let has_failed = !pen.begin(&mut |_| false);
-        let way = SpoolMode::Direct { pen: Box::new(pen), has_failed };
+    pub fn direct(name: String, mut writer: OutputWriter) -> Spool {
+        let is_collector = writer.is_collector();
+        let has_failed = !writer.begin(&mut |_| false);
+        let way = SpoolMode::Direct { writer: Box::new(writer), has_failed };
         Spool { name, chunk: Chunk::default(), offered: 0, refused: 0, is_collector, way }
     }
 
-    /// Creates an output that a thread writes, with retries and messages to `console`.
-    pub fn queued(name: String, pen: OutputWriter, console: Console) -> io::Result<Spool> {
-        let is_collector = pen.is_collector();
+    /// Creates an output that a thread writes, with retries and messages to `notices`.
+    pub fn queued(name: String, writer: OutputWriter, notices: Notices) -> io::Result<Spool> {
+        let is_collector = writer.is_collector();
         let queue = Arc::new(Queue::default());
         let (shared, of) = (Arc::clone(&queue), name.clone());
         let work = move || {
-            let mut clerk = SpoolThread { pen, name: of, console, queue: shared, has_failed: false };
-            clerk.work();
+            let mut thread = SpoolThread { writer, name: of, notices, queue: shared, has_failed: false };
+            thread.work();
         };
         std::thread::Builder::new().name("output".to_owned()).spawn(work)?;
         let way = SpoolMode::Queued(queue);
@@ -132,7 +190,7 @@ impl Spool {
         }
     }
 
-    /// Counts a record, and returns whether there is room for it.
+    /// RecordCounts a record, and returns whether there is room for it.
     fn makes_room(&mut self) -> bool {
         self.offered += 1;
         let has_room = match &self.way {
@@ -165,8 +223,8 @@ impl Spool {
         }
         let chunk = std::mem::take(&mut self.chunk);
         match &mut self.way {
-            SpoolMode::Direct { pen, has_failed } => {
-                *has_failed = *has_failed || !pen.put(&chunk, &mut |_| false);
+            SpoolMode::Direct { writer, has_failed } => {
+                *has_failed = *has_failed || !writer.put(&chunk, &mut |_| false);
                 self.chunk = chunk;
                 self.chunk.bytes.clear();
                 self.chunk.ends.clear();
@@ -184,10 +242,10 @@ impl Spool {
         matches!(self.way, SpoolMode::Direct { has_failed: true, .. })
     }
 
-    /// Counts of the records so far.
+    /// RecordCounts of the records so far.
     pub fn counts(&self) -> OutputReport {
         let (written, lost) = match &self.way {
-            SpoolMode::Direct { pen, .. } => (pen.counts().written, pen.counts().lost),
+            SpoolMode::Direct { writer, .. } => (writer.counts().written, writer.counts().lost),
             SpoolMode::Queued(queue) => {
                 (queue.written.load(Ordering::Relaxed), queue.lost.load(Ordering::Relaxed))
             }
@@ -196,13 +254,13 @@ impl Spool {
     }
 
     /// Writes the rest, on a thread within [`FINISHING`], and ends.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> OutputOutcome {
         self.flush();
         let (error, is_collector) = match &mut self.way {
-            SpoolMode::Direct { pen, has_failed } => {
-                *has_failed = *has_failed || !pen.finish(&mut |_| false);
-                let failed = *has_failed || pen.counts().lost > 0;
-                (pen.last_error().filter(|_| failed).map(ToString::to_string), self.is_collector)
+            SpoolMode::Direct { writer, has_failed } => {
+                *has_failed = *has_failed || !writer.finish(&mut |_| false);
+                let failed = *has_failed || writer.counts().lost > 0;
+                (writer.last_error().filter(|_| failed).map(ToString::to_string), self.is_collector)
             }
             SpoolMode::Queued(queue) => {
                 queue.end();
@@ -220,7 +278,7 @@ impl Spool {
             0 if has_failed => Some(format!("cannot write {name}: {why}")),
             0 => None,
         };
-        Outcome { counts, complaint, has_failed }
+        OutputOutcome { counts, complaint, has_failed }
     }
 }
 
@@ -278,9 +336,9 @@ impl Queue {
 
 /// The writing thread.
 struct SpoolThread {
-    pen: OutputWriter,
+    writer: OutputWriter,
     name: String,
-    console: Console,
+    notices: Notices,
     queue: Arc<Queue>,
     /// The last attempt failed, and this was reported.
     has_failed: bool,
@@ -299,57 +357,44 @@ impl SpoolThread {
             }
         }
         let queue = Arc::clone(&self.queue);
-        self.pen.finish(&mut |_| queue.wait_to_retry());
+        self.writer.finish(&mut |_| queue.wait_to_retry());
         self.queue.lock().has_ended = true;
         self.queue.changed.notify_all();
     }
 
     /// Writes a chunk, or the beginning of a file.
     fn write(&mut self, chunk: &Chunk, begins: bool) {
-        let SpoolThread { pen, name, console, queue, has_failed } = self;
-        let before = pen.counts();
+        let SpoolThread { writer, name, notices, queue, has_failed } = self;
+        let before = writer.counts();
         let mut try_again = |error: &io::Error| {
             queue.lock().last_error = Some(error.to_string());
             if !std::mem::replace(has_failed, true) {
-                console.report(
-                    || event::output_failed(name, error),
-                    || format!("rivulet: cannot write {name}: {error}; retrying"),
-                );
+                notices(&OutputNotice::CannotWrite { name, error });
             }
             queue.wait_to_retry()
         };
-        let done = if begins { pen.begin(&mut try_again) } else { pen.put(chunk, &mut try_again) };
-        let after = pen.counts();
+        let done = if begins { writer.begin(&mut try_again) } else { writer.put(chunk, &mut try_again) };
+        let after = writer.counts();
         queue.written.fetch_add(after.written - before.written, Ordering::Relaxed);
         queue.lost.fetch_add(after.lost - before.lost, Ordering::Relaxed);
-        let sent_none = pen.is_collector() && after.lost > before.lost;
+        let sent_none = writer.is_collector() && after.lost > before.lost;
         if sent_none {
-            let error = pen.last_error().map(ToString::to_string).unwrap_or_default();
+            let error = writer.last_error().map(ToString::to_string).unwrap_or_default();
             if !std::mem::replace(has_failed, true) {
-                console.report(
-                    || event::output_failed(name, &error),
-                    || format!("rivulet: cannot send to {name}: {error}; retrying"),
-                );
+                notices(&OutputNotice::CannotSend { name, error: &error });
             }
             queue.lock().last_error = Some(error);
         } else if done && std::mem::replace(has_failed, false) {
-            console.report(
-                || event::output_recovered(name),
-                || format!("rivulet: writing to {name} works again"),
-            );
+            notices(&OutputNotice::Recovered { name });
         }
     }
 
     fn reopen(&mut self) {
-        match self.pen.reopen() {
+        match self.writer.reopen() {
             Ok(true) => self.write(&Chunk::default(), true),
             Ok(false) => {}
             Err(error) => {
-                let name = &self.name;
-                self.console.report(
-                    || event::output_failed(name, &error),
-                    || format!("rivulet: cannot reopen {name}: {error}"),
-                );
+                (self.notices)(&OutputNotice::CannotReopen { name: &self.name, error: &error });
             }
         }
     }

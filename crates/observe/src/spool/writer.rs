@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 /// Whole records that are written together.
 #[derive(Debug, Default)]
 pub struct Chunk {
+    /// The records, one after the other.
     pub bytes: Vec<u8>,
     /// End of each record in `bytes`.
     pub ends: Vec<u32>,
@@ -31,18 +32,18 @@ impl Chunk {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Number of records that end after `at`.
+    /// Returns the number of records that end after `at`.
     fn records_after(&self, at: usize) -> u64 {
         (self.ends.len() - self.ends.partition_point(|&end| end as usize <= at)) as u64
     }
 
-    /// End of the last record that is complete at `at`.
+    /// Returns the end of the last record that is complete at `at`.
     fn last_record(&self, at: usize) -> usize {
         let whole = self.ends.partition_point(|&end| end as usize <= at);
         whole.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
     }
 
-    /// End of the record that contains `at`, or `at` itself between records.
+    /// Returns the end of the record that contains `at`, or `at` itself between records.
     fn next_record(&self, at: usize) -> usize {
         if at == 0 {
             return 0;
@@ -59,6 +60,7 @@ pub struct Target {
     pub path: PathBuf,
     /// Append to an existing file instead of truncating it.
     pub keeps: bool,
+    /// Compress it.
     pub gzip: bool,
     /// First bytes of a file.
     pub preamble: Vec<u8>,
@@ -79,13 +81,13 @@ pub struct OutputWriter {
     target: Option<Target>,
     /// Known length of the file; a shorter one means truncation.
     len: u64,
-    counts: Counts,
+    counts: RecordCounts,
     last_error: Option<io::Error>,
 }
 
-/// Counts of records.
+/// RecordCounts of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RecordCounts {
     /// Records accepted by the system.
     pub written: u64,
     /// Records given up.
@@ -111,20 +113,20 @@ impl OutputWriter {
     }
 
     fn of(out: Out, target: Option<Target>) -> OutputWriter {
-        OutputWriter { out, target, len: 0, counts: Counts::default(), last_error: None }
+        OutputWriter { out, target, len: 0, counts: RecordCounts::default(), last_error: None }
     }
 
-    /// Counts of the records so far.
-    pub fn counts(&self) -> Counts {
+    /// RecordCounts of the records so far.
+    pub fn counts(&self) -> RecordCounts {
         self.counts
     }
 
-    /// The last error, even if a retry succeeded.
+    /// Returns the last error, even if a retry succeeded.
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }
 
-    /// Returns whether records are sent as datagrams, each of which may fail alone.
+    /// Returns whether records are sent as datagrams. Each may fail alone.
     pub fn is_collector(&self) -> bool {
         matches!(self.out, Out::Collector(_))
     }
@@ -270,7 +272,7 @@ impl OutputWriter {
         }
     }
 
-    /// Length of the file; `None` for a pipe or the like.
+    /// Returns the length of the file; `None` for a pipe or the like.
     fn file_len(&self) -> Option<u64> {
         self.file()?.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
     }
@@ -336,7 +338,7 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         assert!(pen.put(&chunk(&["four\n", "five\n"]), never));
         assert_eq!(read(&path), "head\nfour\nfive\n");
-        assert_eq!(pen.counts(), Counts { written: 5, lost: 0 });
+        assert_eq!(pen.counts(), RecordCounts { written: 5, lost: 0 });
         // An existing file is appended to, with a second preamble only if that is allowed.
         let mut pen = OutputWriter::open(target(&path, b"head\n", false)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["six\n"]), never));
@@ -369,7 +371,7 @@ mod tests {
             attempts += 1;
             attempts < 3
         });
-        assert_eq!((done, attempts, pen.counts()), (false, 3, Counts { written: 0, lost: 2 }));
+        assert_eq!((done, attempts, pen.counts()), (false, 3, RecordCounts { written: 0, lost: 2 }));
         assert_eq!(pen.last_error().map(io::Error::kind), Some(ErrorKind::StorageFull));
     }
 

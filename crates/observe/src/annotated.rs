@@ -1,20 +1,21 @@
-//! Runs packets through a policy one by one, and writes what happened to each.
+//! Captures with a comment on each packet: what each function of a policy did to it.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 use io::capture::{CaptureDirection, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
 use runtime::{Frame, Ingress, Intake, Live, Output, Runner};
 
-use super::comment;
-use crate::explain::{BegunConnections, Outcome, PacketTrace, Selection, Tracer};
+use crate::error::SinkError;
+use crate::explain::{self, BegunConnections, PacketOutcome, PacketTrace, Selection, Tracer};
 use crate::sinks::Capture;
-use crate::spool::{self, Spool};
+use crate::spool::{OutputOutcome, Spool};
 
-/// The capture file and the observer of its packets.
-pub struct Trace {
-    watch: TraceObserver,
+/// A capture of packets that run through a policy one by one, each with a comment.
+pub struct AnnotatedCapture {
+    observer: PacketObserver,
     alerts: Alerts,
     selection: Selection,
     /// Of captures, which may begin amid connections.
@@ -25,11 +26,11 @@ pub struct Trace {
     count: u64,
 }
 
-impl Trace {
+impl AnnotatedCapture {
     /// Creates a writer of up to `count` selected packets.
-    pub fn new(capture: Capture, selection: Selection, count: Option<u64>) -> Trace {
-        Trace {
-            watch: TraceObserver::default(),
+    pub fn new(capture: Capture, selection: Selection, count: Option<u64>) -> AnnotatedCapture {
+        AnnotatedCapture {
+            observer: PacketObserver::default(),
             alerts: Alerts::default(),
             selection,
             connections: None,
@@ -41,28 +42,29 @@ impl Trace {
 
     /// Marks packets of connections that began before as such: what a policy does to them in a
     /// capture says nothing about where it was made.
-    pub fn marks_midstream(self) -> Trace {
-        Trace { connections: Some(BegunConnections::default()), ..self }
+    pub fn marks_midstream(self) -> AnnotatedCapture {
+        AnnotatedCapture { connections: Some(BegunConnections::default()), ..self }
     }
 
     /// Runs a packet through the policy, and writes it.
-    pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) -> anyhow::Result<()> {
-        self.watch.number += 1;
-        self.watch.observe(runner, frame, from, None, &mut self.alerts)?;
+    pub fn process(&mut self, runner: &mut Runner, frame: Frame<'_>, from: Ingress) {
+        self.observer.number += 1;
+        let Ok(()) = self.observer.observe(runner, frame, from, None, &mut self.alerts);
         let mut forwarded = VecDeque::from(runner.take_forwarded());
         while let Some(packet) = forwarded.pop_front() {
-            let behind = Some(packet.node.as_str());
-            self.watch.observe(runner, packet.frame(), packet.from, behind, &mut self.alerts)?;
+            let after_program = Some(packet.node.as_str());
+            let Ok(()) =
+                self.observer.observe(runner, packet.frame(), packet.from, after_program, &mut self.alerts);
             forwarded.extend(runner.take_forwarded());
         }
-        self.write(runner)
+        self.write(runner);
     }
 
     /// Runs the packets that interfaces have received through the policy, sends the result, and
     /// writes each packet.
-    pub fn round(&mut self, live: &mut Live) -> anyhow::Result<()> {
-        live.round_uncaught(&mut self.watch, &mut self.alerts)?;
-        self.write(live.runner())
+    pub fn round(&mut self, live: &mut Live) {
+        let Ok(()) = live.round_uncaught(&mut self.observer, &mut self.alerts);
+        self.write(live.runner());
     }
 
     /// Returns whether all requested packets are written, or writing has failed.
@@ -85,34 +87,42 @@ impl Trace {
         self.connections.as_ref().map_or(0, |connections| connections.unknown)
     }
 
-    /// Completes the file. Returns the numbers of packets received and written, and the outcome of
-    /// the file.
-    pub fn finish(self) -> anyhow::Result<(u64, u64, spool::Outcome)> {
-        Ok((self.watch.number, self.written, self.capture.finish()?))
+    /// Processes what a live run still has.
+    pub fn drain(&mut self, live: &mut Live) {
+        let Ok(_) = live.finish(&mut self.alerts);
     }
 
-    fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
+    /// Completes the file. Returns the numbers of packets received and written, and the outcome of
+    /// the file.
+    ///
+    /// # Errors
+    /// A file without packets cannot be completed.
+    pub fn finish(self) -> Result<(u64, u64, OutputOutcome), SinkError> {
+        Ok((self.observer.number, self.written, self.capture.finish()?))
+    }
+
+    fn write(&mut self, runner: &Runner) {
         let ports = &runner.assembly().ports;
-        for TracedPacket { mut passage, has_waited } in self.watch.told.drain(..) {
-            self.connections.iter_mut().for_each(|connections| connections.note(&mut passage));
-            if self.written >= self.count || !self.selection.takes(&passage, runner) {
+        for TracedPacket { mut trace, has_waited } in self.observer.taken.drain(..) {
+            self.connections.iter_mut().for_each(|connections| connections.note(&mut trace));
+            if self.written >= self.count || !self.selection.takes(&trace, runner) {
                 continue;
             }
             self.written += 1;
-            let comment = comment::of(&passage, &self.alerts.0, runner);
-            let packet_id = passage.number.filter(|_| !passage.made);
+            let comment = explain::comment(&trace, &self.alerts.0, runner);
+            let packet_id = trace.number.filter(|_| !trace.generated);
             let notes = Notes { comment: Some(&comment), direction: None, packet_id };
             // A pending packet was written on arrival, and a generated one never arrived. A dropped
             // packet is always written.
-            let has_come = !passage.made && !has_waited;
-            let is_gone = matches!(passage.outcome, Outcome::Dropped(_));
+            let has_come = !trace.generated && !has_waited;
+            let is_gone = matches!(trace.outcome, PacketOutcome::Dropped(_));
             if (has_come || is_gone)
-                && let Some(arrived) = passage.arrived.as_ref().or(passage.steps.first().map(|s| &s.before))
+                && let Some(arrived) = trace.arrived.as_ref().or(trace.steps.first().map(|s| &s.before))
             {
-                let notes = Notes { direction: (!passage.made).then_some(CaptureDirection::In), ..notes };
+                let notes = Notes { direction: (!trace.generated).then_some(CaptureDirection::In), ..notes };
                 self.capture.write(arrived.meta().transit.ingress, arrived, &notes);
             }
-            if let Some(left) = &passage.left {
+            if let Some(left) = &trace.left {
                 self.capture.write(
                     ports.egress(left),
                     left,
@@ -121,23 +131,22 @@ impl Trace {
             }
         }
         self.alerts.0.clear();
-        Ok(())
     }
 }
 
 /// Observer of each packet.
 #[derive(Default)]
-struct TraceObserver {
-    witness: Tracer,
+struct PacketObserver {
+    tracer: Tracer,
     /// Number of the latest packet.
     number: u64,
     /// Frames of the current round.
     received: Vec<ReceivedFrame>,
     /// Packets since the last write.
-    told: Vec<TracedPacket>,
+    taken: Vec<TracedPacket>,
 }
 
-/// A received frame, with its bytes beside it.
+/// A received frame and a copy of its bytes.
 struct ReceivedFrame {
     frame: Frame<'static>,
     ingress: Ingress,
@@ -146,32 +155,32 @@ struct ReceivedFrame {
 
 /// A packet and its fate.
 struct TracedPacket {
-    passage: PacketTrace,
+    trace: PacketTrace,
     /// True if it arrived before the current packet.
     has_waited: bool,
 }
 
-impl TraceObserver {
+impl PacketObserver {
     fn observe<O: Output>(
         &mut self,
         runner: &mut Runner,
         frame: Frame<'_>,
         from: Ingress,
-        behind: Option<&str>,
+        after_program: Option<&str>,
         output: &mut O,
     ) -> Result<(), O::Error> {
-        self.witness.expect(self.number, behind);
-        runner.observe(frame, from, &mut self.witness, output)?;
-        let passages = self.witness.take(&frame, from, runner).into_iter();
-        self.told.extend(passages.map(|passage| TracedPacket {
-            has_waited: !passage.made && passage.number != Some(self.number),
-            passage,
+        self.tracer.expect(self.number, after_program);
+        runner.observe(frame, from, &mut self.tracer, output)?;
+        let traces = self.tracer.take(&frame, from, runner).into_iter();
+        self.taken.extend(traces.map(|trace| TracedPacket {
+            has_waited: !trace.generated && trace.number != Some(self.number),
+            trace,
         }));
         Ok(())
     }
 }
 
-impl Intake for TraceObserver {
+impl Intake for PacketObserver {
     fn receive(&mut self, _runner: &mut Runner, frame: Frame<'_>, ingress: Ingress) {
         self.received.push(ReceivedFrame {
             frame: Frame { data: &[], ..frame },
@@ -192,25 +201,25 @@ impl Intake for TraceObserver {
 
 /// Alerts, each with its function.
 #[derive(Default)]
-pub struct Alerts(Vec<(String, Alert)>);
+struct Alerts(Vec<(String, Alert)>);
 
 impl Output for Alerts {
-    type Error = anyhow::Error;
+    type Error = Infallible;
 
-    fn packet(&mut self, _port: u16, _packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, _port: u16, _packet: &Packet) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Infallible> {
         self.0.push((function.to_owned(), alert.clone()));
         Ok(())
     }
 
-    fn event(&mut self, _function: &str, _event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, _function: &str, _event: Event<'_>) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> Result<(), Infallible> {
         Ok(())
     }
 }

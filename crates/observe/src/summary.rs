@@ -7,8 +7,8 @@ use runtime::Report;
 use runtime::elastic::UnitsReport;
 use runtime::report::{RuleReport, WorkerReport};
 
-use crate::output::{Table, duration, rate, thousands};
 use crate::picture;
+use crate::text::{Table, duration, rate, thousands};
 
 /// Rules of a function that are shown, those with the most packets.
 const RULES_SHOWN: usize = 10;

@@ -2,7 +2,7 @@
 
 use protocol::metering::Interval;
 
-use crate::output::rate;
+use crate::text::rate;
 
 /// Lines of a picture; more intervals share lines.
 const LINES: usize = 40;

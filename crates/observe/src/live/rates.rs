@@ -1,24 +1,24 @@
-//! Rates between two successive reports.
+//! ReportRates between two successive reports.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// Rates kept for the sparkline.
+/// ReportRates kept for the sparkline.
 const KEPT: usize = 512;
 
 /// The last two reports.
-pub struct Rates {
+pub struct ReportRates {
     before: Value,
     now: Value,
     /// Packets per second, one value for each report.
     history: VecDeque<u64>,
 }
 
-impl Rates {
+impl ReportRates {
     /// Starts with one report, and rates of zero.
-    pub fn new(report: Value) -> Rates {
-        Rates { before: report.clone(), now: report, history: VecDeque::new() }
+    pub fn new(report: Value) -> ReportRates {
+        ReportRates { before: report.clone(), now: report, history: VecDeque::new() }
     }
 
     /// Takes the next report. A repetition of the latest one is ignored: reports are made once a
@@ -74,8 +74,8 @@ impl Rates {
     }
 }
 
-/// Rates of the numbers of a report, in the same places. Lists become objects, keyed by the names
-/// of their items.
+/// Returns the rates of the numbers of a report, in the same places. Lists become objects, keyed by
+/// the names of their items.
 fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
     match now {
         Value::Number(number) => {
@@ -115,7 +115,7 @@ mod tests {
     fn rates_follow_the_time_between_reports() {
         let report =
             |seconds: f64, packets: u64| json!({"timing": {"seconds": seconds}, "packets_in": packets});
-        let mut rates = Rates::new(report(10.0, 100));
+        let mut rates = ReportRates::new(report(10.0, 100));
         assert_eq!(rates.per_second("/packets_in"), 0.0);
         rates.take(report(12.0, 300));
         assert_eq!(rates.per_second("/packets_in"), 100.0);
@@ -130,7 +130,7 @@ mod tests {
             let functions = json!([{"name": "guard", "type": "firewall", "drops": packets, "rules": rules}]);
             json!({"timing": {"seconds": seconds}, "packets_in": packets, "functions": functions})
         };
-        let mut rates = Rates::new(report(1.0, 100));
+        let mut rates = ReportRates::new(report(1.0, 100));
         rates.take(report(3.0, 300));
         let shown = rates.to_json();
         assert_eq!(shown["rates"]["packets_in"], 100.0);

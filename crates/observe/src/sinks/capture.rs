@@ -6,18 +6,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::io::capture::{CaptureFormat, CaptureRecord, CaptureWriter, FormatKind, Notes};
-use anyhow::Context;
 use packet::{LinkType, Packet};
 use runtime::Ports;
 
-use crate::messages::Console;
-use crate::spool::pen::{OutputWriter, Target};
-use crate::spool::{Outcome, Spool};
+use crate::error::SinkError;
+use crate::notice::Notices;
+use crate::spool::writer::Target;
+use crate::spool::{OutputOutcome, OutputState, Spool};
 
 /// A capture and its output.
 pub struct Capture {
     name: String,
-    /// The port whose packets are written; `None`: all ports.
+    /// Writes only the packets of this port; `None`: of all ports.
     pub port: Option<u16>,
     writer: CaptureWriter,
     /// Output of the writer.
@@ -25,16 +25,9 @@ pub struct Capture {
     /// Interface in the file for each port and link type.
     interfaces: BTreeMap<(u16, LinkType), u32>,
     names: BTreeMap<u16, String>,
-    place: OutputState,
+    output: OutputState,
     /// The error after which nothing more is written.
-    failed: Option<anyhow::Error>,
-}
-
-/// State of the output.
-enum OutputState {
-    /// Opened; writing has not begun.
-    Opened(Box<OutputWriter>),
-    Begun(Spool),
+    failed: Option<SinkError>,
 }
 
 /// A shared buffer that takes a writer's output.
@@ -65,22 +58,28 @@ impl Write for SharedBuffer {
 
 impl Capture {
     /// Creates the file; `-` is standard output. Writing begins with [`Capture::begin`].
+    ///
+    /// # Errors
+    /// The file cannot be created.
     pub fn create(
         path: &Path,
         format: CaptureFormat,
         ports: &Ports,
         is_live: bool,
-    ) -> anyhow::Result<Capture> {
+    ) -> Result<Capture, SinkError> {
         Capture::by(path, format, ports, is_live, |writer| writer)
     }
 
     /// The same for arriving and departing packets, each with its direction.
+    ///
+    /// # Errors
+    /// The file cannot be created.
     pub fn with_directions(
         path: &Path,
         format: CaptureFormat,
         ports: &Ports,
         is_live: bool,
-    ) -> anyhow::Result<Capture> {
+    ) -> Result<Capture, SinkError> {
         Capture::by(path, format, ports, is_live, CaptureWriter::with_directions)
     }
 
@@ -90,7 +89,7 @@ impl Capture {
         ports: &Ports,
         is_live: bool,
         prepare: fn(CaptureWriter) -> CaptureWriter,
-    ) -> anyhow::Result<Capture> {
+    ) -> Result<Capture, SinkError> {
         let name = path.display().to_string();
         let (tape, gzip) = (SharedBuffer::default(), format.gzip);
         let mut writer = prepare(CaptureWriter::new(tape.clone(), CaptureFormat { gzip: false, ..format }));
@@ -109,29 +108,21 @@ impl Capture {
         let preamble = std::mem::take(&mut *tape.lock());
         let repeats = format.kind == FormatKind::Pcapng;
         let target = Target { path: path.to_owned(), keeps: false, gzip, preamble, repeats };
-        let pen = OutputWriter::open(target).with_context(|| format!("cannot write {name}"))?;
-        let place = OutputState::Opened(Box::new(pen));
-        Ok(Capture { name, port: None, writer, tape, interfaces, names, place, failed: None })
+        let output = OutputState::open(name.clone(), target)?;
+        Ok(Capture { name, port: None, writer, tape, interfaces, names, output, failed: None })
     }
 
-    /// Starts to write: on a thread that reports to `console`, or without it directly.
-    pub fn begin(self, console: Option<&Console>) -> io::Result<Capture> {
-        let place = match (self.place, console) {
-            (OutputState::Opened(pen), Some(console)) => {
-                OutputState::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
-            }
-            (OutputState::Opened(pen), None) => OutputState::Begun(Spool::direct(self.name.clone(), *pen)),
-            (begun @ OutputState::Begun(_), _) => begun,
-        };
-        Ok(Capture { place, ..self })
+    /// Starts to write: on a thread that sends notices, or without them directly.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn begin(self, notices: Option<&Notices>) -> Result<Capture, SinkError> {
+        Ok(Capture { output: self.output.begin(notices)?, ..self })
     }
 
     /// Returns the output, after [`Capture::begin`].
     pub fn spool(&mut self) -> Option<&mut Spool> {
-        match &mut self.place {
-            OutputState::Begun(spool) => Some(spool),
-            OutputState::Opened(_) => None,
-        }
+        self.output.spool()
     }
 
     /// Writes a packet of this port.
@@ -143,7 +134,7 @@ impl Capture {
         }
     }
 
-    fn add(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> anyhow::Result<()> {
+    fn add(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> Result<(), SinkError> {
         let meta = packet.meta();
         let next = self.interfaces.len() as u32;
         let interface = match self.interfaces.get(&(port, meta.link)) {
@@ -162,7 +153,7 @@ impl Capture {
             wire_len: meta.wire_len,
             data: packet.data(),
         };
-        let (OutputState::Begun(spool), writer) = (&mut self.place, &mut self.writer) else { return Ok(()) };
+        let (Some(spool), writer) = (self.output.spool(), &mut self.writer) else { return Ok(()) };
         let mut result = Ok(());
         spool.record(|bytes| {
             result = writer.write_noted(&record, notes).and_then(|()| writer.flush());
@@ -172,8 +163,11 @@ impl Capture {
     }
 
     /// Completes the file.
-    pub fn finish(self) -> anyhow::Result<Outcome> {
-        let OutputState::Begun(mut spool) = self.place else { anyhow::bail!("the capture was never begun") };
+    ///
+    /// # Errors
+    /// A capture without packets cannot be completed.
+    pub fn finish(self) -> Result<OutputOutcome, SinkError> {
+        let mut spool = self.output.into_spool();
         if self.interfaces.is_empty() {
             // A capture without packets is valid, too.
             self.writer.finish()?;
@@ -182,7 +176,7 @@ impl Capture {
         let mut outcome = spool.finish();
         if let Some(error) = self.failed {
             outcome.has_failed = true;
-            outcome.complaint.get_or_insert(format!("cannot write {}: {error:#}", self.name));
+            outcome.complaint.get_or_insert(format!("cannot write {}: {error}", self.name));
         }
         Ok(outcome)
     }

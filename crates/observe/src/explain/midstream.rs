@@ -1,44 +1,44 @@
-//! TCP connections that began before the capture. Functions that let only connections pass whose
-//! beginning they saw drop their packets here, which says nothing about where it was seen.
+//! TCP connections that began before the capture. A function that forwards only established
+//! connections drops their packets in a run over the capture, but may forward them on the network.
 
 use std::collections::HashSet;
 
 use packet::parse::protocol;
 use packet::{DropReason, FlowKey, PacketClass};
 
-use super::witness::{Outcome, PacketTrace};
+use super::tracer::{PacketOutcome, PacketTrace};
 
 /// Connections that are remembered. Beyond that, none counts as begun before the capture.
 const BEGUN_MAX: usize = 1 << 20;
 
-/// The connections whose beginning was in the capture.
+/// The connections that began within the capture.
 #[derive(Default)]
 pub struct BegunConnections {
     begun: HashSet<FlowKey>,
-    /// Packets whose fate depends on what was before the capture.
+    /// Number of packets with an unknown fate: it depends on packets before the capture.
     pub unknown: u64,
 }
 
 impl BegunConnections {
-    /// Notes a connection that a packet begins, and marks a packet of one that began before.
-    pub fn note(&mut self, passage: &mut PacketTrace) {
+    /// Records a connection that a packet begins, and marks a packet of an earlier connection.
+    pub fn note(&mut self, trace: &mut PacketTrace) {
         const SYN: u8 = 2;
         const ACK: u8 = 16;
-        let Some(meta) = passage.arrived.as_ref().map(|packet| packet.meta()) else { return };
+        let Some(meta) = trace.arrived.as_ref().map(|packet| packet.meta()) else { return };
         let is_segment = meta.protocol == protocol::TCP && meta.class != PacketClass::IcmpError;
-        if !is_segment || passage.made || self.begun.len() >= BEGUN_MAX {
+        if !is_segment || trace.generated || self.begun.len() >= BEGUN_MAX {
             return;
         }
-        let is_of_known = passage.joined.as_ref().is_some_and(|joined| joined.transit.seq > 1);
+        let is_of_known = trace.joined.as_ref().is_some_and(|joined| joined.transit.seq > 1);
         if meta.tcp_flags & (SYN | ACK) == SYN {
             self.begun.insert(meta.key);
-            self.begun.extend(passage.alias);
-        } else if let Outcome::Dropped(reason) = passage.outcome
+            self.begun.extend(trace.alias);
+        } else if let PacketOutcome::Dropped(reason) = trace.outcome
             && depends_on_beginning(reason)
             && !is_of_known
             && !self.begun.contains(&meta.key)
         {
-            passage.is_midstream = true;
+            trace.is_midstream = true;
             self.unknown += 1;
         }
     }

@@ -6,7 +6,6 @@ mod limit;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
 use io::capture::{CaptureFormat, Notes};
 use nf::{Alert, Event, FlowReport};
 use packet::Packet;
@@ -15,13 +14,14 @@ use runtime::{Output, Ports, Report};
 use serde::Serialize;
 use telemetry::Merge;
 
+use crate::error::SinkError;
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
-use crate::export::{Export, FlowOutput};
-use crate::messages::Console;
+use crate::export::{FlowExport, FlowOutput};
 use crate::nat_record::nat_record;
-use crate::sources::{PortFile, port_named};
-use crate::spool::pen::{OutputWriter, Target};
-use crate::spool::{Outcome, Spool};
+use crate::notice::Notices;
+use crate::port_file::{PortFile, port_named};
+use crate::spool::writer::Target;
+use crate::spool::{OutputOutcome, OutputState, Spool};
 
 pub use capture::{Capture, SharedBuffer};
 pub use limit::PER_SOURCE;
@@ -37,11 +37,9 @@ const IPFIX: &str = "ipfix";
 #[derive(Default)]
 pub struct Sinks {
     captures: Vec<Capture>,
-    /// The alert file before [`Sinks::begin`].
-    opened: Option<(String, OutputWriter)>,
-    alerts: Option<Spool>,
+    alerts: Option<OutputState>,
     limiter: Option<Limiter>,
-    flows: Option<Export>,
+    flows: Option<FlowExport>,
     events: EventKinds,
     /// Names of the ports, by number.
     names: BTreeMap<u16, String>,
@@ -49,7 +47,7 @@ pub struct Sinks {
     began_ns: Option<u64>,
 }
 
-/// The outputs that a run is asked for.
+/// The outputs of a run, as its options name them.
 pub struct Outputs<'a> {
     /// Captures of departing packets.
     pub writes: &'a [PortFile],
@@ -75,7 +73,10 @@ impl Outputs<'_> {
 
 impl Sinks {
     /// Creates the files.
-    pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> anyhow::Result<Sinks> {
+    ///
+    /// # Errors
+    /// A file cannot be created, a port is not the policy's, or a collector has no address.
+    pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> Result<Sinks, SinkError> {
         let is_live = outputs.live.is_some();
         let mut captures: Vec<Capture> = Vec::new();
         for file in outputs.writes {
@@ -85,7 +86,7 @@ impl Sinks {
             capture.port = port;
             captures.push(capture);
         }
-        let opened = match outputs.alerts {
+        let alerts = match outputs.alerts {
             Some(path) => {
                 let name = path.display().to_string();
                 // After a restart, a live run keeps earlier alerts; a run over captures has only
@@ -97,31 +98,26 @@ impl Sinks {
                     preamble: Vec::new(),
                     repeats: false,
                 };
-                Some((
-                    name.clone(),
-                    OutputWriter::open(target).with_context(|| format!("cannot write {name}"))?,
-                ))
+                Some(OutputState::open(name, target)?)
             }
             None => None,
         };
-        let flows = outputs.flows.map(Export::new).transpose()?;
+        let flows = outputs.flows.map(FlowExport::new).transpose()?;
         let limiter = outputs.live.filter(|&limit| limit > 0).map(Limiter::new);
         let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let events = outputs.events.clone();
-        Ok(Sinks { captures, opened, alerts: None, limiter, flows, events, names, began_ns: None })
+        Ok(Sinks { captures, alerts, limiter, flows, events, names, began_ns: None })
     }
 
-    /// Starts to write: on threads that report to `console`, or without it directly.
-    pub fn begin(mut self, console: Option<&Console>) -> anyhow::Result<Sinks> {
+    /// Starts to write: on threads that send notices, or without them directly.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn begin(mut self, notices: Option<&Notices>) -> Result<Sinks, SinkError> {
         let captures = std::mem::take(&mut self.captures).into_iter();
-        self.captures = captures.map(|capture| capture.begin(console)).collect::<Result<_, _>>()?;
-        if let Some((name, pen)) = self.opened.take() {
-            self.alerts = Some(match console {
-                Some(console) => Spool::queued(name, pen, console.clone())?,
-                None => Spool::direct(name, pen),
-            });
-        }
-        self.flows = self.flows.take().map(|flows| flows.begin(console)).transpose()?;
+        self.captures = captures.map(|capture| capture.begin(notices)).collect::<Result<_, _>>()?;
+        self.alerts = self.alerts.take().map(|alerts| alerts.begin(notices)).transpose()?;
+        self.flows = self.flows.take().map(|flows| flows.begin(notices)).transpose()?;
         Ok(self)
     }
 
@@ -131,8 +127,8 @@ impl Sinks {
     }
 
     /// Writes a line to the EVE file, if there is one.
-    fn eve_line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        if let Some(alerts) = &mut self.alerts {
+    fn eve_line(&mut self, line: &impl Serialize) -> Result<(), SinkError> {
+        if let Some(alerts) = self.alerts.as_mut().and_then(OutputState::spool) {
             let mut result = Ok(());
             alerts.record(|bytes| {
                 let before = bytes.len();
@@ -148,7 +144,7 @@ impl Sinks {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
-    pub fn stats(&mut self, report: &Report, now_ns: u64) -> anyhow::Result<()> {
+    pub fn stats(&mut self, report: &Report, now_ns: u64) -> Result<(), SinkError> {
         if !self.events.has("stats") {
             return Ok(());
         }
@@ -157,17 +153,18 @@ impl Sinks {
     }
 
     /// Makes the records written so far visible to readers of the files.
-    pub fn flush(&mut self, now_ns: u64) -> anyhow::Result<()> {
-        let told = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
-        told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
+    pub fn flush(&mut self, now_ns: u64) -> Result<(), SinkError> {
+        let suppressed = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
+        suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;
         self.spools().for_each(Spool::flush);
-        self.flows.as_mut().map_or(Ok(()), Export::send)
+        self.flows.iter_mut().for_each(FlowExport::send);
+        Ok(())
     }
 
     /// Reopens the files by name, after they were renamed.
     pub fn reopen(&mut self) {
         self.spools().for_each(Spool::reopen);
-        self.flows.iter_mut().for_each(Export::reopen);
+        self.flows.iter_mut().for_each(FlowExport::reopen);
     }
 
     /// Returns whether all outputs have failed.
@@ -184,32 +181,35 @@ impl Sinks {
             counts.entry(CAPTURES.to_owned()).or_insert_with(OutputReport::default).merge(&spool.counts());
         }
         let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
-        let alerts = self.alerts.as_ref().map(Spool::counts);
+        let alerts = self.alerts.as_mut().and_then(OutputState::spool).map(|alerts| alerts.counts());
         counts.extend(alerts.map(|alerts| (ALERTS.to_owned(), OutputReport { suppressed, ..alerts })));
         counts.extend(self.flows.as_ref().map(|flows| (IPFIX.to_owned(), flows.counts())));
         counts
     }
 
     /// Completes the files as far as possible.
-    pub fn finish(mut self, now_ns: u64) -> anyhow::Result<Ended> {
-        let told = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
-        told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
+    pub fn finish(mut self, now_ns: u64) -> Result<Ended, SinkError> {
+        let suppressed = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
+        suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;
         let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
         let mut ended = Ended::default();
         for capture in self.captures {
             ended.add(CAPTURES, capture.finish()?, 0);
         }
         if let Some(alerts) = self.alerts {
-            ended.add(ALERTS, alerts.finish(), suppressed);
+            ended.add(ALERTS, alerts.into_spool().finish(), suppressed);
         }
         if let Some(flows) = self.flows {
-            ended.add(IPFIX, flows.finish()?, 0);
+            ended.add(IPFIX, flows.finish(), 0);
         }
         Ok(ended)
     }
 
     fn spools(&mut self) -> impl Iterator<Item = &mut Spool> {
-        self.captures.iter_mut().filter_map(Capture::spool).chain(self.alerts.as_mut())
+        self.captures
+            .iter_mut()
+            .filter_map(Capture::spool)
+            .chain(self.alerts.as_mut().and_then(OutputState::spool))
     }
 }
 
@@ -225,7 +225,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn add(&mut self, output: &str, outcome: Outcome, suppressed: u64) {
+    fn add(&mut self, output: &str, outcome: OutputOutcome, suppressed: u64) {
         self.counts
             .entry(output.to_owned())
             .or_default()
@@ -236,16 +236,16 @@ impl Ended {
 }
 
 impl Output for Sinks {
-    type Error = anyhow::Error;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         for capture in self.captures.iter_mut().filter(|c| c.port.is_none_or(|wanted| wanted == port)) {
             capture.write(port, packet, &Notes::default());
         }
         Ok(())
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         if let (Some(limiter), Some(_)) = (&mut self.limiter, &self.alerts)
             && !limiter.admits(function, alert)
         {
@@ -255,11 +255,11 @@ impl Output for Sinks {
         self.eve_line(&EveAlert::new(function, name.as_deref(), alert))
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         if let Some(flows) = &mut self.flows
             && let Some(record) = nat_record(&event)
         {
-            flows.add_nat(record)?;
+            flows.add_nat(record);
         }
         if !self.events.has(event.kind) {
             return Ok(());
@@ -268,13 +268,13 @@ impl Output for Sinks {
         self.eve_line(&EveEvent::new(function, name.as_deref(), event))
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         if self.events.has("flow") {
             self.eve_line(&EveFlow::new(report))?;
         }
-        match &mut self.flows {
-            Some(flows) => flows.add(report, now_ns),
-            None => Ok(()),
+        if let Some(flows) = &mut self.flows {
+            flows.add(report, now_ns);
         }
+        Ok(())
     }
 }

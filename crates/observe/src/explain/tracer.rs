@@ -1,8 +1,7 @@
-//! Observes packets in the graph, and keeps what happened to each until it is shown.
+//! An observer of packets in the graph, which keeps the trace of each until it is shown.
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::Result;
 use graph::{EdgeChoice, EdgeId, Observer, RuleView};
 use nf::record::RecordHeader;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
@@ -11,29 +10,34 @@ use runtime::{Frame, Ingress, Output, Runner};
 
 use crate::eve;
 
-/// Pending fragments whose arrival is remembered: as many as a runner has buffers. The oldest are
-/// forgotten first.
-const HELD_MAX: usize = 8 * 1024;
+/// Maximum number of pending fragments with a trace: as many as a runner has buffers. The oldest
+/// are forgotten first.
+const PENDING_MAX: usize = 8 * 1024;
 
-/// Refused flows whose number is remembered for their next packets; further ones get new numbers.
+/// Maximum number of refused flows that keep their number for later packets; further ones get new
+/// numbers.
 const REFUSED_MAX: usize = 1 << 20;
 
 /// The processing of a packet by a function.
-pub struct Step {
+pub struct ProcessingStep {
     /// Number of the function.
     pub stage: usize,
     /// The packet before.
     pub before: Packet,
     /// The packet after; `None` if the function has not finished.
     pub after: Option<Packet>,
+    /// The verdict of the function.
     pub verdict: Verdict,
+    /// The actions and events that it recorded.
     pub recording: Recording,
 }
 
 /// An edge that a packet took.
 #[derive(Clone, Copy)]
 pub struct TakenEdge {
+    /// The edge.
     pub edge: EdgeId,
+    /// The reason why it took it.
     pub choice: EdgeChoice,
     /// Number of the functions that processed it before.
     pub steps: usize,
@@ -41,9 +45,9 @@ pub struct TakenEdge {
 
 /// The fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PacketOutcome {
     /// Pending: it waits for its first fragment or the rest of its datagram.
-    Held,
+    Pending,
     /// Sent, as the packet with this number among those sent at this time.
     Sent(usize),
     /// Dropped.
@@ -58,9 +62,9 @@ pub struct PacketTrace {
     /// Sequence number in the graph.
     pub sequence: u64,
     /// A function generated it.
-    pub made: bool,
-    /// The external node behind which it goes on, as if the program had forwarded it.
-    pub behind: Option<String>,
+    pub generated: bool,
+    /// The external program after which it continues, as if the program had forwarded it.
+    pub after_program: Option<String>,
     /// Number of its flow, in order of first packets.
     pub flow: Option<u64>,
     /// The packet on arrival; `None` if no longer known.
@@ -68,13 +72,13 @@ pub struct PacketTrace {
     /// Its metadata after the flow lookup, as the first function saw it.
     pub joined: Option<Meta>,
     /// The functions that processed it, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProcessingStep>,
     /// The edges that it took, in order; none in a graph without branches.
     pub edges: Vec<TakenEdge>,
     /// The packet on departure.
     pub left: Option<Packet>,
     /// Its fate.
-    pub outcome: Outcome,
+    pub outcome: PacketOutcome,
     /// The alias that the flow got with this packet: the key of its replies, if that is not the
     /// flow's own.
     pub alias: Option<FlowKey>,
@@ -88,57 +92,57 @@ pub struct PacketTrace {
 #[derive(Default)]
 pub struct Tracer {
     number: u64,
-    behind: Option<String>,
-    passages: Vec<PacketTrace>,
+    after_program: Option<String>,
+    traces: Vec<PacketTrace>,
     /// Pending fragments: their numbers and the packets on arrival.
-    held: BTreeMap<u64, (u64, Packet)>,
+    pending: BTreeMap<u64, (u64, Packet)>,
     sent: usize,
     flows: FlowNumbers,
 }
 
 impl Tracer {
-    /// Sets the number of the next packet to arrive, and the external node that it comes from as if
-    /// the program had forwarded it.
-    pub fn expect(&mut self, number: u64, behind: Option<&str>) {
+    /// Sets the number of the next packet to arrive, and the external program after which it
+    /// continues, as if the program had forwarded it.
+    pub fn expect(&mut self, number: u64, after_program: Option<&str>) {
         self.number = number;
-        self.behind = behind.map(str::to_owned);
+        self.after_program = after_program.map(str::to_owned);
         self.sent = 0;
     }
 
     /// Returns the packets since [`Tracer::expect`].
     pub fn take(&mut self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> Vec<PacketTrace> {
-        let mut passages = std::mem::take(&mut self.passages);
-        if passages.is_empty() {
-            passages.push(self.refused(frame, from, runner));
+        let mut traces = std::mem::take(&mut self.traces);
+        if traces.is_empty() {
+            traces.push(self.refused(frame, from, runner));
         }
-        for passage in &mut passages {
-            if matches!(passage.outcome, Outcome::Sent(_)) && runner.has_dropped_at_node(passage.sequence) {
-                (passage.outcome, passage.left) = (Outcome::Dropped(DropReason::NodeDown), None);
+        for trace in &mut traces {
+            if matches!(trace.outcome, PacketOutcome::Sent(_)) && runner.has_dropped_at_node(trace.sequence) {
+                (trace.outcome, trace.left) = (PacketOutcome::Dropped(DropReason::NodeDown), None);
             }
-            if passage.outcome == Outcome::Held
-                && let Some(arrived) = &passage.arrived
+            if trace.outcome == PacketOutcome::Pending
+                && let Some(arrived) = &trace.arrived
             {
-                if self.held.len() == HELD_MAX {
-                    self.held.pop_first();
+                if self.pending.len() == PENDING_MAX {
+                    self.pending.pop_first();
                 }
-                self.held.insert(passage.sequence, (self.number, copy(arrived)));
+                self.pending.insert(trace.sequence, (self.number, copy(arrived)));
             }
-            if let Some(joined) = &passage.joined {
+            if let Some(joined) = &trace.joined {
                 let graph = &runner.assembly().graph;
                 let header = graph.records().header(joined.transit.flow);
                 let lives = header.has(RecordHeader::FLAG_LIVE);
-                if lives && !passage.made {
-                    passage.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
+                if lives && !trace.generated {
+                    trace.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
                 }
                 let learned = joined.transit.seq == 1
-                    || passage.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);
+                    || trace.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);
                 if lives && learned && header.has(RecordHeader::FLAG_ALIAS) {
-                    passage.alias = Some(header.alias);
+                    trace.alias = Some(header.alias);
                 }
-                self.flows.settle(joined, passage.flow, lives);
+                self.flows.settle(joined, trace.flow, lives);
             }
         }
-        passages
+        traces
     }
 
     /// The trace of a frame that never reached the graph.
@@ -157,43 +161,44 @@ impl Tracer {
             (transit.ingress, transit.side) = (port.number, port.side.unwrap_or_default());
         }
         PacketTrace {
-            outcome: Outcome::Dropped(reason),
-            behind: self.behind.clone(),
+            outcome: PacketOutcome::Dropped(reason),
+            after_program: self.after_program.clone(),
             ..PacketTrace::new(Some(self.number), u64::MAX, Some(arrived))
         }
     }
 
-    /// Finds the trace of a packet in progress. One that was pending, or is generated, starts here.
-    fn passage(&mut self, packet: &Packet) -> usize {
+    /// Finds the trace of a packet in progress. A generated or formerly pending packet starts a
+    /// trace.
+    fn trace(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
         // A generated packet has the sequence number of the packet that it answers, and the
         // opposite direction.
         let goes_otherwise = |joined: &Meta| {
             (joined.transit.direction, joined.transit.seq) != (meta.transit.direction, meta.transit.seq)
         };
-        let mut same = self.passages.iter().filter(|p| p.sequence == meta.transit.sequence && !p.made);
+        let mut same = self.traces.iter().filter(|p| p.sequence == meta.transit.sequence && !p.generated);
         let answered = same.find(|p| p.joined.as_ref().is_some_and(goes_otherwise));
-        let (made, number, flow) = match answered {
+        let (generated, number, flow) = match answered {
             Some(answered) => (true, answered.number, answered.flow),
             None => (false, None, None),
         };
         let known = self
-            .passages
+            .traces
             .iter()
-            .position(|p| p.sequence == meta.transit.sequence && p.made == made && !p.is_over());
+            .position(|p| p.sequence == meta.transit.sequence && p.generated == generated && !p.is_over());
         known.unwrap_or_else(|| {
-            let passage = if made {
+            let trace = if generated {
                 PacketTrace {
-                    made,
+                    generated,
                     flow,
                     ..PacketTrace::new(number, meta.transit.sequence, Some(copy(packet)))
                 }
             } else {
-                let (number, arrived) = self.held.remove(&meta.transit.sequence).unzip();
+                let (number, arrived) = self.pending.remove(&meta.transit.sequence).unzip();
                 PacketTrace::new(number, meta.transit.sequence, arrived)
             };
-            self.passages.push(passage);
-            self.passages.len() - 1
+            self.traces.push(trace);
+            self.traces.len() - 1
         })
     }
 }
@@ -203,15 +208,15 @@ impl PacketTrace {
         PacketTrace {
             number,
             sequence,
-            made: false,
-            behind: None,
+            generated: false,
+            after_program: None,
             flow: None,
             arrived,
             joined: None,
             steps: Vec::new(),
             edges: Vec::new(),
             left: None,
-            outcome: Outcome::Held,
+            outcome: PacketOutcome::Pending,
             alias: None,
             rule: None,
             is_midstream: false,
@@ -219,34 +224,34 @@ impl PacketTrace {
     }
 
     fn is_over(&self) -> bool {
-        self.outcome != Outcome::Held
+        self.outcome != PacketOutcome::Pending
     }
 }
 
 impl Observer for Tracer {
     fn arrived(&mut self, packet: &Packet) {
-        let passage = PacketTrace::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
-        self.passages.push(PacketTrace { behind: self.behind.clone(), ..passage });
+        let trace = PacketTrace::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
+        self.traces.push(PacketTrace { after_program: self.after_program.clone(), ..trace });
     }
 
     fn edge(&mut self, edge: EdgeId, choice: EdgeChoice, packet: &Packet) {
-        let at = self.passage(packet);
-        let passage = &mut self.passages[at];
-        passage.edges.push(TakenEdge { edge, choice, steps: passage.steps.len() });
+        let at = self.trace(packet);
+        let trace = &mut self.traces[at];
+        trace.edges.push(TakenEdge { edge, choice, steps: trace.steps.len() });
     }
 
     fn before(&mut self, stage: usize, packet: &Packet) {
         let meta = packet.meta();
-        let at = self.passage(packet);
-        let passage = &mut self.passages[at];
-        if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
-            return; // Functions after the one that dropped it do not see it.
+        let at = self.trace(packet);
+        let trace = &mut self.traces[at];
+        if matches!(trace.steps.last(), Some(ProcessingStep { verdict: Verdict::Drop(_), .. })) {
+            return; // Later functions do not see a dropped packet.
         }
-        if passage.steps.is_empty() && meta.transit.seq > 0 && !passage.made {
-            passage.flow = Some(self.flows.of(meta));
-            passage.joined = Some(meta.clone());
+        if trace.steps.is_empty() && meta.transit.seq > 0 && !trace.generated {
+            trace.flow = Some(self.flows.of(meta));
+            trace.joined = Some(meta.clone());
         }
-        passage.steps.push(Step {
+        trace.steps.push(ProcessingStep {
             stage,
             before: copy(packet),
             after: None,
@@ -256,8 +261,8 @@ impl Observer for Tracer {
     }
 
     fn after(&mut self, stage: usize, packet: &Packet, verdict: Verdict, recording: &Recording) {
-        let at = self.passage(packet);
-        let steps = &mut self.passages[at].steps;
+        let at = self.trace(packet);
+        let steps = &mut self.traces[at].steps;
         if let Some(step) = steps.iter_mut().find(|step| step.stage == stage && step.after.is_none()) {
             step.after = Some(copy(packet));
             step.verdict = verdict;
@@ -268,15 +273,15 @@ impl Observer for Tracer {
     fn sent(&mut self, packet: &Packet) {
         let place = self.sent;
         self.sent += 1;
-        let at = self.passage(packet);
-        let passage = &mut self.passages[at];
-        passage.left = Some(copy(packet));
-        passage.outcome = Outcome::Sent(place);
+        let at = self.trace(packet);
+        let trace = &mut self.traces[at];
+        trace.left = Some(copy(packet));
+        trace.outcome = PacketOutcome::Sent(place);
     }
 
     fn dropped(&mut self, packet: &Packet, reason: DropReason) {
-        let at = self.passage(packet);
-        self.passages[at].outcome = Outcome::Dropped(reason);
+        let at = self.trace(packet);
+        self.traces[at].outcome = PacketOutcome::Dropped(reason);
     }
 }
 
@@ -293,7 +298,7 @@ struct FlowNumbers {
     last: u64,
     /// Numbers by record.
     live: HashMap<u32, u64>,
-    /// Flows whose packets were all dropped so far: in the graph, each such packet starts a flow.
+    /// Flows with only dropped packets so far: in the graph, each such packet starts a flow.
     refused: HashMap<FlowKey, u64>,
 }
 
@@ -329,18 +334,20 @@ impl FlowNumbers {
 
 /// An event reported by a function.
 #[derive(Clone, serde::Serialize)]
-pub struct ReportedEvent {
+pub struct ExplainedEvent {
+    /// Name of the function in the policy.
     pub function: String,
+    /// Kind, such as `http`.
     pub kind: &'static str,
     /// Fields, as JSON.
     pub fields: serde_json::Value,
 }
 
-impl ReportedEvent {
-    fn new(function: &str, event: Event<'_>) -> Result<ReportedEvent> {
+impl ExplainedEvent {
+    fn new(function: &str, event: Event<'_>) -> Result<ExplainedEvent, serde_json::Error> {
         let fields: Vec<_> = event.fields().collect();
-        let fields = serde_json::to_value(eve::Fields(&fields))?;
-        Ok(ReportedEvent { function: function.to_owned(), kind: event.kind, fields })
+        let fields = serde_json::to_value(eve::EveFields(&fields))?;
+        Ok(ExplainedEvent { function: function.to_owned(), kind: event.kind, fields })
     }
 }
 
@@ -352,7 +359,7 @@ pub struct CollectedOutput {
     /// Alerts, each with its function.
     pub alerts: Vec<(String, Alert)>,
     /// Events, each with the number of its packet.
-    pub told: Vec<(Option<u64>, ReportedEvent)>,
+    pub events: Vec<(Option<u64>, ExplainedEvent)>,
     /// Number of reported flow records.
     pub reports: usize,
 }
@@ -362,30 +369,30 @@ impl CollectedOutput {
     pub fn clear(&mut self) {
         self.ports.clear();
         self.alerts.clear();
-        self.told.clear();
+        self.events.clear();
         self.reports = 0;
     }
 }
 
 impl Output for CollectedOutput {
-    type Error = anyhow::Error;
+    type Error = serde_json::Error;
 
-    fn packet(&mut self, port: u16, _packet: &Packet) -> Result<()> {
+    fn packet(&mut self, port: u16, _packet: &Packet) -> Result<(), serde_json::Error> {
         self.ports.push(port);
         Ok(())
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), serde_json::Error> {
         self.alerts.push((function.to_owned(), alert.clone()));
         Ok(())
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> Result<()> {
-        self.told.push((event.sequence, ReportedEvent::new(function, event)?));
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), serde_json::Error> {
+        self.events.push((event.sequence, ExplainedEvent::new(function, event)?));
         Ok(())
     }
 
-    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> Result<()> {
+    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> Result<(), serde_json::Error> {
         self.reports += 1;
         Ok(())
     }
