@@ -1,6 +1,6 @@
 //! The section of `docs/design.md` about crates follows from their `Cargo.toml` files: its picture
 //! is generated (`RIVULET_BLESS=1` rewrites it), and its table has a row for each crate.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,13 +28,12 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 #[test]
 fn the_picture_of_crates_is_current() {
     let path = support::root().join(PAGE);
-    let page = fs::read_to_string(&path).expect("the page can be read");
-    let (before, rest) = page.split_once("```mermaid\n").expect("the page has a picture");
-    let (shown, after) = rest.split_once("```\n").expect("the picture has an end");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("```mermaid\n").unwrap();
+    let (shown, after) = rest.split_once("```\n").unwrap();
     let drawn = picture(&uses());
     if std::env::var_os("RIVULET_BLESS").is_some() {
-        fs::write(&path, format!("{before}```mermaid\n{drawn}```\n{after}"))
-            .expect("the page can be written");
+        fs::write(&path, format!("{before}```mermaid\n{drawn}```\n{after}")).unwrap();
     } else {
         assert!(shown == drawn, "{PAGE} is out of date; `RIVULET_BLESS=1` rewrites it:\n{drawn}");
     }
@@ -42,7 +41,7 @@ fn the_picture_of_crates_is_current() {
 
 #[test]
 fn the_table_names_each_crate_and_its_effects() {
-    let page = fs::read_to_string(support::root().join(PAGE)).expect("the page can be read");
+    let page = fs::read_to_string(support::root().join(PAGE)).unwrap();
     let rows: BTreeMap<&str, &str> = rows(&page).into_iter().collect();
     let crates = uses();
     assert!(rows.keys().copied().eq(crates.keys().map(String::as_str)), "{:?}", rows.keys());
@@ -100,7 +99,7 @@ fn uses() -> Uses {
 
 /// Returns the crates of the table and their effects.
 fn rows(page: &str) -> Vec<(&str, &str)> {
-    let (_, table) = page.split_once("| crate | contents | effects |\n").expect("the page has a table");
+    let (_, table) = page.split_once("| crate | contents | effects |\n").unwrap();
     let lines = table.lines().skip(1).take_while(|line| line.starts_with('|'));
     let cells = lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
     cells
