@@ -134,7 +134,7 @@ pub enum NotIp {
 }
 
 /// The counters of a graph. At all times
-/// `packets_in + packets_generated = packets_out + dropped + held`.
+/// `packets_in + packets_generated = packets_out + dropped + packets_pending`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.

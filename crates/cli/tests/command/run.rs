@@ -100,6 +100,13 @@ fn output_with_a_second_core_is_the_same() {
 }
 
 #[test]
+fn the_summary_leaves_out_unused_pools() {
+    let place = place_with_traffic("--packets 200");
+    let text = place.stdout("run nat.rvl --read in.pcapng --seed 7");
+    assert!(text.contains("in use, peak ") && !text.contains("peak 0, of"), "{text}");
+}
+
+#[test]
 fn output_on_elastic_units_is_the_same() {
     let place = place_with_traffic("--packets 3000 --rate 20kpps");
     let run = "run nat.rvl --read in.pcapng --seed 7 -o json --write";
@@ -417,7 +424,7 @@ fn files_that_are_no_captures_are_refused() {
     let said = place.refused(1, "run wire.rvl --read text.pcap");
     assert!(said.contains("text.pcap"), "{said}");
     let said = place.refused(1, "run wire.rvl --read missing.pcap");
-    assert!(said.contains("cannot read missing.pcap"), "{said}");
+    assert!(said.contains("cannot read missing.pcap: No such file"), "{said}");
     place.refused(2, "run wire.rvl");
     place.refused(2, "run wire.rvl --read in.pcapng --colour");
 }
