@@ -11,7 +11,6 @@ mod wheel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use nf::UpgradeError;
 use nf::index::HashIndex;
 use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use packet::memory::OutOfMemory;
@@ -19,7 +18,6 @@ use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::cache::FlowCache;
-use crate::streams;
 use classes::Classes;
 pub(crate) use classes::Victim;
 pub use classes::{FlowClass, Shares};
@@ -47,9 +45,9 @@ pub(crate) struct FlowTable {
     pub joining: Joining,
     /// By which ports flows came in, if that matters.
     pub ingresses: Option<Ingresses>,
-    pub layout: RecordLayout,
+    layout: RecordLayout,
     /// The registry of aliases, if other graphs have other shares of the flows.
-    pub ledger: Option<Arc<dyn Ledger>>,
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// The registry of aliases of graphs that each have a share of the flows. Packets with an alias
@@ -63,30 +61,15 @@ pub trait Ledger: Send + Sync {
     fn release(&self, hash: u64);
 }
 
-/// The error of restoring a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// The bytes are not what [`crate::Graph::save_flow`] wrote.
-    #[error("the saved flow is damaged")]
+/// A saved record cannot be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeOverError {
+    /// It is not a saved record of this table.
     Damaged,
-    /// They are from a graph of other functions, or of other versions of them.
-    #[error("the saved flow is that of another chain")]
-    OtherChain,
     /// A flow with its key or alias is already here.
-    #[error("a flow with the saved flow's key or alias is already here")]
     Known,
-    /// A function cannot take what the flow holds of shared state.
-    #[error("a function cannot take what the saved flow holds of shared state")]
-    SharedState,
-    /// The flow table is full.
-    #[error("the flow table is full")]
-    TableFull,
-    /// A function cannot read its state, which is of another version.
-    #[error(transparent)]
-    Upgrade(#[from] UpgradeError),
-    /// Its TCP streams could not be restored.
-    #[error(transparent)]
-    Streams(#[from] streams::StreamRestoreError),
+    /// The table is full.
+    Full,
 }
 
 /// The holder of the key that a flow needs as its alias.
@@ -169,6 +152,17 @@ impl FlowTable {
         }
     }
 
+    /// Claims aliases in this ledger from now on.
+    pub fn set_ledger(&mut self, ledger: Arc<dyn Ledger>) {
+        self.ledger = Some(ledger);
+    }
+
+    /// Returns the layout of records.
+    #[inline]
+    pub fn layout(&self) -> &RecordLayout {
+        &self.layout
+    }
+
     /// Returns the hash of a key.
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.hasher.hash(key)
@@ -241,23 +235,23 @@ impl FlowTable {
 
     /// Returns true if a record can be made of these bytes of one that was elsewhere: the keys that
     /// it is found by, its own and, if it has one, its alias.
-    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
+    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         };
         if bytes.len() != self.records.record_len() || !header.has(RecordHeader::FLAG_LIVE) {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         }
         let keys = [Some(header.key), header.has(RecordHeader::FLAG_ALIAS).then_some(header.alias)];
         let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
-        if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
+        if keys.iter().flatten().any(is_known) { Err(TakeOverError::Known) } else { Ok(keys) }
     }
 
     /// Makes a record of the bytes of one that was elsewhere.
-    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, TakeOverError> {
         let keys = self.check(bytes)?;
         debug_assert!(self.ledger.is_none(), "flows do not move between graphs that have parts of them each");
-        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        let record = self.records.allocate().ok_or(TakeOverError::Full)?;
         self.records.load(record, bytes);
         let header = self.records.header(record);
         let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
@@ -272,7 +266,7 @@ impl FlowTable {
                 self.index.remove(hash, entry.0);
             }
             self.records.release(record);
-            return Err(RestoreError::TableFull);
+            return Err(TakeOverError::Full);
         }
         self.classes.enter(record, self.records.header(record));
         self.watch(record);
@@ -423,15 +417,15 @@ impl FlowTable {
     }
 
     /// Makes a record of the bytes of a second pass's record that was elsewhere.
-    pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, RestoreError> {
+    pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         };
         let is_second = header.has(RecordHeader::FLAG_TURNS) && !header.has(RecordHeader::FLAG_LIVE);
         if bytes.len() != self.records.record_len() || !is_second {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         }
-        let second = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        let second = self.records.allocate().ok_or(TakeOverError::Full)?;
         self.records.load(second, bytes);
         self.passes.add(SecondPass { second, ..pass }, self.records.capacity());
         Ok(second)

@@ -169,9 +169,9 @@ pub struct Counters {
     pub evicted_over_source: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
-    /// Flows that were taken over from another graph ([`crate::Graph::restore_flow`]).
+    /// Flows that were taken over from another graph ([`crate::FlowsMut::restore`]).
     pub flows_moved_in: u64,
-    /// Flows that went to another graph ([`crate::Graph::release_flow`]).
+    /// Flows that went to another graph ([`crate::FlowsMut::release`]).
     pub flows_moved_out: u64,
     /// Fragmented datagrams that were forgotten before their time because the table was full.
     pub fragments_displaced: u64,
