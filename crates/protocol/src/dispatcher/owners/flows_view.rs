@@ -73,7 +73,7 @@ impl<'a> FlowsView<'a> {
     /// Returns true if a unit has refused the flow's state since the flow last migrated to it.
     pub fn has_refused(self, flow: FlowId, unit: UnitId) -> bool {
         let flows = &self.owners.flows;
-        flows.live(flow).is_some() && flows.flowlet(flow.index).refusers.contains(unit)
+        flows.live(flow).is_some() && flows.flowlet(flow.index).refusers().contains(unit)
     }
 
     /// Returns what is known of a flow; `None` if it has ended.
@@ -95,9 +95,9 @@ impl<'a> FlowsView<'a> {
             flow: flows.id(index),
             key: flows.key(index),
             owner: live.owner(),
-            epoch: live.epoch,
-            packets: live.seq,
-            last_seen_ns: live.last_seen_ns,
+            epoch: live.epoch(),
+            packets: live.seq(),
+            last_seen_ns: live.last_seen_ns(),
         }
     }
 }
