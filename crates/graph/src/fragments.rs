@@ -1,13 +1,13 @@
-//! Fragments: later ones follow the flow of their first one, whichever comes first (design.md 3.8).
+//! Fragments: later ones take the flow of their first one, in any order of arrival (design.md 3.8).
 //!
 //! A later fragment has no ports, so its flow is known only from the first fragment of its
-//! datagram. Until that comes, later ones wait here; the number of datagrams, the fragments waiting
-//! in each, and the time are bounded.
+//! datagram. Until it arrives, later ones wait here. The number of datagrams, the waiting fragments
+//! of each, and the time are bounded.
 //!
-//! In a full table the oldest datagram gives way to a new one: of those whose first fragment
-//! passed, if they are more than half, else of the others. So bogus fragments, which nothing but
-//! their number speaks for, displace each other. A source that has its share of the table displaces
-//! datagrams of its own. The same holds for the memory of fragments that wait.
+//! In a full table the oldest datagram of a class gives way to a new one: the class with a passed
+//! first fragment if it has more than half of the table, else the class without. So floods of bogus
+//! fragments displace themselves. A source at its share of the table displaces its own datagrams.
+//! The same holds for the memory of waiting fragments.
 
 mod datagram;
 mod table;
@@ -24,8 +24,7 @@ pub const WAITING_MAX: usize = 64;
 /// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is
 /// that of its buffer. So a flood of fragments leaves most of a pool's buffers to other packets.
 pub const WAITING_MEMORY: usize = 4 << 20;
-/// The memory of a fragment in a small buffer, and in a large buffer, of which a pool has
-/// few.
+/// The memory of a fragment in a small buffer, and in a large one; a pool has few large ones.
 const SMALL_WEIGHT: usize = 2 << 10;
 const LARGE_WEIGHT: usize = 32 << 10;
 
@@ -59,9 +58,9 @@ pub(crate) enum Refused {
 
 /// The datagrams that fragments were seen of.
 pub(crate) struct Fragments {
-    /// Those whose first fragment passed are of class 1.
+    /// Datagrams with a passed first fragment are of class 1.
     table: Table<Entry>,
-    /// Fragments that waited for datagrams which were displaced.
+    /// Waiting fragments of displaced datagrams.
     dropped: Vec<Packet>,
     max: usize,
     timeout_ns: u64,

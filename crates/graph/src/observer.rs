@@ -5,7 +5,7 @@ use packet::{DropReason, Packet};
 
 use crate::topology::EdgeId;
 
-/// The cause for which a packet took an edge.
+/// The reason for a packet's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeChoice {
     /// It is the first edge whose filter the packet passes, or no edge takes the packet.

@@ -18,7 +18,7 @@ pub struct PortPlace {
     pub side: Option<Side>,
     /// See [`FlowKey::place`].
     pub place: u16,
-    /// It belongs to an external node, behind which a flow is in another segment.
+    /// It belongs to an external node, so the flow continues in another segment.
     pub is_of_node: bool,
 }
 
@@ -90,7 +90,7 @@ impl Places {
     /// Sets the segments in the keys of a saved record to those of the ports at the ends of its
     /// route.
     pub fn set(&self, record: &mut [u8], (from, to): (u16, u16)) {
-        // The tenant stays the one that was saved.
+        // The saved tenant stays.
         let at = |port, key: &FlowKey| Some(self.of_port(port)? & !TENANT_MAX | key.tenant());
         Places::change(record, |header| {
             header.key.place = at(from, &header.key).unwrap_or(header.key.place);

@@ -12,7 +12,7 @@ use crate::streams::{
     Datagrams, MemoryOf, Reassembler, ShortOf, StreamCounters, StreamOptions, StreamRestoreError, Streams,
 };
 
-/// The streams of a graph in which a function wants them.
+/// The streams of a graph, if a function wants them.
 pub(crate) struct Reassembly {
     reassembler: Reassembler,
     /// The position of the streams in flows' records.

@@ -3,7 +3,7 @@
 //! Who numbers flows before the graph sees them (a router) may still take for one what the graph
 //! has ended and begun again. So a handle may have several flows, though nearly all have one.
 
-/// Flows of a table by their handles. Touches no memory for a graph that is not told of handles.
+/// Flows of a table by their handles. Touches no memory for a graph without handles.
 pub(crate) struct FlowHandles {
     /// By handle: its newest flow's record.
     first: Vec<u32>,
@@ -35,7 +35,7 @@ impl FlowHandles {
         *entry(&mut self.of, record, Link { handle: NONE, next: NONE }) = Link { handle, next };
     }
 
-    /// The record is of no handle any more; says of which it was.
+    /// Detaches the record from its handle; returns the handle.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         let link = self.of.get_mut(record as usize)?;
         let Link { handle, next } = std::mem::replace(link, Link { handle: NONE, next: NONE });

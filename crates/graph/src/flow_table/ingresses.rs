@@ -1,10 +1,10 @@
-//! The ports that flows came in by: answers leave by them.
+//! The ingress ports of flows: replies leave by them.
 //!
-//! Beside the flows' records, as most graphs have one port on each side and need nothing of this.
+//! Stored apart from flow records: most graphs have one port on each side and do not need it.
 
 use packet::{Meta, NO_PORT};
 
-/// By record and direction, the port that a flow's packets last came in by.
+/// For each record and direction, the last ingress port of the flow's packets.
 pub(crate) struct Ingresses {
     of: Vec<[u16; 2]>,
 }

@@ -107,8 +107,8 @@ impl Wheel {
         self.links[record as usize] = IDLE;
     }
 
-    /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of
-    /// their ticks, and no longer have one.
+    /// Advances the time to `now_ns`. Removes the expired timers, and adds their records to `fired`
+    /// in order of their ticks.
     pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
         let to = Wheel::tick(now_ns);
         if self.started && to < self.earliest {

@@ -136,8 +136,7 @@ impl FlowTransfer {
         self.others.iter().find(|other| other.fingerprint.to_le_bytes() == fingerprint)
     }
 
-    /// Returns the record of one that was saved in another layout: each function upgrades its
-    /// state.
+    /// Converts a record that was saved in another layout: each function upgrades its state.
     fn upgrade(
         &self,
         other: &SavedLayout,

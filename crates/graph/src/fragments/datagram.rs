@@ -1,4 +1,4 @@
-//! The name of a datagram that comes in fragments.
+//! The identity of a fragmented datagram.
 
 use nf::source_of;
 use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
@@ -33,7 +33,7 @@ impl Datagram {
         Datagram { key, reversed, id: parse::fragment_id(packet) }
     }
 
-    /// Returns its source, as far as sources are distinguished.
+    /// Returns its source for accounts: the IPv4 address or the IPv6 /64.
     pub(crate) fn source(&self) -> Addr {
         source_of(self.key.ends(self.reversed).0.addr)
     }

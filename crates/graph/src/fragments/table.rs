@@ -1,7 +1,7 @@
-//! A bounded table of datagrams, in which no source has more than its share.
+//! A bounded table of datagrams with a share for each source.
 //!
-//! Each entry has a number, which stays the same until it is removed, and may have a weight: what
-//! of a bounded memory it takes.
+//! Each entry has a number, fixed until it is removed, and may have a weight: its part of a bounded
+//! memory.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ struct Queue {
 impl Queue {
     const EMPTY: Queue = Queue { first: NONE, last: NONE, len: 0, weight: 0 };
 
-    /// Adds an entry, whose links `of` finds, at the end.
+    /// Appends an entry; `of` returns its links.
     fn push<T>(&mut self, entries: &mut [Entry<T>], at: u32, of: impl Fn(&mut Entry<T>) -> &mut Links) {
         let previous = std::mem::replace(&mut self.last, at);
         match previous {
@@ -168,9 +168,9 @@ impl<T> Table<T> {
         self.len() < self.max && self.of_source(datagram).len < self.max.div_ceil(SOURCE_PART)
     }
 
-    /// The entry that gives way if there is no room for this datagram: the oldest of its source
-    /// that `may` give way, if the source has its share, else the one that `oldest` chooses. None
-    /// if there is none.
+    /// Returns the entry to displace if there is no room for this datagram: for a source at its
+    /// share, its oldest entry that `may` give way, else the choice of `oldest`; `None` if there is
+    /// none.
     pub fn victim(
         &mut self,
         datagram: &Datagram,
@@ -223,8 +223,7 @@ impl<T> Table<T> {
         self.link(at);
     }
 
-    /// Adds an entry, for which there is room, and gives its number, which is below the table's
-    /// size.
+    /// Adds an entry; there must be room. Returns its number, which is below the table's size.
     pub fn insert(&mut self, datagram: Datagram, class: usize, value: T) -> u32 {
         let entry = Entry { datagram, class, weight: 0, value, age: Links::NONE, source: Links::NONE };
         let at = match self.free.pop() {

@@ -14,8 +14,8 @@ pub(super) struct PathOrder {
 const _: () = assert!(GROUP_MAX <= u64::BITS as usize && GROUP_MAX <= u8::MAX as usize);
 
 impl PathOrder {
-    /// Creates an order in which packets of one path are together, in their order, and those of the
-    /// slow path come last.
+    /// Creates an order that groups packets by path, keeps the order within a path, and puts the
+    /// slow path last.
     pub fn by_path(paths: &[Path]) -> PathOrder {
         let mut order = PathOrder { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
         // The packets of each path, in the order of the first ones.

@@ -57,11 +57,11 @@ pub enum LowTtl {
     /// They are dropped.
     #[default]
     Drop,
-    /// Their TTL is raised to the least one that reaches the host.
+    /// Their TTL is raised to the minimum that reaches the host.
     Raise,
 }
 
-/// The policy for retransmissions whose bytes differ from those sent first.
+/// The policy for retransmissions that differ from the bytes sent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Differing {
     /// They are dropped.

@@ -101,7 +101,7 @@ impl SentBytes {
         short.is_none() && !differs
     }
 
-    /// Returns the offset up to which remembered bytes may have been evicted.
+    /// Returns the offset before which remembered bytes may be missing, as evicted.
     #[inline]
     fn look_for_loss(&mut self, half: &mut Half) -> u64 {
         if self.held.lists_mut().is_news(half.sent) {

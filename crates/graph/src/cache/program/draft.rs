@@ -256,7 +256,7 @@ impl Draft {
         self.len_max
     }
 
-    /// Returns the tags for which packets must have room.
+    /// Returns the tags that packets must have room for.
     pub fn tags(&self) -> TagRoom {
         self.tags.1
     }

@@ -126,8 +126,8 @@ fn a_conversation_outlives_queries() {
     }
 }
 
-/// Short flows one after another, half as many at once as there is room for: those that are over
-/// give way, and none that goes on, however many packets a flow has.
+/// Short flows one after another, with half of the table live at any time: only finished flows give
+/// way, however many packets a flow has.
 #[test]
 fn flows_that_are_over_give_way_to_live_ones() {
     for length in [1, 2, 3, 4, 5, 6, 16, 64] {
