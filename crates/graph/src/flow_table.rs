@@ -39,11 +39,11 @@ pub(crate) struct FlowTable {
     /// The flows by class: which of them gives way.
     pub classes: Classes,
     pub handles: FlowHandles,
-    /// Those that turn back.
+    /// The flows that turn back.
     pub passes: SecondPasses,
     /// The way packets join their flows.
     pub joining: Joining,
-    /// By which ports flows came in, if that matters.
+    /// The ports where flows entered, if that matters.
     pub ingresses: Option<Ingresses>,
     layout: RecordLayout,
     /// The registry of aliases, if other graphs have other shares of the flows.
@@ -168,14 +168,14 @@ impl FlowTable {
         self.hasher.hash(key)
     }
 
-    /// First step of a look-up: the index's line is on its way.
+    /// Prefetches the index's line: the first step of a look-up.
     #[inline]
     pub fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Second step: the record that it probably is, its header on its way, and the rule that there
-    /// may be for such packets.
+    /// Returns the probable record, and prefetches its header and the rule for such packets: the
+    /// second step.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64, reversed: bool, cache: Option<&FlowCache>) -> Option<u32> {
         let entry = Entry(self.index.guess(hash)?);
@@ -186,7 +186,7 @@ impl FlowTable {
         Some(entry.record())
     }
 
-    /// The same for a flow with this handle.
+    /// Returns the newest record with this handle, and prefetches its header and rules.
     #[inline]
     pub fn prefetch_handle(&self, handle: u32, cache: Option<&FlowCache>) -> Option<u32> {
         let record = self.handles.newest(handle)?;
@@ -198,7 +198,7 @@ impl FlowTable {
         Some(record)
     }
 
-    /// The flow with this key or alias.
+    /// Returns the flow with this key or alias.
     pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
         let mut direction = None;
         let entry = self.index.find(hash, |entry| {
@@ -208,7 +208,7 @@ impl FlowTable {
         Some((Entry(entry).record(), direction?))
     }
 
-    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
+    /// Creates a record for the flow that this packet begins at `now_ns`; `None` if the table is
     /// full.
     pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
         let record = self.records.allocate()?;
@@ -233,8 +233,8 @@ impl FlowTable {
         self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
     }
 
-    /// Returns true if a record can be made of these bytes of one that was elsewhere: the keys that
-    /// it is found by, its own and, if it has one, its alias.
+    /// Checks that a saved record can be taken over. Returns the keys that find it: its own, and
+    /// its alias if it has one.
     pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
             return Err(TakeOverError::Damaged);
@@ -247,7 +247,7 @@ impl FlowTable {
         if keys.iter().flatten().any(is_known) { Err(TakeOverError::Known) } else { Ok(keys) }
     }
 
-    /// Makes a record of the bytes of one that was elsewhere.
+    /// Creates a record from a saved one.
     pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, TakeOverError> {
         let keys = self.check(bytes)?;
         debug_assert!(self.ledger.is_none(), "flows do not move between graphs that have parts of them each");
@@ -273,7 +273,7 @@ impl FlowTable {
         Ok(record)
     }
 
-    /// Notes the key that the flow's packets have after the graph, or says who has it.
+    /// Sets the key of the flow's packets after the graph, or returns its holder.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), AliasHolder> {
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -301,7 +301,7 @@ impl FlowTable {
         Ok(())
     }
 
-    /// The flow has no alias any more.
+    /// Removes a flow's alias.
     pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
         if header.has(RecordHeader::FLAG_ALIAS) {
@@ -314,7 +314,7 @@ impl FlowTable {
         }
     }
 
-    /// Forgets the flow; says which handle it had.
+    /// Removes a flow. Returns its handle.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -325,7 +325,7 @@ impl FlowTable {
         self.handles.remove(record)
     }
 
-    /// A packet joins its flow, whose class then is that of its connection.
+    /// Joins a packet to its flow, which gets the class of its connection.
     #[inline]
     pub fn join(&mut self, meta: &mut Meta) {
         let record = meta.transit.flow;
@@ -335,16 +335,16 @@ impl FlowTable {
         }
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for
-    /// [`AS_LONG_AS_BEFORE`]. 0 leaves it as it was.
+    /// Refreshes a flow: its timeout is `keep_ms` from now, or [`AS_LONG_AS_BEFORE`]; 0 leaves it
+    /// unchanged.
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
         if refresh(self.records.header_mut(record), now_ns, keep_ms) {
             self.bring_forward(record);
         }
     }
 
-    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was
-    /// not accepted before, and nothing is done.
+    /// Refreshes a flow for a packet that changes nothing else. Returns false, and does nothing, if
+    /// the flow was not accepted before.
     #[inline]
     pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
         let header = self.records.header_mut(record);
@@ -367,14 +367,14 @@ impl FlowTable {
         self.wheel.set(record, self.records.header(record).deadline_ns());
     }
 
-    /// When the next flow may have to be cleared away.
+    /// Returns the next time at which a flow may expire.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.wheel.due_ns()
     }
 
-    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
-    /// `due`: exactly those whose last tick has passed, whenever this is called. They stay.
+    /// Collects the flows that have expired at `now_ns` in `due`, in order of their deadlines:
+    /// exactly those with a last tick in the past, whenever this is called. They stay in the table.
     pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         due.clear();
         self.wheel.advance(now_ns, due);
@@ -389,13 +389,13 @@ impl FlowTable {
         due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
     }
 
-    /// A flow to give up for a new one, if there is any.
+    /// Returns a flow to evict for a new one, if there is any.
     pub fn victim(&mut self, now_ns: u64) -> Option<Victim> {
         self.classes.victim(&self.records, now_ns)
     }
 
-    /// Makes a record for the second pass of the flow of this packet, which a function has just
-    /// turned back; `key` is the one that it has now.
+    /// Creates a record for the second pass of this packet's flow, which a function has just turned
+    /// back. `key` is its current key.
     pub fn begin_second(
         &mut self,
         packet: &Packet,
@@ -416,7 +416,7 @@ impl FlowTable {
         Some(record)
     }
 
-    /// Makes a record of the bytes of a second pass's record that was elsewhere.
+    /// Creates a record from a saved one of a second pass.
     pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
             return Err(TakeOverError::Damaged);
@@ -431,20 +431,21 @@ impl FlowTable {
         Ok(second)
     }
 
-    /// The flow has no second pass any more.
+    /// Removes a flow's second pass.
     pub fn forget_second(&mut self, main: u32) {
         if let Some(second) = self.passes.remove(main) {
             self.records.release(second);
         }
     }
 
-    /// All flows, by number.
+    /// Returns all flows, by number.
     pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
         self.records.used().filter(|&record| self.records.header(record).has(RecordHeader::FLAG_LIVE))
     }
 }
 
-/// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
+/// Refreshes a flow. Returns true if its deadline is earlier now, so that its timer must be brought
+/// forward.
 #[inline(always)]
 fn refresh(header: &mut RecordHeader, now_ns: u64, keep_ms: u32) -> bool {
     if keep_ms == 0 {

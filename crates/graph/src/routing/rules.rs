@@ -9,8 +9,8 @@ use crate::cache::TakenPath;
 use crate::topology::{Hop, NfSet};
 
 impl Routing {
-    /// Packets on the fast path, all of this side and of one program, take their flow's route:
-    /// their ports are set. `visits`: true if the program takes them to functions.
+    /// Sets the ports of fast-path packets, all of this side and of one program, by their flows'
+    /// routes. `visits`: true if functions of the program process them.
     pub fn follow(
         &mut self,
         side: Side,

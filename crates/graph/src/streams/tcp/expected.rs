@@ -1,8 +1,8 @@
 //! The fast path of reassembly: the next segment in order of a connection that is in no doubt,
 //! while nothing waits.
 //!
-//! Most segments are of this kind, and every question that the general path asks is already
-//! answered for them (Van Jacobson's header prediction).
+//! Most segments are of this kind, and the general path would change nothing (Van Jacobson's header
+//! prediction).
 
 use packet::Direction;
 
