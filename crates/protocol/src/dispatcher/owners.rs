@@ -1,9 +1,9 @@
 //! The owner of each flow: handovers, moves and ends.
 
 mod aliases;
-mod flows_view;
 mod group_moves;
 mod reports;
+mod view;
 
 use nf::AffinityGroup;
 use packet::FlowKey;
@@ -21,7 +21,7 @@ use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 
 pub use aliases::Aliases;
-pub use flows_view::{FlowStatus, FlowsView};
+pub use view::{FlowStatus, OwnersView};
 
 /// The live flows, and the unit that owns each.
 pub(crate) struct Owners {

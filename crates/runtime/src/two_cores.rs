@@ -1,9 +1,9 @@
-//! A second core for a chain, which runs state functions in parallel with the thread that has the
-//! packets (B18).
+//! A second core for the thread that processes packets: it runs state functions in parallel with
+//! that thread (B18).
 //!
 //! A thread of [`rayon_core`] polls for work while work arrives: a handover there and back takes a
 //! fraction of a microsecond, without a system call. After a while without work it naps. Work that
-//! arrives in the meantime runs on the first core: nobody waits for the second to wake.
+//! arrives in the meantime runs on the first core, so that no packet waits for the second to wake.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -13,9 +13,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use graph::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
+use graph::{Beside, GROUP_NS, Graph, PACKET_NS, Piece, SideBySide};
 use rayon_core::{FnContext, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use thiserror::Error;
 
 /// Polls of the second core before it naps: about a millisecond.
 const IDLE_LOOKS: u32 = 20_000;
@@ -30,15 +31,15 @@ const DONE_LOOKS: u32 = 1 << 20;
 /// Attempts of [`TwoCores::wake`], a quarter of a nap each.
 const WAKE_TRIES: u32 = 10_000;
 
-/// A second core for the thread that made this.
+/// A second core for the thread that created this.
 #[derive(Clone)]
 pub struct TwoCores {
     pool: Arc<ThreadPool>,
-    /// Pieces of work that it had.
+    /// Number of pieces of work that it ran.
     taken: Arc<AtomicU64>,
-    /// The core that this thread was on.
+    /// The core of the thread that created this.
     here: usize,
-    /// The second core waits for work as long as this is here.
+    /// The second core polls for work until this is dropped.
     _watch: Arc<Watch>,
 }
 
@@ -57,11 +58,11 @@ thread_local! {
 }
 
 impl TwoCores {
-    /// A second core for this thread. Work that another thread gives it is done, too, but takes
-    /// longer to get there.
+    /// Starts a second core for this thread. Work of another thread is run, too, but takes longer to
+    /// arrive.
     ///
     /// # Errors
-    /// If there can be no thread for it, or if this thread is in a pool of its own already.
+    /// No thread can be started, or this thread is in another pool.
     pub fn new() -> Result<TwoCores, ThreadPoolBuildError> {
         let pool = POOL.with_borrow_mut(|pool| match pool {
             Some(pool) => Ok(Arc::clone(pool)),
@@ -80,20 +81,19 @@ impl TwoCores {
             begun.store(true, Ordering::Release);
             wait_for_work(&is_over);
         });
-        // Only the second core is to have this: the first one takes no work before it has begun.
+        // Only the second core may take this: the first one takes no work before it has begun.
         while !waits.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         Ok(TwoCores { pool, taken: Arc::default(), here, _watch: watch })
     }
 
-    /// Returns the pieces of work of the second core, for this value and its clones.
+    /// Returns the number of pieces of work that the second core ran, for this value and its clones.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that the second core waits for work, after a time in which none came; false if it
-    /// does not come to it.
+    /// Wakes the second core from its nap. Returns false if it does not take work in time.
     pub fn wake(&mut self) -> bool {
         let before = self.taken();
         for _ in 0..WAKE_TRIES {
@@ -105,9 +105,8 @@ impl TwoCores {
         false
     }
 
-    /// Keeps the calling thread on the core that the second one keeps off, as long as what this
-    /// gives is there: where something else runs, too, the kernel may have both on one core
-    /// otherwise.
+    /// Binds the calling thread to its core, which the second thread avoids, until the guard is
+    /// dropped. Otherwise the kernel may place both on one core, where each waits for the other.
     pub fn bind(&self) -> Bound {
         let before = sched_getaffinity(None).ok().filter(|allowed| allowed.is_set(self.here));
         if before.is_some() {
@@ -118,20 +117,19 @@ impl TwoCores {
         Bound { before, _stays: PhantomData }
     }
 
-    /// State functions side by side with this second core, if the shorter side takes as long as is
-    /// worth it.
+    /// Returns the use of this second core where the shorter side takes longer than a handover.
     pub fn when_worth_it(&self) -> SideBySide {
         let runner = Box::new(self.clone());
         SideBySide { runner, clock_ns: now_ns, group_ns: GROUP_NS, packet_ns: PACKET_NS }
     }
 
-    /// State functions side by side whenever that is allowed, to measure and to test.
+    /// Returns the use of this second core whenever that is allowed, to measure and to test.
     pub fn always(&self) -> SideBySide {
         SideBySide { group_ns: 0, packet_ns: 0, ..self.when_worth_it() }
     }
 }
 
-/// The thread that it was made on is bound to a core until it is dropped, on that thread.
+/// A guard that keeps the thread that created it bound to a core.
 #[must_use]
 pub struct Bound {
     before: Option<CpuSet>,
@@ -141,13 +139,12 @@ pub struct Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            let _ = sched_setaffinity(None, before); // Then it stays where it is.
+            let _ = sched_setaffinity(None, before); // Otherwise it stays bound.
         }
     }
 }
 
-/// Keeps this thread off a core, as long as there is another one: else the kernel may have both on
-/// one, where each waits for the other.
+/// Keeps this thread off a core, if there is another one.
 fn keep_off(cpu: usize) {
     let Ok(mut allowed) = sched_getaffinity(None) else { return };
     allowed.unset(cpu);
@@ -176,7 +173,7 @@ impl Beside for TwoCores {
         let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let first = |_: FnContext| {
             here();
-            // What nobody has begun by now, this thread does next.
+            // This thread runs next what the second core has not begun by now.
             let mut looks = 0;
             while begun.load(Ordering::Acquire) && !done.load(Ordering::Acquire) && looks < DONE_LOOKS {
                 looks += 1;
@@ -197,6 +194,43 @@ impl Beside for TwoCores {
 fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// The second core of a [`Runner`](crate::Runner), and the binding of the runner's thread.
+#[must_use]
+pub struct SecondCore {
+    cores: TwoCores,
+    _bound: Bound,
+}
+
+impl SecondCore {
+    /// Starts a second core for a graph of this thread.
+    ///
+    /// # Errors
+    /// No thread can be started, or memory lacks for the copies of flow states.
+    pub(crate) fn start(graph: &mut Graph) -> Result<SecondCore, SecondCoreError> {
+        let cores = TwoCores::new()?;
+        graph.run_side_by_side(cores.when_worth_it()).map_err(|_| SecondCoreError::OutOfMemory)?;
+        let bound = cores.bind();
+        Ok(SecondCore { cores, _bound: bound })
+    }
+
+    /// Returns the number of groups of packets with state functions that the second core ran.
+    pub fn groups(&self) -> u64 {
+        self.cores.taken()
+    }
+}
+
+/// The reason why there is no second core.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SecondCoreError {
+    /// Its thread cannot be started.
+    #[error("cannot start the thread of a second core")]
+    Thread(#[from] ThreadPoolBuildError),
+    /// Memory lacks for the copies of flow states.
+    #[error("not enough memory for copies of flow states")]
+    OutOfMemory,
 }
 
 #[cfg(test)]

@@ -27,13 +27,13 @@ pub struct FlowStatus {
 
 /// The live flows of a dispatcher, to be looked at.
 #[derive(Clone, Copy)]
-pub struct FlowsView<'a> {
+pub struct OwnersView<'a> {
     owners: &'a Owners,
 }
 
-impl<'a> FlowsView<'a> {
-    pub(crate) fn new(owners: &'a Owners) -> FlowsView<'a> {
-        FlowsView { owners }
+impl<'a> OwnersView<'a> {
+    pub(crate) fn new(owners: &'a Owners) -> OwnersView<'a> {
+        OwnersView { owners }
     }
 
     /// Returns their number.
