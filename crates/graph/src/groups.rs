@@ -12,7 +12,7 @@ use crate::queue::GROUP_MAX;
 use crate::routing::Routing;
 use crate::topology::NfSet;
 
-/// Packets from the front of what is left of a batch.
+/// Packets from the front of a batch's unprocessed packets.
 pub(crate) struct GatheredGroup {
     /// Their number and bytes.
     pub load: PacketTotals,
@@ -415,13 +415,13 @@ pub(crate) struct FlowPaths {
     others: u64,
 }
 
-/// The last path of each flow that has a packet of another path than the first one; memory that
-/// is used again.
+/// The last path of each flow with a packet on another path than the first packet's: memory that is
+/// reused.
 pub(crate) type OtherPaths = [Path; 64];
 
 impl FlowPaths {
-    /// Returns true if a packet of the flow is to walk. The group's first packet takes the path
-    /// `first`.
+    /// Returns true if a packet of the flow must take the slow path. The group's first packet takes
+    /// the path `first`.
     #[inline]
     pub fn walks(&self, record: u32, first: Path, of_others: &OtherPaths) -> bool {
         let (bit, place) = (1 << (record % 64), record as usize % 64);
@@ -429,7 +429,8 @@ impl FlowPaths {
             || self.others & bit != 0 && of_others[place] == Path::SLOW
     }
 
-    /// A packet of this flow joins the group; false if the group must be processed before.
+    /// Adds a packet of this flow to the group; returns false if the group must be processed
+    /// before.
     #[inline(always)]
     pub fn add(&mut self, record: u32, path: Path, first: Path, of_others: &mut OtherPaths) -> bool {
         let bit = 1 << (record % 64);

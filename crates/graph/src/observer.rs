@@ -1,4 +1,4 @@
-//! Watching single packets on their way through a graph.
+//! Observing single packets in a graph.
 
 use nf::{Recording, Verdict};
 use packet::{DropReason, Packet};
@@ -8,7 +8,7 @@ use crate::topology::EdgeId;
 /// The reason for a packet's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeChoice {
-    /// It is the first edge whose filter the packet passes, or no edge takes the packet.
+    /// It is the first edge with a filter that the packet passes, or no edge takes the packet.
     Filters,
     /// The flow's route has it.
     Route,

@@ -1,5 +1,5 @@
-//! Places of ports: what distinguishes flows with the same addresses and ports that enter
-//! elsewhere.
+//! Places of ports: they distinguish flows with the same addresses and ports that enter at
+//! different ports.
 //!
 //! A port's place is its tenant and its segment, a part of each key of packets that enter there.
 //! Packets of a flow that leave by a port of another place have replies with that place in their
@@ -27,7 +27,8 @@ pub struct PortPlace {
 pub(crate) struct Places {
     /// By number of the port.
     by_port: Vec<Option<u16>>,
-    /// Of a port of each side, for graphs that are a line, where ports of a side have one place.
+    /// For each side, the place of its ports, in a graph that is a line: all ports of a side have
+    /// the same.
     by_side: [u16; 2],
     /// A flow may have its ends in different segments.
     are_crossed: bool,
@@ -50,7 +51,7 @@ impl Places {
         self.by_port.get(usize::from(port)).copied().flatten()
     }
 
-    /// Makes a key that of a packet which arrives where this one leaves.
+    /// Changes a key to that of a packet that arrives where this one leaves.
     pub fn leave(&self, key: &mut FlowKey, transit: &Transit) {
         if !self.by_port.is_empty() {
             // In a line, packets leave by the other side, and no edge names the port.

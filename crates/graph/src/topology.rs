@@ -73,9 +73,9 @@ impl fmt::Display for TopologyEdge {
 pub struct Topology {
     nfs: Vec<usize>,
     ports: Vec<PortNode>,
-    /// By number of a port, the sides of packets that enter there.
+    /// For each port, the sides of packets that enter there.
     sides: Vec<EntrySides>,
-    /// By function, for packets from inside and from outside.
+    /// For each function, for packets from inside and from outside.
     branches: Vec<[Branch; 2]>,
     edges: Vec<TopologyEdge>,
     is_line: bool,
@@ -96,7 +96,7 @@ struct AttributePart {
 /// The attributes that travel through an external node.
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalAttributes {
-    /// Numbers of the ports where packets come back that take forward edges, and reverse edges.
+    /// Numbers of the ports where packets return on forward edges, and on reverse edges.
     pub ports: [u16; 2],
     pub attributes: Vec<TravellingAttribute>,
 }

@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<CachedRule>() == 64);
 /// The room in the rules of a graph.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleScope {
-    /// True if functions put outer headers on.
+    /// True if functions add outer headers.
     pub wraps: bool,
 }
 
@@ -97,7 +97,7 @@ struct StoredEvent {
     argument: u64,
     id: u16,
     stage: u16,
-    /// 0: there is none; 1: it may come by a command; 2: by a packet.
+    /// 0: no event; 1: caused by a command; 2: caused by a packet.
     cause: u8,
     spare: [u8; 3],
 }
@@ -150,8 +150,8 @@ impl RuleKey {
         RuleKey(key)
     }
 
-    /// Returns true if more such packets can be expected than a connection has while it is
-    /// opened or closed.
+    /// Returns true if many more such packets can be expected: the connection is not opening or
+    /// closing.
     #[inline]
     fn is_lasting(self) -> bool {
         let connection = Connection::from_phase(self.0 as u8);
@@ -166,7 +166,7 @@ impl RuleKey {
         )
     }
 
-    /// Returns true if the packet could be treated as others: it does not change a connection.
+    /// Returns true if a rule may apply to the packet: it does not change a connection.
     #[inline(always)]
     pub fn is_ordinary(self) -> bool {
         self.0 >> 16 & u64::from(CHANGING) == 0

@@ -115,8 +115,8 @@ impl Shares {
         [0, of(udp_unanswered), of(tcp_half_open), of(other), of(udp_answered), 0]
     }
 
-    /// Returns how many conversations of each class are kept apart from its other flows: half of
-    /// its share. That of open connections is what the others leave.
+    /// Returns the number of conversations of each class that are kept apart from its other flows:
+    /// half of its share. Open connections have the share that the others leave.
     fn conversations(&self, flows_max: u32) -> [u32; FlowClass::COUNT] {
         let mut shares = self.quotas(flows_max);
         let others = shares.iter().fold(0u32, |sum, share| sum.saturating_add(*share));
@@ -136,14 +136,14 @@ const SAMPLES_MAX: u32 = 4;
 pub(crate) struct Victim {
     pub record: u32,
     pub class: FlowClass,
-    /// Its source holds more than its share.
+    /// True if its source is above its share.
     pub over_source: bool,
 }
 
 /// A candidate for eviction; of two, the lesser is evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Its source does not hold more than its share.
+    /// True if its source is within its share.
     is_within_share: bool,
     /// It has been silent for less than half of its time in the queue.
     goes_on: bool,
@@ -160,7 +160,8 @@ impl Candidate {
     }
 }
 
-/// The flows of a table by class, each class as two queues, and how many each source has.
+/// The flows of a table by class, with two queues for each class, and the number of flows of each
+/// source.
 pub(crate) struct Classes {
     queues: Queues,
     quotas: [u32; FlowClass::COUNT],

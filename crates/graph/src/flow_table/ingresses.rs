@@ -15,15 +15,15 @@ impl Ingresses {
         Ingresses { of: vec![[NO_PORT; 2]; records as usize] }
     }
 
-    /// The record is another flow's now.
+    /// Forgets a record's ports: another flow has it.
     pub fn forget(&mut self, record: u32) {
         if let Some(ports) = self.of.get_mut(record as usize) {
             *ports = [NO_PORT; 2];
         }
     }
 
-    /// A packet has joined its flow: its port is noted, and it is to leave by that of the other
-    /// direction, if one is known.
+    /// Notes the ingress port of a packet that has joined its flow. Its egress becomes the ingress
+    /// port of the other direction, if one is known.
     #[inline]
     pub fn join(&mut self, meta: &mut Meta) {
         if let Some(ports) = self.of.get_mut(meta.transit.flow as usize) {
@@ -33,7 +33,7 @@ impl Ingresses {
         }
     }
 
-    /// The port that a packet of the flow, which a function made, is to leave by.
+    /// Sets the egress port of a packet that a function made for the flow.
     pub fn place_made(&self, meta: &mut Meta) {
         let ports = self.of.get(meta.transit.flow as usize);
         meta.transit.egress = ports.map_or(NO_PORT, |ports| ports[meta.transit.direction.other().index()]);

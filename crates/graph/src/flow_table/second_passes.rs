@@ -43,7 +43,7 @@ impl SecondPass {
 /// The flows of a table that turn back. Takes no memory if none does.
 #[derive(Default)]
 pub(crate) struct SecondPasses {
-    /// By record, of either pass.
+    /// For each record, of either pass.
     of: Vec<Option<SecondPass>>,
     count: u32,
 }
@@ -55,13 +55,13 @@ impl SecondPasses {
         self.count
     }
 
-    /// The flow that this record is of, if it turns back.
+    /// Returns the flow with this record, if it turns back.
     #[inline]
     pub fn get(&self, record: u32) -> Option<SecondPass> {
         self.of.get(record as usize).copied().flatten()
     }
 
-    /// The flow has a second record from now on. `capacity`: how many records there may be.
+    /// Adds the second record of a flow. `capacity`: the maximum number of records.
     pub fn add(&mut self, pass: SecondPass, capacity: u32) {
         if self.of.is_empty() {
             self.of = vec![None; capacity as usize];

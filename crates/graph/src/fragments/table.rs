@@ -24,7 +24,7 @@ pub(crate) struct Displaced {
     pub source: u64,
 }
 
-/// Datagrams, and what is known of each.
+/// Datagrams with a value for each.
 pub(crate) struct Table<T> {
     places: HashMap<Datagram, u32>,
     entries: Vec<Entry<T>>,
@@ -82,7 +82,7 @@ impl Queue {
         self.weight += entries[at as usize].weight;
     }
 
-    /// Takes out an entry, which must be in it.
+    /// Removes an entry, which must be in it.
     fn remove<T>(&mut self, entries: &mut [Entry<T>], at: u32, of: impl Fn(&mut Entry<T>) -> &mut Links) {
         let Links { next, previous } = *of(&mut entries[at as usize]);
         match previous {
@@ -99,7 +99,7 @@ impl Queue {
 }
 
 impl<T> Table<T> {
-    /// A table for up to `max` datagrams.
+    /// Creates a table for up to `max` datagrams.
     pub fn new(max: usize) -> Table<T> {
         Table {
             places: HashMap::new(),
@@ -122,17 +122,17 @@ impl<T> Table<T> {
         self.by_age.iter().map(|queue| queue.weight).sum()
     }
 
-    /// Datagrams that [`Table::victim`] found.
+    /// Returns the number of datagrams found by [`Table::victim`].
     pub fn displaced(&self) -> Displaced {
         self.displaced
     }
 
-    /// The number of a datagram's entry.
+    /// Returns the number of a datagram's entry.
     pub fn find(&self, datagram: &Datagram) -> Option<u32> {
         self.places.get(datagram).copied()
     }
 
-    /// The entry with this number.
+    /// Returns the value of the entry with this number.
     ///
     /// # Panics
     /// If there never was one.
@@ -140,7 +140,7 @@ impl<T> Table<T> {
         &self.entries[at as usize].value
     }
 
-    /// The same, to be changed.
+    /// Returns the value of the entry with this number, to be changed.
     ///
     /// # Panics
     /// If there never was one.
@@ -148,12 +148,12 @@ impl<T> Table<T> {
         &mut self.entries[at as usize].value
     }
 
-    /// The name of the entry with this number.
+    /// Returns the datagram of the entry with this number.
     pub fn datagram(&self, at: u32) -> Datagram {
         self.entries[at as usize].datagram
     }
 
-    /// The oldest entry of a class.
+    /// Returns the oldest entry of a class.
     pub fn oldest(&self, class: usize) -> Option<u32> {
         some(self.by_age[class].first)
     }
@@ -183,9 +183,9 @@ impl<T> Table<T> {
         self.note_victim(victim, is_source_full)
     }
 
-    /// The entry that gives way, other than this one, if together they would weigh more than `max`
-    /// with as much more, or its source would have more than its share of that: the oldest of them
-    /// of the first class. None if that would not help.
+    /// Returns the entry, other than this one, to displace if the total weight with `more` exceeded
+    /// `max`, or the source's weight exceeded its share of that: the oldest of them, of the first
+    /// class. `None` if that would not help.
     pub fn heavy_victim(&mut self, at: u32, more: usize, max: usize) -> Option<u32> {
         let of_source = self.of_source(&self.datagram(at));
         let is_source_full = of_source.weight + more > max / SOURCE_PART;
@@ -204,7 +204,7 @@ impl<T> Table<T> {
         self.weight() + more <= max && self.of_source(&self.datagram(at)).weight + more <= max / SOURCE_PART
     }
 
-    /// Adds to what an entry weighs.
+    /// Adds to an entry's weight.
     pub fn add_weight(&mut self, at: u32, more: usize) {
         let entry = &mut self.entries[at as usize];
         entry.weight += more;
@@ -215,7 +215,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// An entry weighs nothing any more, and is the youngest of this class from now on.
+    /// Clears an entry's weight, and makes it the youngest of this class.
     pub fn reclass(&mut self, at: u32, class: usize) {
         self.unlink(at);
         let entry = &mut self.entries[at as usize];
@@ -241,7 +241,7 @@ impl<T> Table<T> {
         at
     }
 
-    /// Removes the entry with this number, which must be there, and gives what was known.
+    /// Removes the entry with this number, which must exist. Returns its value.
     pub fn remove(&mut self, at: u32) -> T
     where
         T: Default,
@@ -277,7 +277,7 @@ impl<T> Table<T> {
         self.by_source.get(&datagram.source()).copied().unwrap_or(Queue::EMPTY)
     }
 
-    /// Returns the first entry of a source but `except` that `may` accepts.
+    /// Returns the first entry of a source, other than `except`, that `may` accepts.
     fn first_of(&self, of_source: Queue, except: u32, may: impl Fn(&T) -> bool) -> Option<u32> {
         let mut at = of_source.first;
         while at != NONE && (at == except || !may(self.get(at))) {

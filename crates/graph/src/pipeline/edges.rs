@@ -238,8 +238,8 @@ impl<'t> EdgeRun<'t> {
         self.traversal.flows.forget_rules_of_tagged(side, packets);
     }
 
-    /// The packets of a crossing leave their ports: those on known paths in groups, each other one
-    /// for its first stop.
+    /// Takes the packets of a crossing from their ports: packets on known paths in groups, each
+    /// other one to its first stop.
     fn set_out(
         &mut self,
         may_know: bool,

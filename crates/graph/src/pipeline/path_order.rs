@@ -7,7 +7,7 @@ use crate::queue::GROUP_MAX;
 pub(super) struct PathOrder {
     /// The original place of each packet.
     places: [u8; GROUP_MAX],
-    /// The place with which each place is exchanged, one after the other.
+    /// For each place, the place to swap it with, in order.
     swaps: [u8; GROUP_MAX],
 }
 
@@ -43,7 +43,7 @@ impl PathOrder {
             }
         }
         for at in 0..paths.len() {
-            // That packet may have been exchanged already.
+            // That packet may have been swapped already.
             let mut from = order.places[at];
             while usize::from(from) < at {
                 from = order.swaps[usize::from(from)];

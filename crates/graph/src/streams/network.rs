@@ -1,5 +1,5 @@
-//! IP headers that hosts ignore: options and extension headers that are malformed, or that give a
-//! route.
+//! IP headers that make hosts ignore a packet: malformed options and extension headers, and source
+//! routes.
 
 /// Returns true if a host ignores a packet with this IP header, which has options or extension
 /// headers, up to its transport header or its fragment's content.

@@ -15,7 +15,7 @@ pub struct StreamOptions {
     pub per_source: u8,
     /// Chooses the accounts of sources.
     pub seed: u64,
-    /// The same for one direction of one flow.
+    /// Memory of the out-of-order queue of one direction of a flow, in bytes.
     pub memory_per_stream: u32,
     /// The place where hosts read urgent bytes.
     pub urgent: Urgent,

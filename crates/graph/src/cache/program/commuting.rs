@@ -42,7 +42,8 @@ impl Fields {
     }
 }
 
-/// Returns true if what two batches do with the payload is the same in either order, and at once.
+/// Returns true if two batches' accesses to the payload have the same effect in either order, and
+/// in parallel.
 fn payloads_commute(one: Access, other: Access) -> bool {
     matches!((one, other), (Access::Ignore, _) | (_, Access::Ignore) | (Access::Read, Access::Read))
 }

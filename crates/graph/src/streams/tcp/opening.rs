@@ -69,9 +69,9 @@ impl TcpStreams {
         true
     }
 
-    /// Of several attempts to open, a SYN/ACK shows which one its sender took, until it is
-    /// acknowledged itself. Bytes that came before it were sent `in_vain` if they acknowledge
-    /// another one; so were those of attempts that were not taken.
+    /// Chooses one of several attempts to open: a SYN/ACK shows the attempt that its sender
+    /// accepted, until it is acknowledged itself. Earlier bytes were sent `in_vain` if they
+    /// acknowledge another SYN/ACK; so were the bytes of other attempts.
     fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, mut other) = (streams.halves[from], streams.halves[1 - from]);
@@ -110,9 +110,9 @@ impl TcpStreams {
         }
     }
 
-    /// A reset, if it is where a host would heed it: exactly at the next byte, or after all that
-    /// waits (RFC 5961 3.2, and Linux), or in answer to a SYN, which it acknowledges (RFC 9293
-    /// 3.10.7.3). Whatever it is, from then on bytes count once they are acknowledged.
+    /// Applies a reset if a host would accept it: exactly at the next byte, or after all queued
+    /// bytes (RFC 5961 3.2, and Linux), or as the answer to a SYN, which it acknowledges (RFC 9293
+    /// 3.10.7.3). In any case, later bytes count once they are acknowledged.
     pub(super) fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
