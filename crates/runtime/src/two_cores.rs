@@ -58,8 +58,8 @@ thread_local! {
 }
 
 impl TwoCores {
-    /// Starts a second core for this thread. Work of another thread is run, too, but takes longer to
-    /// arrive.
+    /// Starts a second core for this thread. It runs work of other threads, too, which takes longer
+    /// to arrive.
     ///
     /// # Errors
     /// No thread can be started, or this thread is in another pool.
@@ -88,7 +88,7 @@ impl TwoCores {
         Ok(TwoCores { pool, taken: Arc::default(), here, _watch: watch })
     }
 
-    /// Returns the number of pieces of work that the second core ran, for this value and its clones.
+    /// Returns the number of pieces of work that the second core ran, for all clones together.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
