@@ -70,7 +70,7 @@ impl Dispatcher {
         &self.config
     }
 
-    /// From now on, no flow may begin; or it may again. Known flows go on.
+    /// Refuses new flows from now on, or accepts them again. Known flows continue.
     pub fn refuse_flows(&mut self, refuses: bool) {
         self.refuses_flows = refuses;
     }
