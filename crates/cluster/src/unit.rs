@@ -1,8 +1,8 @@
-//! A unit as a process: it waits for dispatchers, processes their packets, and hands flows over to
+//! A unit as a process: it accepts dispatchers, processes their packets, and hands flows over to
 //! other units directly (S11, S14; A4-A7).
 //!
-//! Each dispatcher has the unit to itself, as far as it can see: a graph, a number and links to its
-//! other units. What the dispatchers share is the process and its time.
+//! Each dispatcher sees a unit of its own, with a graph, a number and links to its other units.
+//! Dispatchers share only the process and its time.
 
 mod details;
 mod employer;
@@ -30,25 +30,25 @@ use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::policies::{AppliedPolicy, GraphMaker, PolicyReader, PolicyShelf};
 use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
 
-/// The longest sleep.
+/// Longest sleep between two rounds.
 const SLEEP_NS: u64 = 20_000_000;
 
-/// Period in which a unit is shown, in nanoseconds.
+/// Period of calls to `show` in [`UnitProcess::run_shown`], in nanoseconds.
 const SHOW_NS: u64 = 1_000_000_000;
 
-/// Limit on the dispatchers of a unit. It refuses others.
+/// Limit on the dispatchers of a unit; it refuses further ones.
 pub const DISPATCHERS_MAX: usize = 16;
 
-/// An order to a unit that works on another thread, and what is seen of it.
+/// Orders to a unit on another thread, and its visible state.
 #[derive(Debug, Default)]
 pub struct UnitOrder {
-    /// It gives its flows away, and ends.
+    /// Hand all flows over, then end.
     pub leaves: AtomicBool,
-    /// It ends at once, as in a crash.
+    /// End at once, as in a crash.
     pub aborts: AtomicBool,
-    /// It outlives the runs of its dispatchers, and waits for the next one.
+    /// Outlive the runs of its dispatchers, and wait for the next one.
     pub stays: AtomicBool,
-    /// The number of dispatchers that the unit works for, which it shows.
+    /// Number of dispatchers that the unit works for, written by the unit.
     pub dispatchers: AtomicUsize,
 }
 
@@ -57,34 +57,34 @@ pub type EffectsTaker = Box<dyn FnMut(Effects, u64)>;
 
 /// The settings of a unit.
 pub struct UnitOptions {
-    /// The socket of its handshakes.
+    /// Socket that accepts handshakes.
     pub listening: TcpListener,
     /// Certificate and key.
     pub identity: Identity,
-    /// The policy that it starts with.
+    /// Policy at start.
     pub policy: AppliedPolicy,
-    /// Keeps policies of the cluster.
+    /// Storage for the cluster's policies.
     pub shelf: Box<dyn PolicyShelf>,
-    /// Counts restarts of the process.
+    /// Number of restarts of the process.
     pub incarnation: u64,
-    /// Makes its graph.
+    /// Factory of its graphs.
     pub make: GraphMaker,
-    /// Reads policies that dispatchers send.
+    /// Reader of policies that dispatchers send.
     pub reader: Box<dyn PolicyReader>,
-    /// Takes alerts, events and flow reports. They stay at the unit.
+    /// Sink of alerts, events and flow reports, which stay at the unit.
     pub effects: EffectsTaker,
 }
 
-/// Counts of a unit process.
+/// Counters of a unit process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitProcessCounters {
-    /// Frames that could not be read, or that their sender may not send.
+    /// Malformed frames, and frames that their sender may not send.
     pub frames_refused: u64,
-    /// Frames of a kind that is not known.
+    /// Frames of an unknown kind.
     pub frames_unknown: u64,
-    /// Frames of other units about flows of a dispatcher's process before, or of the next one.
+    /// Frames of other units that concern another incarnation of the dispatcher.
     pub frames_stale: u64,
-    /// Packets for which there was no buffer, or which could not be parsed.
+    /// Packets that found no buffer or could not be parsed.
     pub packets_refused: u64,
 }
 
@@ -94,19 +94,19 @@ pub struct UnitProcess<N = HostNetwork> {
     make: GraphMaker,
     policy: UnitPolicy,
     effects: EffectsTaker,
-    /// The dispatchers that it has, or has had.
+    /// Present and former dispatchers.
     employers: Vec<Employer>,
-    /// By link: whom it is for, and the incarnation of that dispatcher.
+    /// By link: the index of its dispatcher, and that dispatcher's incarnation.
     of_peers: Vec<(usize, u64)>,
     counters: UnitProcessCounters,
 }
 
-/// The next task of a unit's process.
+/// The next step of a unit's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// There may be more to do.
+    /// Call again at once.
     More,
-    /// Nothing happens for this time, or until something arrives.
+    /// Sleep up to this many nanoseconds, or until something arrives.
     Wait(u64),
     /// The unit has ended.
     Over,
@@ -116,7 +116,7 @@ impl UnitProcess {
     /// Waits for dispatchers at a socket.
     ///
     /// # Errors
-    /// If the socket of links, or a thread, cannot be had.
+    /// If the links' socket cannot be opened or a thread cannot be started.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
         let UnitOptions { listening, identity, policy, shelf, incarnation, make, reader, effects } = options;
         let node = NodeSelf { identity, policy: policy.id, incarnation, role: Role::Unit };
@@ -133,14 +133,14 @@ impl UnitProcess {
         self.peers.network().address()
     }
 
-    /// Works until a dispatcher ends the run and no other one has the unit, unless it
-    /// [stays](UnitOrder::stays), or the order to leave is carried out: the unit gives its flows
-    /// away before it ends. Returns what it counted, for each dispatcher.
+    /// Runs until a dispatcher ends its run and no other one uses the unit, unless it
+    /// [stays](UnitOrder::stays), or until the order to leave is carried out. Returns the unit's
+    /// figures for each dispatcher.
     pub fn run(&mut self, order: &UnitOrder) -> Vec<UnitFigures> {
         self.run_shown(order, |_| {})
     }
 
-    /// The same, and shows the unit each `SHOW_NS`.
+    /// As [`run`](UnitProcess::run); calls `show` each `SHOW_NS`.
     pub fn run_shown(&mut self, order: &UnitOrder, mut show: impl FnMut(&UnitProcess)) -> Vec<UnitFigures> {
         let mut shown_ns = 0;
         loop {
@@ -154,7 +154,8 @@ impl UnitProcess {
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
                 Turn::Over => {
                     if !order.aborts.load(Ordering::Relaxed) {
-                        // Who hears of the end connects again at once, and is to find the next one.
+                        // A peer that is notified reconnects at once, and must find the next
+                        // process.
                         self.peers.network().close();
                         self.peers.remove_all();
                     }
@@ -184,13 +185,13 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Returns what the unit waits for, for the report of a fault.
+    /// Describes what the unit waits for, for an error report.
     pub(crate) fn description(&self) -> String {
         let of_each: Vec<String> = self.employers.iter().map(Employer::description).collect();
         if of_each.is_empty() { "no unit".to_owned() } else { of_each.join("; ") }
     }
 
-    /// Returns what the unit has counted, for each dispatcher that has assigned it.
+    /// Returns the unit's figures for each dispatcher that has assigned it.
     pub(crate) fn figures(&self) -> impl Iterator<Item = UnitFigures> {
         self.employers.iter().filter_map(Employer::figures)
     }
@@ -200,8 +201,8 @@ impl<N: Network> UnitProcess<N> {
         self.counters
     }
 
-    /// Returns the report of the unit's graphs, whose functions have these names; none before it is
-    /// assigned.
+    /// Returns the report of the unit's graphs, with these names for their functions; `None` before
+    /// it is assigned.
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
         let reports = self.employers.iter().filter_map(|employer| employer.report(policy, names));
         let mut report = reports.reduce(|mut all, report| {
@@ -214,7 +215,7 @@ impl<N: Network> UnitProcess<N> {
         Some(report)
     }
 
-    /// Handles everything that has arrived, and deadlines that have passed.
+    /// Runs one round: handles arrived frames and expired deadlines.
     pub(crate) fn turn(&mut self, order: &UnitOrder) -> Turn {
         if order.aborts.load(Ordering::Relaxed) {
             return Turn::Over;
@@ -222,7 +223,7 @@ impl<N: Network> UnitProcess<N> {
         let has_worked = self.step();
         let peers = &mut self.peers;
         if order.leaves.load(Ordering::Relaxed) {
-            // Each is asked.
+            // Each dispatcher gets the request, so this must not stop at the first.
             let left = self.employers.iter_mut().map(|employer| employer.has_left(peers));
             if left.fold(true, |all, has_left| all & has_left) {
                 return Turn::Over;
@@ -248,8 +249,7 @@ impl<N: Network> UnitProcess<N> {
         Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
     }
 
-    /// Handles what has arrived, and sends what follows from it. Returns true if anything was
-    /// there.
+    /// Handles what has arrived, and sends the results. Returns true if there was anything.
     fn step(&mut self) -> bool {
         self.greet();
         self.set_clock();
@@ -261,7 +261,7 @@ impl<N: Network> UnitProcess<N> {
             if !has_received {
                 break;
             }
-            // Other units may wait for it, while more keeps arriving.
+            // Other units may wait for the results while more arrives.
             self.send();
             self.peers.transmit();
         }
@@ -282,14 +282,14 @@ impl<N: Network> UnitProcess<N> {
             match event {
                 PeerEvent::Up(peer) => self.seat(peer),
                 PeerEvent::Dead(peer) => self.lose(peer),
-                // Its flows stay, and what they send waits in the link.
+                // Its flows stay, and frames to it wait in the link.
                 PeerEvent::Suspect(_) | PeerEvent::Heard(_) => {}
             }
         }
     }
 
-    /// The link of a node that has connected is in use. A dispatcher's takes the place of the one
-    /// before: the dispatcher has lost that one, although this end may not know yet.
+    /// Puts the link of a connected node into use. A dispatcher's new link replaces its former one,
+    /// which the dispatcher has lost, although this end may not know it yet.
     fn seat(&mut self, peer: PeerId) {
         let (at, _) = self.of_peers[peer.index()];
         let Some(incarnation) = self.employers[at].take_candidate(peer) else {
@@ -320,7 +320,7 @@ impl<N: Network> UnitProcess<N> {
             let is_dispatcher = employer.dispatcher == Some(peer);
             if !is_dispatcher && incarnation != employer.incarnation {
                 self.counters.frames_stale += 1;
-                continue; // The other unit is that of a dispatcher's process before, or is to be.
+                continue; // It concerns a former or a future incarnation of the dispatcher.
             }
             match handle(&mut employer.unit, (peer, is_dispatcher), frame) {
                 Ok(Some(Order::Assign(assignment))) => {
@@ -353,7 +353,7 @@ impl<N: Network> UnitProcess<N> {
         has_worked
     }
 
-    /// Has all units process their packets, and hand over what they send.
+    /// Flushes the output of all units to the links.
     fn send(&mut self) {
         for Employer { dispatcher, unit, .. } in &mut self.employers {
             if let Some(unit) = unit {
@@ -363,7 +363,7 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Ends the links for dispatchers whose flows are gone, so that they come back.
+    /// Ends the links of dispatchers after a renewal, so that they connect again.
     fn renew(&mut self) {
         for at in 0..self.employers.len() {
             if self.employers[at].has_parted(&mut self.peers) {
@@ -372,8 +372,8 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Ends the links for dispatchers that have ended their runs. What the units have counted stays
-    /// until the next dispatcher's process connects.
+    /// Ends the links of dispatchers that have ended their runs. The units' figures stay until the
+    /// dispatcher's next process connects.
     fn end_runs(&mut self) {
         for at in 0..self.employers.len() {
             let employer = &self.employers[at];
@@ -403,7 +403,7 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Takes nodes that have connected, or to which this one has.
+    /// Accepts new sessions, of either direction.
     fn greet(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
             let is_client = session.is_client;
@@ -433,12 +433,13 @@ impl<N: Network> UnitProcess<N> {
             self.of_peers[peer.index()] = (at, incarnation);
             match scope {
                 None => {
-                    // It may have given the handshake up: only a datagram shows that it has not.
+                    // The dispatcher may have abandoned the handshake; its first datagram proves
+                    // that it has not.
                     self.peers.hold(peer, true);
                     self.employers[at].candidates.push((peer, incarnation));
                 }
                 Some(Scope { from, to, .. }) => {
-                    // What it asks for could not be answered yet.
+                    // Its messages cannot be answered before its unit is known.
                     self.peers.hold(peer, true);
                     let units = (from, to);
                     self.employers[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
@@ -452,13 +453,12 @@ impl<N: Network> UnitProcess<N> {
         self.employers.iter().position(|employer| employer.name == dispatcher)
     }
 
-    /// Returns the place of a dispatcher that has connected, or why it may not have the unit. One
-    /// that it has already was restarted, or has lost its link: then nobody knows the flows any
-    /// more.
+    /// Returns the index of a dispatcher that connects, or the reason for a refusal. A dispatcher
+    /// that is already known was restarted or has lost its link; its flows are unknown by now.
     fn employer(&mut self, name: &str) -> Result<usize, String> {
         let position = self.position(name);
         if let Some(at) = position.filter(|&at| self.employers[at].is_parting()) {
-            self.end_renewal(at); // The dispatcher has heard the last word.
+            self.end_renewal(at); // The dispatcher has acknowledged the last message.
         }
         match position {
             Some(at) => Ok(at),
@@ -472,7 +472,7 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Gives units that have connected their numbers, once these are known.
+    /// Attaches connected units to their numbers, once these are known.
     fn seat_early(&mut self, at: usize) {
         for seated in self.employers[at].seat_early(&mut self.peers) {
             self.peers.hold(seated, false);
@@ -491,13 +491,13 @@ impl<N: Network> UnitProcess<N> {
     fn lose(&mut self, peer: PeerId) {
         let employer = &mut self.employers[self.of_peers[peer.index()].0];
         let is_in_order = match employer.dispatcher == Some(peer) {
-            true => employer.is_parting() || employer.has_finished(), // It has heard the last word.
+            true => employer.is_parting() || employer.has_finished(), // It has acknowledged the last message.
             false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
         };
         self.part(peer, is_in_order);
     }
 
-    /// A link has ended, or makes way for another one.
+    /// Removes a link that has ended, or that is replaced.
     fn part(&mut self, peer: PeerId, is_in_order: bool) {
         match is_in_order {
             true => event::peer_left(&self.peers.name(peer)),

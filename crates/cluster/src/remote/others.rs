@@ -15,11 +15,11 @@ use crate::wire::{
     write_taken,
 };
 
-/// Limit on the time for other dispatchers to answer at the end, and then to hear the last word. A
-/// link that is dead is found out before.
+/// Limit on the time for other dispatchers to settle their accounts at the end, and again to
+/// acknowledge the last message. A dead link is detected earlier.
 const PART_NS: u64 = 2_000_000_000;
 
-/// Takes a frame of another dispatcher. Returns the claims to grant.
+/// Takes a frame of another dispatcher. Returns the number of the claim to grant, if any.
 pub(super) fn take(
     homes: &mut Homes,
     local: &mut LocalGraph,
@@ -29,7 +29,7 @@ pub(super) fn take(
     let number = homes.at(peer).ok_or(FrameError::Invalid("sender"))?;
     homes.get_mut(number).account.hear_other();
     match frame {
-        // Its sender hears that it was not taken over.
+        // The missing acknowledgement shows the sender that it was not taken over.
         ArrivedFrame::Passed(..) if homes.is_closed => {}
         ArrivedFrame::Passed(passage, packet) => {
             homes.get_mut(number).account.take();
@@ -37,7 +37,7 @@ pub(super) fn take(
             if local.pool.free() == 0 {
                 local.pool.fill(BUFFERS_MORE);
             }
-            // A time of this dispatcher: those of the other one mean nothing here.
+            // The other dispatcher's clock has no meaning here.
             let packet = crate::wire::packets::ArrivedPacket { timestamp_ns: now_ns, ..packet };
             let packet = packet.into_packet(homes.taken_over, &local.graph, &mut local.pool);
             match packet {
@@ -46,7 +46,7 @@ pub(super) fn take(
                 }
                 Some(packet) => local.drop_packet(packet, DropReason::DispatcherBehind),
                 None => {
-                    homes.unreadable += 1; // Its dispatcher could read it.
+                    homes.unreadable += 1; // Its dispatcher could parse it.
                     return Err(FrameError::Invalid("packet"));
                 }
             }
@@ -66,13 +66,13 @@ pub(super) fn take(
 }
 
 impl<N: Network> RemoteUnits<N> {
-    /// Connects to dispatchers.
+    /// Connects to the dispatchers that this one must connect to.
     pub(super) fn connect_to_others(&mut self) {
         let (scope, network) = (self.homes.scope(), self.peers.network());
         self.homes.to_connect().for_each(|home| network.connect(&scope, &home.name, &home.address));
     }
 
-    /// Looks for another process of a node from which nothing is heard, or no longer.
+    /// Looks for another process of a suspect node, or stops when the node is no longer suspect.
     pub(super) fn look_for_another(&mut self, peer: PeerId, is_suspect: bool) {
         let (scope, place) = match self.homes.to_connect().find(|home| home.link == Some(peer)) {
             Some(home) => (self.homes.scope(), Some((home.name.clone(), home.address.clone()))),
@@ -85,7 +85,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Another dispatcher is there.
+    /// Handles a session with another dispatcher.
     pub(super) fn meet(&mut self, session: Session) {
         let name = session.peer.name.clone();
         let Some(number) = self.homes.number_of(&name) else {
@@ -100,7 +100,7 @@ impl<N: Network> RemoteUnits<N> {
         let is_client = session.is_client;
         let link = self.homes.get_mut(number).link.filter(|_| is_client);
         if link.is_some_and(|link| self.peers.is_of(link, &session)) {
-            return; // It was suspect. It is the same process, which may go on.
+            return; // It was suspect. It is the same process; its link continues.
         }
         event::peer_connected(&name, &session.ends.remote);
         if self.homes.parted_ns.is_some() {
@@ -109,16 +109,16 @@ impl<N: Network> RemoteUnits<N> {
         let policy = session.peer.running();
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
-        // A node that has connected uses the link. At the other end the handshake may have been
-        // given up in the meantime: only a datagram shows that it was not.
+        // The connecting end uses the link at once. The other end may have abandoned the handshake
+        // in the meantime; only a datagram proves that it has not.
         match is_client {
             true => self.seat_other(peer),
             false => self.peers.hold(peer, true),
         }
     }
 
-    /// The link of another dispatcher that has connected is in use, in place of the one before: the
-    /// other end has lost that one, although this end may not know yet.
+    /// Puts the new link of another dispatcher into use, in place of its former one: the other end
+    /// has lost that one, although this end may not know it yet.
     pub(super) fn seat_other(&mut self, peer: PeerId) {
         let Some((number, policy)) = self.homes.take_early(peer) else { return };
         if let Some(former) = self.homes.get_mut(number).link {
@@ -140,8 +140,8 @@ impl<N: Network> RemoteUnits<N> {
         self.meet_policy(peer, policy);
     }
 
-    /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and
-    /// takes no more; its link goes on until it has heard that this was heard.
+    /// Takes another dispatcher's acknowledgement of packets. With `is_last` it ends, and takes
+    /// over no more; its link stays until it has received the acknowledgement of this message.
     pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
         let Some(number) = self.homes.at(peer) else {
             self.refused += 1;
@@ -155,7 +155,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Lets others hear how many packets were taken over from them.
+    /// Acknowledges packets that were taken over from others.
     pub(super) fn say_taken(&mut self) {
         let now_ns = self.peers.now_ns();
         for (peer, taken) in self.homes.due(now_ns, false) {
@@ -163,8 +163,8 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Settles the accounts with the others at the end of the run. Returns true once they know all,
-    /// or do not answer.
+    /// Settles the accounts with the others at the end of the run. Returns true once they have all
+    /// totals, or after a timeout.
     pub(super) fn has_parted(&mut self) -> bool {
         let now_ns = self.peers.now_ns();
         let Some(parted_ns) = self.homes.parted_ns else {
@@ -182,7 +182,7 @@ impl<N: Network> RemoteUnits<N> {
         are_flushed || now_ns.saturating_sub(parted_ns) >= PART_NS
     }
 
-    /// Ends the links to other dispatchers, so that they need not find out by the silence.
+    /// Closes the links to other dispatchers, so that they need not wait for a timeout.
     pub(super) fn part_from_others(&mut self) {
         for link in self.homes.links().collect::<Vec<_>>() {
             self.peers.remove(link);
@@ -190,7 +190,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Another dispatcher is not there any more.
+    /// Handles the loss of another dispatcher.
     pub(super) fn lose_other(&mut self, peer: PeerId) {
         if let Some((name, address)) = self.homes.lost(peer).filter(|_| !self.is_finishing) {
             let scope = self.homes.scope();
@@ -198,8 +198,8 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Drops packets that have waited for other dispatchers, or come from them, while this process
-    /// did not run, if others may have given it up in the meantime.
+    /// After a stall that others may have mistaken for a crash, drops packets that wait for other
+    /// dispatchers or have arrived from them.
     pub(super) fn drop_stale(&mut self) {
         if std::mem::replace(&mut self.fences, self.peers.fences()) == self.peers.fences() {
             return;
@@ -235,7 +235,7 @@ impl<N: Network> RemoteUnits<N> {
         self.local.pool.give(packet);
     }
 
-    /// Makes a change of an alias known to all dispatchers.
+    /// Announces a change of an alias to all dispatchers.
     pub(super) fn announce_alias(&mut self, change: AliasChange) {
         let links: Vec<PeerId> = self.homes.links().collect();
         match change {

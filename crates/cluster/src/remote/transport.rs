@@ -31,7 +31,7 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         self.now_ns = now_ns;
         let Some(unit) = self.units.alive_mut(unit) else {
-            // The dispatcher does not know of its loss yet.
+            // The dispatcher does not know of the loss yet.
             return self.local.drop_packet(packet, DropReason::UnitLost);
         };
         let stream = self.streams.of(stamp.flow);
@@ -134,7 +134,7 @@ impl<N: Network> Fleet for RemoteUnits<N> {
         let is_over = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
         let has_finished = is_over && self.has_parted();
         if has_finished {
-            // Until now, they have passed on what others waited for.
+            // Until now they have relayed messages that others waited for.
             self.units.alive().for_each(|unit| self.peers.send(unit.peer, ORDERED, write_stopped));
             self.peers.transmit();
             self.part_from_others();
@@ -230,8 +230,7 @@ impl<N: Network> Barrier for RemoteUnits<N> {
     }
 
     fn is_full(&self) -> bool {
-        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
-        // other.
+        // Packets for a suspect unit of a live run are limited per unit, and do not block others.
         let is_held_up = self.config.is_live && self.units.has_suspect();
         let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
         in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
@@ -318,7 +317,7 @@ impl<N: Network> Federation for RemoteUnits<N> {
         passage: Passage,
     ) -> Option<Elsewhere> {
         if passage == Passage::Owner && !self.homes.has_claimed(key) {
-            // The sender has not heard yet that the flow has ended.
+            // The sender does not know yet that the flow has ended.
             let links: Vec<_> = self.homes.links().collect();
             links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
         }

@@ -1,4 +1,4 @@
-//! A unit at work: its graph, and what its process hands over to it and takes from it.
+//! A unit at work: its graph, and its exchange with its process.
 
 use packet::PacketPool;
 use protocol::message::UnitId;
@@ -18,19 +18,19 @@ use crate::wire::{
     read_frame, write_figure_changes, write_figures, write_output, write_report_frame,
 };
 
-/// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
-/// again, if all packets in flight are here at once.
+/// Free buffers that a unit keeps, for packets that wait or are processed. More are allocated, and
+/// freed again, if all packets in flight are at this unit.
 const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
-/// Packets that cross the graph together: few enough to be in the processor's nearest cache when
-/// they leave, many enough to share the cost of a report.
+/// Packets per batch: few enough that they are still in the nearest cache when they leave, many
+/// enough to share the cost of a report.
 const BATCH: usize = 64;
-/// Buffers that are allocated at once when all others have packets that wait.
+/// Buffers that are allocated at once when none is free.
 const BUFFERS_MORE: usize = 256;
-/// Time after which a message to another unit that is not answered is repeated: it was lost with a
-/// link. A link that lives delivers sooner.
+/// Time after which an unanswered message to another unit is retransmitted: it was lost with a
+/// link. A sound link delivers sooner.
 const RETRANSMIT_NS: u64 = 500_000_000;
-/// Limit on the time for which a unit waits at its end for flows that are on their way: some may
-/// have been lost with a link, and are repeated.
+/// Limit on the time that a unit waits at its end for flows in transfer. Some may have been lost
+/// with a link, and are retransmitted.
 const SETTLE_NS: u64 = 10_000_000_000;
 
 /// A unit at work.
@@ -39,25 +39,25 @@ pub(super) struct Running {
     pub end: UnitEnd,
     pub others: Others,
     details: Details,
-    /// Alerts and events that functions have raised.
+    /// Alerts and events raised by functions.
     pub raised: [u64; 2],
     pub pool: PacketPool,
-    /// Packets so far.
+    /// Packets so far; the next packet's number.
     pub sequence: u64,
-    /// The dispatcher's clock when it was heard last, and when that was.
+    /// The dispatcher's latest known clock, and the node's own clock at that moment.
     pub told: (u64, u64),
     /// The node's own clock.
     pub clock_ns: u64,
-    /// Time at which it asked to leave.
+    /// Time at which it announced that it leaves.
     pub leaving_ns: Option<u64>,
-    /// It has no flows any more, and gets none, since then.
+    /// Time since which it has no flows and gets none.
     pub drained_ns: Option<u64>,
-    /// The run ends, since this time.
+    /// Time at which the end of the run began.
     pub finishing_ns: Option<u64>,
     pub has_finished: bool,
 }
 
-/// A task of the process that follows from a frame.
+/// A task for the process that results from a frame.
 pub(super) enum Order {
     Assign(Assignment),
     Read(PolicyTexts, Digest),
@@ -74,7 +74,7 @@ pub(super) enum Order {
     },
 }
 
-/// A frame that was not executed.
+/// The reason why a frame was not executed.
 pub(super) enum Refused {
     Frame(FrameError),
     Packet,
@@ -196,7 +196,7 @@ impl Running {
         })
     }
 
-    /// Handles a frame of another unit.
+    /// Handles a frame of another unit, direct or relayed.
     fn handle_of_unit(&mut self, from: Option<UnitId>, frame: ArrivedFrame<'_>) -> Result<(), Refused> {
         match frame {
             ArrivedFrame::Peer { unit, message, through, now_ns } => {
@@ -218,15 +218,15 @@ impl Running {
         Ok(())
     }
 
-    /// The dispatcher's clock shows at least this time.
+    /// Sets the dispatcher's clock to at least this time.
     pub fn hear(&mut self, now_ns: u64) {
         if now_ns >= self.told.0 {
             self.told = (now_ns, self.clock_ns);
         }
     }
 
-    /// Another unit says that the dispatcher's clock shows this time. That is its estimate, and
-    /// counts only until the dispatcher itself has been heard: its messages may be late.
+    /// Takes another unit's estimate of the dispatcher's clock. It counts only until the
+    /// dispatcher's own time is known, because its messages may be late.
     fn hear_of_unit(&mut self, now_ns: u64) {
         if self.told.0 == 0 {
             self.hear(now_ns);
@@ -241,7 +241,7 @@ impl Running {
         }
     }
 
-    /// Returns the earliest deadline: at the end, none of flows.
+    /// Returns the earliest deadline; at the end of the run, without the flows' deadlines.
     pub fn due_ns(&self) -> u64 {
         let of_flows = match self.finishing_ns {
             Some(_) => u64::MAX,
@@ -265,7 +265,7 @@ impl Running {
                 self.others.owes_figures = true;
                 return true;
             }
-            // No flow expires any more, but what is lost with links is repeated.
+            // Flows no longer expire, but messages lost with links are retransmitted.
             let is_due = self.end.next_timeout_ns() <= now_ns;
             if is_due {
                 self.end.handle_protocol_timeout(now_ns);
@@ -283,8 +283,7 @@ impl Running {
         UnitFigures::of(self.end.counters(), self.end.graph())
     }
 
-    /// Sends the packets that have arrived through the graph as soon as they are a [`BATCH`]. Has
-    /// buffers for what arrives next: those of packets that are finished, or others.
+    /// Processes the received packets once they fill a [`BATCH`], and refills the buffer pool.
     pub fn process_batch<N: Network>(
         &mut self,
         dispatcher: Option<PeerId>,
@@ -301,7 +300,7 @@ impl Running {
         }
     }
 
-    /// Sends what the unit sends.
+    /// Sends the unit's output, messages and reports.
     pub fn send<N: Network>(
         &mut self,
         dispatcher: Option<PeerId>,
@@ -373,7 +372,7 @@ impl Running {
             for (_, alias) in &mut report.aliases {
                 alias.key = self.end.graph().alias_to_send(alias.key);
             }
-            // Output waits for the reports that it depends on, not for that of other flows.
+            // Output depends on the reports before it, not on those of other flows.
             let stream = if context.is_complete { ORDERED } else { ASIDE };
             peers.send(dispatcher, stream, |out| write_report_frame(out, &report, &context));
             for packet in &report.out {
@@ -390,7 +389,7 @@ impl Running {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#[allow(clippy::unwrap_used)] // A test fails by panicking.
 mod tests {
     use graph::{Graph, Options};
     use protocol::message::{FlowId, FromPeer};
