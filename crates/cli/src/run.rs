@@ -9,19 +9,20 @@ use indicatif::ProgressBar;
 use runtime::Frame;
 use telemetry::event;
 
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies;
 use crate::signals::{self, Signals};
-use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
-use crate::{files, summary, units};
+use crate::{files, units};
+use observe::eve::EventKinds;
+use observe::sinks::{Outputs, Sinks};
+use observe::summary;
 
 /// Runs a policy over captures, merged by time
 ///
-/// A packet arrives on PORT if one is given. Otherwise it arrives on the port whose `prefixes`
+/// A packet arrives on PORT if it is given. Otherwise it arrives on the port whose `prefixes`
 /// contain its source address, or else on the port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -134,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if packets.is_multiple_of(1024) {
             bar.set_position(sources.position());
             if report_file.is_none() && sinks.have_all_failed() {
-                // Nobody reads the output.
+                // The output has no reader.
                 break;
             }
         }
@@ -213,7 +214,7 @@ fn speedup(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|&speedup: &f64| speedup.is_finite() && speedup > 0.0).ok_or_else(wrong)
 }
 
-/// Total size of the captures, if all are regular files and uncompressed.
+/// Returns the total size of the captures, if all are regular files and uncompressed.
 fn size(files: &[PortFile]) -> Option<u64> {
     let sizes = files.iter().map(|file| {
         let compressed = file.path.extension().is_some_and(|extension| extension == "gz");

@@ -92,7 +92,7 @@ impl Options {
     }
 
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
-    /// there is a `maker`. `is_live`: packets come from interfaces. Also returns the way to the
+    /// there is a `maker`. `is_live`: packets arrive at interfaces. Also returns the control of the
     /// cluster that units run on.
     pub fn runner(
         &self,
@@ -193,7 +193,7 @@ impl AssignmentPolicy {
     }
 }
 
-/// Help text with a default that an option's absence stands for: any option turns units on.
+/// Returns a help text with the default that an option's absence means: any option turns units on.
 fn with_default(text: &str, default: impl fmt::Display) -> String {
     format!("{text} [default: {default}]")
 }

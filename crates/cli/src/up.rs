@@ -29,15 +29,16 @@ use telemetry::event;
 use values::Nanos;
 
 use crate::control::Script;
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::Console;
 use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output::{self, Format};
 use crate::signals::Signals;
-use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, policies, summary, units};
+use crate::{files, policies, units};
+use observe::eve::EventKinds;
+use observe::sinks::{self, Outputs, Sinks};
+use observe::summary;
 
 use engine::Engine;
 use lock::InterfaceLock;
@@ -55,7 +56,7 @@ use server::LatestReport;
 /// policy's functions in it: an interface needs no address and keeps its configuration.
 ///
 /// Capabilities: CAP_NET_RAW; for AF_XDP also CAP_NET_ADMIN and CAP_BPF; CAP_NET_ADMIN to create a
-/// TAP device; none for memif; for DPDK those that the device needs. All others are dropped.
+/// TAP device; none for memif; for DPDK those of the device. All others are dropped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -200,7 +201,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let functions = assembly.names.len() as u64;
     let notices = Notices::of(assembly);
-    // What was made for nodes is removed on every way out from here on.
+    // From here on, every exit removes the resources of nodes.
     let nodes = Nodes::start(assembly, &args.port)?;
     let given = [args.port.clone(), nodes::ports(assembly)?].concat();
     let mut interfaces = open_parts(&given, &args.driver, &assembly.ports, args.workers.into())?;
@@ -242,7 +243,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Threads that are started after this point inherit the restrictions.
     runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
-    let sinks = sinks.begin(Some(&console))?;
+    let sinks = sinks.begin(Some(&console.notices()))?;
     let mut _api = None;
     let mut cluster = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
@@ -329,8 +330,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until units are there, or a signal stops it. In the meantime operators get answers, and
-/// packets wait at their ports as far as these hold them.
+/// Waits until units are there, or until a signal stops it. In the meantime operators get answers,
+/// and the ports' queues hold packets.
 fn await_units(
     engine: &mut Engine,
     cluster: &RemoteHandle,
@@ -372,8 +373,8 @@ impl Timer {
     }
 }
 
-/// Assembles the policy, once for each worker. Also returns what assembles more copies of the
-/// graph if units run on threads.
+/// Assembles the policy, once for each worker. Also returns a maker of more copies of the graph if
+/// units run on threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<units::UnitMaker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
@@ -451,7 +452,7 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
     lines.join("\n")
 }
 
-/// The line that reports a change of an interface's state.
+/// Returns the line that reports a change of an interface's state.
 pub fn changed(change: &LinkChange) -> String {
     let LinkChange { interface, is_up, fallback: reason, cause } = change;
     let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));

@@ -507,9 +507,10 @@ impl Runner {
         // Workers share the state of nodes; the first one reports it.
         if self.worker().is_none_or(|worker| worker.number == 0) {
             let nodes = self.assembly.node_states().iter();
-            report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
+            report.programs = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
             let streams = self.assembly.stream_nodes.iter();
-            report.nodes.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.programs.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.nodes = report.programs.clone();
         }
         report.alerts = self.alerts;
         report.events = self.events;

@@ -61,7 +61,7 @@ fn table(shown: &FigureTable) -> String {
     table.render()
 }
 
-/// Column heads of a table.
+/// Returns the column heads of a table.
 pub fn head(shown: &FigureTable) -> Vec<&'static str> {
     [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect()
 }
@@ -87,7 +87,7 @@ pub fn rows(shown: &FigureTable) -> Vec<Vec<String>> {
     rows
 }
 
-/// Caption of a table.
+/// Returns the caption of a table.
 pub fn caption(shown: &FigureTable, seeds: u32) -> String {
     let medians = match (shown.profile, seeds) {
         (CostProfile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),

@@ -641,7 +641,7 @@ fn an_invalid_key_is_not_shown() {
         let said = place.refused(1, "run p.rvl --read in.pcapng");
         assert!(said.contains("not 16 in total") && said.contains("branch"), "{said}");
         assert!(!said.contains("445566"), "{said}");
-        // An error beside a key is shown with its line, without the key.
+        // An error next to a key is shown with its line, without the key.
         let policy = String::from_utf8(place.read("p.rvl")).unwrap();
         for (name, from, to) in [("word.rvl", "256,\n", "word, "), ("syntax.rvl", "256,\n", "256 ! ")] {
             place.write(name, policy.replace(from, to));

@@ -333,7 +333,7 @@ fn conversations_through_random_graphs() {
             tag(&mut traffic, seed);
         }
         if case % 3 == 0 {
-            // As if both ends were behind one port.
+            // As if both ends were at one port.
             traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
         }
         followed += check(&functions, options(0), &traffic, seed);
@@ -410,7 +410,7 @@ fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Both ends are behind one port, so both directions of a flow, each with its own rule, meet in a
+/// Both ends are at one port, so both directions of a flow, each with its own rule, meet in a
 /// group. They keep their order.
 #[test]
 fn directions_with_rules_of_their_own_keep_their_order() {
@@ -506,12 +506,13 @@ fn steps_of(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::InOrder, |network, _| network)
 }
 
-/// The same with commuting functions in parallel.
+/// Returns the same with commuting functions in parallel.
 pub fn steps_side_by_side(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
-/// The same in order, with packets transformed by `as_it_comes`, given the packet and its number.
+/// Returns the same in order, with packets transformed by `as_it_comes`, given the packet and its
+/// number.
 fn steps_of_packets(graph: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     steps(graph, How::InOrder, as_it_comes)
 }
@@ -609,7 +610,7 @@ fn rules_decapsulate_packets() {
     }
 }
 
-/// A flow whose outer headers change gets another rule.
+/// A flow gets another rule when its outer headers change.
 #[test]
 fn rules_follow_changes_of_outer_headers() {
     let leave: Function = ("leave", "{}", &[]);

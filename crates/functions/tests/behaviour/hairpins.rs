@@ -34,7 +34,8 @@ fn server() -> Endpoint {
     v4(10, 0, 0, 20, 8443)
 }
 
-/// Options with the same expected output: batches of one or several, slow path or fast path.
+/// Returns options with the same expected output: batches of one or several, slow path or fast
+/// path.
 fn ways() -> [Options; 2] {
     [true, false].map(|consolidate| Options { consolidate, ..options() })
 }
@@ -65,8 +66,7 @@ fn asks(bench: &mut Bench, at_ns: u64, network: &[u8], to: Endpoint) -> Endpoint
     mapped
 }
 
-/// Sends the server's packet, which must return to the client, from the endpoint that the client
-/// asked.
+/// Sends the server's packet; it must return to the client from the endpoint that the client used.
 fn answers(bench: &mut Bench, at_ns: u64, network: &[u8], from: Endpoint) {
     let sent = bench.one(at_ns, Side::Inside, network);
     assert_eq!(sent.iter().map(|of| of.0).collect::<Vec<_>>(), [Side::Inside], "{:?}", bench.drops());
@@ -221,7 +221,7 @@ fn a_whitelist_judges_the_second_pass() {
     let question = udp(client(), v4(203, 0, 113, 1, 53), b"question");
     let inner = v4(10, 0, 0, 20, 53);
     for options in ways() {
-        // Nobody inside has asked the NAT's address and another port.
+        // No inside host has sent a request to the NAT's address and another port.
         let mut bench = inside("whitelist", &json!({}), options);
         assert_eq!(bench.one(T, Side::Inside, &question), []);
         assert_eq!(bench.drops(), [("whitelist-unsolicited", 1)]);

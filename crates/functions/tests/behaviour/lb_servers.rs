@@ -23,7 +23,7 @@ fn client(i: u16) -> String {
     format!("198.51.100.7:{}", 20_000 + i)
 }
 
-/// Returns the server to which an output packet goes.
+/// Returns the server that an output packet goes to.
 fn server_of(frame: &[u8]) -> u8 {
     assert_eq!(frame[30..33], [10, 0, 0]);
     frame[33]
@@ -178,8 +178,7 @@ fn finish_keeps_flows_and_takes_no_new_ones() {
         assert_eq!(bench.reply(&reply(server, i)), from_vip(i));
     }
     assert!((500..600).all(|i| server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b""))) != 2));
-    // A client that opens a new connection on the ports of one that was reset gets a server that is
-    // up.
+    // A client that reuses the ports of a reset connection gets a server that is up.
     let (&i, _) = servers.iter().find(|&(_, &s)| s == 2).unwrap();
     bench.pass(&tcp(&client(i), VIP, RST, b""));
     let to = server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b"")));

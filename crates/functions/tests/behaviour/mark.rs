@@ -1,5 +1,5 @@
-//! The marker in a graph. Frames are compared with ones that are put together field by field, and
-//! read by tshark.
+//! The marker in a graph. Frames are compared with frames assembled field by field, and with
+//! tshark's reading.
 
 use crate::meter_support::*;
 use crate::tshark_support::{fields_of, is_there};

@@ -1,7 +1,7 @@
 //! A flow that moves from graph to graph again and again is processed as if it had stayed.
 //!
 //! State shared by flows does not move with them. The tests therefore use functions, or
-//! configurations of them, whose flows share nothing but counters.
+//! configurations of them, with flows that share only counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Graph, Options};
@@ -81,8 +81,8 @@ impl Unit {
     }
 }
 
-/// A few hundred flows of all kinds within more than half an hour, so that flows idle and end. Held
-/// fragments belong to no flow yet, so there are none.
+/// Returns a few hundred flows of all kinds within more than half an hour, so that flows idle and
+/// end. Held fragments belong to no flow yet, so there are none.
 fn profile(payload: Payload) -> TrafficProfile {
     TrafficProfile {
         seed: SEED,
@@ -111,8 +111,8 @@ fn counters(unit: &Unit) -> Vec<u64> {
     unit.graph.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }
 
-/// Plays traffic to responding servers through functions whose flows stay and through functions
-/// whose flows move. Returns the number of dropped packets.
+/// Plays traffic to responding servers once without and once with moves of its flows. Returns the
+/// number of dropped packets.
 fn check(functions: &[(&str, &str)], payload: Payload) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut stays = Unit::new(functions);

@@ -8,7 +8,7 @@ use nf::record::RecordHeader;
 use nf::{Registry, Setup};
 use packet::{PacketPool, Side};
 
-/// One function in a graph, whose configuration's digest is set as that of a policy is.
+/// One function in a graph, with its configuration's digest set as for a policy.
 struct Unit {
     graph: Graph,
     pool: PacketPool,
@@ -55,7 +55,7 @@ impl Unit {
         self.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
     }
 
-    /// The flows of the default, of each rule, and of invalid packets.
+    /// Returns the flows of the default, of each rule, and of invalid packets.
     fn flows(&self) -> Vec<u64> {
         self.graph.stages()[0].shared().rules.iter().map(|rule| rule.flows).collect()
     }

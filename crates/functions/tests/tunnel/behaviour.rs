@@ -277,7 +277,7 @@ fn malformed_tunnel_packets_are_dropped() {
     assert!(other.is_empty());
 }
 
-/// A keepalive of end 2: GRE around the answer that it wants, an IP packet from end 1 to it with
+/// Returns a keepalive of end 2: GRE around the expected answer, an IP packet from end 1 to it with
 /// GRE of protocol 0.
 fn keepalive(version: u8, answer: &[u8]) -> Vec<u8> {
     let ether_type = if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
@@ -285,7 +285,7 @@ fn keepalive(version: u8, answer: &[u8]) -> Vec<u8> {
     gre(version, [2, 1], &[&header, answer].concat())
 }
 
-/// An IP packet between these outer addresses, of protocol GRE.
+/// Returns an IP packet between these outer addresses, of protocol GRE.
 fn gre(version: u8, [from, to]: [usize; 2], payload: &[u8]) -> Vec<u8> {
     let addr = |site: usize| Addr::from(outer(version)[site - 1].parse::<std::net::IpAddr>().unwrap());
     match version {
