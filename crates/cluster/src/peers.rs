@@ -89,7 +89,7 @@ pub(crate) enum PeerEvent {
     /// The node is silent.
     Suspect(PeerId),
     /// A suspect node has sent a datagram.
-    Heard(PeerId),
+    Alive(PeerId),
     /// The node is given up, or has ended the link.
     Dead(PeerId),
 }
@@ -99,7 +99,7 @@ impl PeerEvent {
         match self {
             PeerEvent::Up(peer)
             | PeerEvent::Suspect(peer)
-            | PeerEvent::Heard(peer)
+            | PeerEvent::Alive(peer)
             | PeerEvent::Dead(peer) => peer,
         }
     }
@@ -246,7 +246,7 @@ impl<N: Network> Peers<N> {
             self.ended.pop_front();
         }
         self.ended.push_back((link.into_ended(), ends));
-        self.tell_ended(self.ended.len() - 1);
+        self.notify_ended(self.ended.len() - 1);
     }
 
     /// Returns true if the node has ended the link.
@@ -261,10 +261,10 @@ impl<N: Network> Peers<N> {
     }
 
     /// Notifies the other end of a link that it has ended here.
-    fn tell_ended(&mut self, at: usize) {
+    fn notify_ended(&mut self, at: usize) {
         let now_ns = self.now_ns();
         let Some((link, ends)) = self.ended.get_mut(at) else { return };
-        if link.tell(now_ns, &mut self.datagrams) {
+        if link.notify(now_ns, &mut self.datagrams) {
             // If this one is lost, the other end's next datagram triggers another.
             let _ = self.network.send(*ends, &self.datagrams, self.datagrams.len());
         }
@@ -357,11 +357,11 @@ impl<N: Network> Peers<N> {
             }
             if std::mem::take(&mut peer.is_suspect) {
                 event::peer_heard(&peer.name, silent_ns / 1_000_000);
-                events.push_back(PeerEvent::Heard(id));
+                events.push_back(PeerEvent::Alive(id));
             }
         });
         if let Some(at) = unaware {
-            self.tell_ended(at);
+            self.notify_ended(at);
         }
         has_received
     }

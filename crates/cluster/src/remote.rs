@@ -118,7 +118,7 @@ pub struct RemoteUnits<N> {
     control: RemoteControl,
     shown_ns: u64,
     now_ns: u64,
-    told_ns: u64,
+    clock_sent_ns: u64,
     /// A packet was sent since the last batch.
     is_busy: bool,
     /// A unit has [`UNIT_IN_FLIGHT_MAX`] packets in flight; further ones are dropped.
@@ -207,7 +207,7 @@ pub(crate) fn runner_over<N: Network>(
         control,
         shown_ns: 0,
         now_ns: 0,
-        told_ns: 0,
+        clock_sent_ns: 0,
         is_busy: false,
         has_full_units: false,
         unsent_since_ns: None,
@@ -267,7 +267,7 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Receives everything that has arrived.
     fn receive_frames(&mut self) {
-        self.greet();
+        self.accept_sessions();
         loop {
             let has_received = self.peers.receive();
             self.handle_frames();
@@ -277,13 +277,13 @@ impl<N: Network> RemoteUnits<N> {
         }
         while let Some(event) = self.peers.poll_event() {
             match event {
-                PeerEvent::Up(peer) => self.seat_other(peer),
+                PeerEvent::Up(peer) => self.activate_other(peer),
                 PeerEvent::Suspect(peer) => self.suspect(peer, true),
-                PeerEvent::Heard(peer) => self.suspect(peer, false),
-                PeerEvent::Dead(peer) => self.lose(peer),
+                PeerEvent::Alive(peer) => self.suspect(peer, false),
+                PeerEvent::Dead(peer) => self.disconnect(peer),
             }
         }
-        self.say_taken();
+        self.acknowledge_taken();
     }
 
     /// Marks a silent node as suspect, or as alive again. It may have been restarted: then another
@@ -294,7 +294,7 @@ impl<N: Network> RemoteUnits<N> {
         if let Some(known) = self.units.alive_mut(unit) {
             known.is_suspect = is_suspect;
         }
-        let change = if is_suspect { UnitChange::Suspect } else { UnitChange::Heard };
+        let change = if is_suspect { UnitChange::Suspect } else { UnitChange::Alive };
         self.changes.push_back(change(unit));
     }
 
@@ -334,7 +334,7 @@ impl<N: Network> RemoteUnits<N> {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
                 }
-                Ok(ArrivedFrame::Taken(taken, is_last)) => self.hear_taken(peer, taken, is_last),
+                Ok(ArrivedFrame::Taken(taken, is_last)) => self.receive_taken_ack(peer, taken, is_last),
                 Ok(frame @ (ArrivedFrame::Passed(..) | ArrivedFrame::Claim(..)))
                 | Ok(frame @ (ArrivedFrame::Granted(_) | ArrivedFrame::Released(_))) => {
                     let (homes, local) = (&mut self.homes, &mut self.local);
@@ -366,7 +366,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Accepts new sessions, and executes commands.
-    fn greet(&mut self) {
+    fn accept_sessions(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
             let (name, address) = (session.peer.name.clone(), session.ends.remote);
             let policy = session.peer.running();
@@ -379,7 +379,7 @@ impl<N: Network> RemoteUnits<N> {
                 if self.peers.is_of(former, &session) {
                     continue; // It is the same process; its link continues.
                 }
-                self.lose(former);
+                self.disconnect(former);
                 self.peers.network().forget("", &name);
             }
             let peer = self.peers.add(session);
@@ -388,7 +388,7 @@ impl<N: Network> RemoteUnits<N> {
                     event::peer_connected(&name, &address);
                     self.offer_policy(peer);
                     if policy.digest == self.desk.present.id.digest {
-                        self.employ_spare();
+                        self.activate_spare();
                     }
                     self.meet_policy(peer, policy);
                 }
@@ -427,7 +427,7 @@ impl<N: Network> RemoteUnits<N> {
                     self.change_unit(change);
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(self.peers.now_ns(), &name) {
-                    ResumedNode::Spare => self.employ_spare(),
+                    ResumedNode::Spare => self.activate_spare(),
                     ResumedNode::Parting(peer) => self.peers.send(peer, ORDERED, write_part),
                     ResumedNode::Awaited(address) => self.peers.network().connect("", &name, &address),
                     ResumedNode::Unchanged => {}
@@ -435,7 +435,7 @@ impl<N: Network> RemoteUnits<N> {
             }
         }
         while let Some(peer) = self.nodes.late_to_part(self.peers.now_ns().saturating_sub(PART_NS)) {
-            self.lose(peer);
+            self.disconnect(peer);
         }
         if self.look_at_start() || self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();
@@ -453,7 +453,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Makes a spare node a unit that the dispatcher waits for, or offers it as an additional one.
-    fn employ_spare(&mut self) {
+    fn activate_spare(&mut self) {
         match self.wanted.pop_front() {
             Some(unit) if !self.assign(unit) => self.wanted.push_front(unit),
             Some(_) => {}
@@ -512,13 +512,13 @@ impl<N: Network> RemoteUnits<N> {
             let input = ToUnit::Control(*stage, command.as_str().into());
             self.peers.send(peer, ORDERED, |out| write_input(out, &input));
         }
-        self.tell_units();
+        self.broadcast_addresses();
         true
     }
 
     /// Sends all units the addresses of the others. A unit learns of another one before it can
     /// receive its frames.
-    fn tell_units(&mut self) {
+    fn broadcast_addresses(&mut self) {
         let addresses = self.nodes.addresses();
         for unit in self.units.alive() {
             self.peers.send(unit.peer, ORDERED, |out| write_units(out, &addresses));
@@ -526,7 +526,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Handles the loss of a node.
-    fn lose(&mut self, peer: PeerId) {
+    fn disconnect(&mut self, peer: PeerId) {
         if let Some(at) = self.homes.parting.iter().position(|&parting| parting == peer) {
             self.homes.parting.swap_remove(at);
             return self.peers.remove(peer);
@@ -548,18 +548,18 @@ impl<N: Network> RemoteUnits<N> {
         self.forget_policies_of(peer);
         self.peers.remove(peer);
         if self.homes.at(peer).is_some() {
-            return self.lose_other(peer);
+            return self.disconnect_other(peer);
         }
         let (address, unit) = self.nodes.lost(peer);
         // A unit that has ended its flows at the end of the run has reported them all.
         let is_over = self.is_finishing && self.units.at_mut(peer).is_some_and(|unit| !unit.is_behind);
-        self.units.lose(peer, unit.is_some() && !is_over);
+        self.units.mark_lost(peer, unit.is_some() && !is_over);
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
             self.want_another(unit);
         }
         // Others may wait for its messages, even if it was drained before.
-        self.tell_units();
+        self.broadcast_addresses();
         // It may come back.
         if let Some(address) = address.filter(|_| !self.is_finishing) {
             self.peers.network().connect("", &name, &address);
@@ -576,7 +576,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    fn tell(&mut self, input: &ToUnit) {
+    fn broadcast(&mut self, input: &ToUnit) {
         for unit in self.units.alive() {
             self.peers.send(unit.peer, ORDERED, |out| write_input(out, input));
         }
@@ -584,7 +584,7 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Sends all units the time. In a live run units also have clocks of their own, so it may be
     /// reordered with packets.
-    fn tell_time(&mut self, now_ns: u64) {
+    fn broadcast_time(&mut self, now_ns: u64) {
         let stream = if self.config.is_live { ASIDE } else { ORDERED };
         for unit in self.units.alive() {
             self.peers.send(unit.peer, stream, |out| write_input(out, &ToUnit::Time(now_ns)));

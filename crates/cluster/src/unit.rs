@@ -5,11 +5,11 @@
 //! Dispatchers share only the process and its time.
 
 mod details;
-mod employer;
 mod others;
 mod policy;
 mod running;
 mod scope;
+mod session;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ use nf::Effects;
 use runtime::report::{LinksReport, Report};
 use telemetry::{event, refuse_peer};
 
-use self::employer::Employer;
 use self::others::EarlyPeer;
 use self::policy::UnitPolicy;
 use self::running::{Order, Refused, handle};
 use self::scope::Scope;
+use self::session::DispatcherSession;
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
@@ -95,9 +95,9 @@ pub struct UnitProcess<N = HostNetwork> {
     policy: UnitPolicy,
     effects: EffectsTaker,
     /// Present and former dispatchers.
-    employers: Vec<Employer>,
+    sessions: Vec<DispatcherSession>,
     /// By link: the index of its dispatcher, and that dispatcher's incarnation.
-    of_peers: Vec<(usize, u64)>,
+    owner_of_peer: Vec<(usize, u64)>,
     counters: UnitProcessCounters,
 }
 
@@ -179,21 +179,21 @@ impl<N: Network> UnitProcess<N> {
             make,
             policy: UnitPolicy::new(present, reader, shelf),
             effects,
-            employers: Vec::new(),
-            of_peers: Vec::new(),
+            sessions: Vec::new(),
+            owner_of_peer: Vec::new(),
             counters: UnitProcessCounters::default(),
         }
     }
 
     /// Describes what the unit waits for, for an error report.
     pub(crate) fn description(&self) -> String {
-        let of_each: Vec<String> = self.employers.iter().map(Employer::description).collect();
+        let of_each: Vec<String> = self.sessions.iter().map(DispatcherSession::description).collect();
         if of_each.is_empty() { "no unit".to_owned() } else { of_each.join("; ") }
     }
 
     /// Returns the unit's figures for each dispatcher that has assigned it.
     pub(crate) fn figures(&self) -> impl Iterator<Item = UnitFigures> {
-        self.employers.iter().filter_map(Employer::figures)
+        self.sessions.iter().filter_map(DispatcherSession::figures)
     }
 
     /// Returns the counters.
@@ -204,7 +204,7 @@ impl<N: Network> UnitProcess<N> {
     /// Returns the report of the unit's graphs, with these names for their functions; `None` before
     /// it is assigned.
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
-        let reports = self.employers.iter().filter_map(|employer| employer.report(policy, names));
+        let reports = self.sessions.iter().filter_map(|session| session.report(policy, names));
         let mut report = reports.reduce(|mut all, report| {
             all.add(&report);
             all
@@ -224,34 +224,35 @@ impl<N: Network> UnitProcess<N> {
         let peers = &mut self.peers;
         if order.leaves.load(Ordering::Relaxed) {
             // Each dispatcher gets the request, so this must not stop at the first.
-            let left = self.employers.iter_mut().map(|employer| employer.has_left(peers));
+            let left = self.sessions.iter_mut().map(|session| session.has_left(peers));
             if left.fold(true, |all, has_left| all & has_left) {
                 return Turn::Over;
             }
         }
         self.renew();
-        let working = self.employers.iter().filter(|employer| employer.is_at_work()).count();
+        let working = self.sessions.iter().filter(|session| session.is_at_work()).count();
         order.dispatchers.store(working, Ordering::Relaxed);
         let stays = order.stays.load(Ordering::Relaxed);
         if stays {
             self.end_runs();
         }
         let peers = &mut self.peers;
-        let has_ended = |employer: &Employer| !stays && employer.has_ended(peers);
-        let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);
-        if self.employers.iter().any(has_ended) && !self.employers.iter().any(is_employed) {
+        let has_ended = |session: &DispatcherSession| !stays && session.has_ended(peers);
+        let is_in_use =
+            |session: &DispatcherSession| session.dispatcher.is_some() && !session.has_ended(peers);
+        if self.sessions.iter().any(has_ended) && !self.sessions.iter().any(is_in_use) {
             return Turn::Over;
         }
         if has_worked {
             return Turn::More;
         }
-        let due_ns = self.employers.iter().map(Employer::sleep_ns).min().unwrap_or(u64::MAX);
+        let due_ns = self.sessions.iter().map(DispatcherSession::sleep_ns).min().unwrap_or(u64::MAX);
         Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
     }
 
     /// Handles what has arrived, and sends the results. Returns true if there was anything.
     fn step(&mut self) -> bool {
-        self.greet();
+        self.accept_sessions();
         self.set_clock();
         let mut worked = false;
         loop {
@@ -268,7 +269,7 @@ impl<N: Network> UnitProcess<N> {
         self.handle_events();
         self.take_policy();
         self.set_clock();
-        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+        for unit in self.sessions.iter_mut().filter_map(|session| session.unit.as_mut()) {
             worked |= unit.handle_timeouts();
         }
         self.send();
@@ -280,33 +281,33 @@ impl<N: Network> UnitProcess<N> {
     fn handle_events(&mut self) {
         while let Some(event) = self.peers.poll_event() {
             match event {
-                PeerEvent::Up(peer) => self.seat(peer),
-                PeerEvent::Dead(peer) => self.lose(peer),
+                PeerEvent::Up(peer) => self.activate_link(peer),
+                PeerEvent::Dead(peer) => self.disconnect(peer),
                 // Its flows stay, and frames to it wait in the link.
-                PeerEvent::Suspect(_) | PeerEvent::Heard(_) => {}
+                PeerEvent::Suspect(_) | PeerEvent::Alive(_) => {}
             }
         }
     }
 
     /// Puts the link of a connected node into use. A dispatcher's new link replaces its former one,
     /// which the dispatcher has lost, although this end may not know it yet.
-    fn seat(&mut self, peer: PeerId) {
-        let (at, _) = self.of_peers[peer.index()];
-        let Some(incarnation) = self.employers[at].take_candidate(peer) else {
-            return self.seat_early(at);
+    fn activate_link(&mut self, peer: PeerId) {
+        let (at, _) = self.owner_of_peer[peer.index()];
+        let Some(incarnation) = self.sessions[at].take_candidate(peer) else {
+            return self.attach_early_peers(at);
         };
-        let employer = &mut self.employers[at];
-        let former = employer.dispatcher.replace(peer);
-        let is_another = std::mem::replace(&mut employer.incarnation, incarnation) != incarnation;
+        let session = &mut self.sessions[at];
+        let former = session.dispatcher.replace(peer);
+        let is_another = std::mem::replace(&mut session.incarnation, incarnation) != incarnation;
         if let Some(former) = former {
             if is_another && !self.peers.is_suspect(former) {
-                event::peer_replaced(&self.employers[at].name);
+                event::peer_replaced(&self.sessions[at].name);
             }
-            self.employers[at].dispatcher = Some(former);
-            self.lose(former);
-            self.employers[at].dispatcher = Some(peer);
+            self.sessions[at].dispatcher = Some(former);
+            self.disconnect(former);
+            self.sessions[at].dispatcher = Some(peer);
         }
-        self.employers[at].begin_run();
+        self.sessions[at].begin_run();
         self.peers.hold(peer, false);
     }
 
@@ -315,39 +316,39 @@ impl<N: Network> UnitProcess<N> {
         let mut has_worked = false;
         while let Some((peer, frame)) = self.peers.poll() {
             has_worked = true;
-            let (at, incarnation) = self.of_peers[peer.index()];
-            let employer = &mut self.employers[at];
-            let is_dispatcher = employer.dispatcher == Some(peer);
-            if !is_dispatcher && incarnation != employer.incarnation {
+            let (at, incarnation) = self.owner_of_peer[peer.index()];
+            let session = &mut self.sessions[at];
+            let is_dispatcher = session.dispatcher == Some(peer);
+            if !is_dispatcher && incarnation != session.incarnation {
                 self.counters.frames_stale += 1;
                 continue; // It concerns a former or a future incarnation of the dispatcher.
             }
-            match handle(&mut employer.unit, (peer, is_dispatcher), frame) {
+            match handle(&mut session.unit, (peer, is_dispatcher), frame) {
                 Ok(Some(Order::Assign(assignment))) => {
-                    employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
+                    session.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
                 }
                 Ok(Some(order @ (Order::Read(..) | Order::Renew(_) | Order::Show | Order::Number(_)))) => {
                     self.follow_policy_order(at, order);
                 }
-                Ok(Some(Order::Part)) => employer.begin_renewal(),
+                Ok(Some(Order::Part)) => session.begin_renewal(),
                 Ok(Some(Order::Connect { own, connect, forget })) => {
                     let network = self.peers.network();
                     for UnitAddress { unit, name, .. } in forget {
-                        network.forget(&employer.scope(own, unit).to_string(), &name);
+                        network.forget(&session.scope(own, unit).to_string(), &name);
                     }
                     for UnitAddress { unit, name, address } in connect {
-                        network.connect(&employer.scope(own, unit).to_string(), &name, &address);
+                        network.connect(&session.scope(own, unit).to_string(), &name, &address);
                     }
-                    self.seat_early(at);
+                    self.attach_early_peers(at);
                 }
                 Ok(None) => {}
                 Err(Refused::Frame(FrameError::UnknownKind(_))) => self.counters.frames_unknown += 1,
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
-            let employer = &mut self.employers[at];
-            if let Some(unit) = &mut employer.unit {
-                unit.process_batch(employer.dispatcher, &mut self.peers, &mut self.effects);
+            let session = &mut self.sessions[at];
+            if let Some(unit) = &mut session.unit {
+                unit.process_batch(session.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
         has_worked
@@ -355,7 +356,7 @@ impl<N: Network> UnitProcess<N> {
 
     /// Flushes the output of all units to the links.
     fn send(&mut self) {
-        for Employer { dispatcher, unit, .. } in &mut self.employers {
+        for DispatcherSession { dispatcher, unit, .. } in &mut self.sessions {
             if let Some(unit) = unit {
                 unit.end.report();
                 unit.send(*dispatcher, &mut self.peers, &mut self.effects);
@@ -365,8 +366,8 @@ impl<N: Network> UnitProcess<N> {
 
     /// Ends the links of dispatchers after a renewal, so that they connect again.
     fn renew(&mut self) {
-        for at in 0..self.employers.len() {
-            if self.employers[at].has_parted(&mut self.peers) {
+        for at in 0..self.sessions.len() {
+            if self.sessions[at].has_parted(&mut self.peers) {
                 self.end_renewal(at);
             }
         }
@@ -375,49 +376,49 @@ impl<N: Network> UnitProcess<N> {
     /// Ends the links of dispatchers that have ended their runs. The units' figures stay until the
     /// dispatcher's next process connects.
     fn end_runs(&mut self) {
-        for at in 0..self.employers.len() {
-            let employer = &self.employers[at];
-            if employer.dispatcher.is_some() && employer.has_ended(&self.peers) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            if session.dispatcher.is_some() && session.has_ended(&self.peers) {
                 let is_of_run = |peer: &PeerId| {
-                    let of = self.of_peers.get(peer.index());
-                    of.is_some_and(|of| *of == (at, employer.incarnation))
+                    let of = self.owner_of_peer.get(peer.index());
+                    of.is_some_and(|of| *of == (at, session.incarnation))
                 };
                 let links: Vec<PeerId> = self.peers.ids().filter(is_of_run).collect();
                 links.into_iter().for_each(|peer| self.peers.remove(peer));
-                self.employers[at].end_run();
+                self.sessions[at].end_run();
             }
         }
     }
 
     fn end_renewal(&mut self, at: usize) {
-        let is_of_it = |peer: &PeerId| self.of_peers.get(peer.index()).is_some_and(|of| of.0 == at);
+        let is_of_it = |peer: &PeerId| self.owner_of_peer.get(peer.index()).is_some_and(|of| of.0 == at);
         let links: Vec<PeerId> = self.peers.ids().filter(is_of_it).collect();
         links.into_iter().for_each(|peer| self.peers.remove(peer));
-        self.employers[at].end_renewal();
+        self.sessions[at].end_renewal();
     }
 
     fn set_clock(&mut self) {
         let now_ns = self.peers.now_ns();
-        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+        for unit in self.sessions.iter_mut().filter_map(|session| session.unit.as_mut()) {
             unit.clock_ns = now_ns;
         }
     }
 
     /// Accepts new sessions, of either direction.
-    fn greet(&mut self) {
+    fn accept_sessions(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
             let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
             let scope = session.scope.clone();
             let scope = Scope::read(&scope);
-            let employer = match role {
-                Role::Dispatcher => self.employer(&name).map(|at| (at, None)),
+            let found = match role {
+                Role::Dispatcher => self.session_of(&name).map(|at| (at, None)),
                 Role::Unit => scope
                     .and_then(|scope| Some((self.position(scope.dispatcher)?, Some(scope))))
                     .ok_or_else(|| format!("this unit knows nothing of `{}`", session.scope)),
             };
-            let (at, scope) = match employer {
+            let (at, scope) = match found {
                 Ok(place) => place,
                 Err(reason) => {
                     refuse_peer("place", &format_args!("{name} at {}", session.ends.remote), &reason);
@@ -426,73 +427,73 @@ impl<N: Network> UnitProcess<N> {
             };
             event::peer_connected(&name, &session.ends.remote);
             let peer = self.peers.add(session);
-            if self.of_peers.len() <= peer.index() {
-                self.of_peers.resize(peer.index() + 1, (0, 0));
+            if self.owner_of_peer.len() <= peer.index() {
+                self.owner_of_peer.resize(peer.index() + 1, (0, 0));
             }
             let incarnation = scope.map_or(incarnation, |scope| scope.incarnation);
-            self.of_peers[peer.index()] = (at, incarnation);
+            self.owner_of_peer[peer.index()] = (at, incarnation);
             match scope {
                 None => {
                     // The dispatcher may have abandoned the handshake; its first datagram proves
                     // that it has not.
                     self.peers.hold(peer, true);
-                    self.employers[at].candidates.push((peer, incarnation));
+                    self.sessions[at].candidates.push((peer, incarnation));
                 }
                 Some(Scope { from, to, .. }) => {
                     // Its messages cannot be answered before its unit is known.
                     self.peers.hold(peer, true);
                     let units = (from, to);
-                    self.employers[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
-                    self.seat_early(at);
+                    self.sessions[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
+                    self.attach_early_peers(at);
                 }
             }
         }
     }
 
     fn position(&self, dispatcher: &str) -> Option<usize> {
-        self.employers.iter().position(|employer| employer.name == dispatcher)
+        self.sessions.iter().position(|session| session.name == dispatcher)
     }
 
     /// Returns the index of a dispatcher that connects, or the reason for a refusal. A dispatcher
     /// that is already known was restarted or has lost its link; its flows are unknown by now.
-    fn employer(&mut self, name: &str) -> Result<usize, String> {
+    fn session_of(&mut self, name: &str) -> Result<usize, String> {
         let position = self.position(name);
-        if let Some(at) = position.filter(|&at| self.employers[at].is_parting()) {
+        if let Some(at) = position.filter(|&at| self.sessions[at].is_parting()) {
             self.end_renewal(at); // The dispatcher has acknowledged the last message.
         }
         match position {
             Some(at) => Ok(at),
-            None if self.employers.len() >= DISPATCHERS_MAX => {
+            None if self.sessions.len() >= DISPATCHERS_MAX => {
                 Err(format!("this unit has had {DISPATCHERS_MAX} dispatchers, which is the limit"))
             }
             None => {
-                self.employers.push(Employer::new(name));
-                Ok(self.employers.len() - 1)
+                self.sessions.push(DispatcherSession::new(name));
+                Ok(self.sessions.len() - 1)
             }
         }
     }
 
     /// Attaches connected units to their numbers, once these are known.
-    fn seat_early(&mut self, at: usize) {
-        for seated in self.employers[at].seat_early(&mut self.peers) {
-            self.peers.hold(seated, false);
-            for other in self.peers.besides(seated) {
-                if self.of_peers[other.index()].0 != at {
+    fn attach_early_peers(&mut self, at: usize) {
+        for attached in self.sessions[at].attach_early_peers(&mut self.peers) {
+            self.peers.hold(attached, false);
+            for other in self.peers.besides(attached) {
+                if self.owner_of_peer[other.index()].0 != at {
                     continue;
                 }
-                match self.peers.incarnation(other) == self.peers.incarnation(seated) {
+                match self.peers.incarnation(other) == self.peers.incarnation(attached) {
                     true => self.part(other, true), // It has connected twice.
-                    false => self.lose(other),
+                    false => self.disconnect(other),
                 }
             }
         }
     }
 
-    fn lose(&mut self, peer: PeerId) {
-        let employer = &mut self.employers[self.of_peers[peer.index()].0];
-        let is_in_order = match employer.dispatcher == Some(peer) {
-            true => employer.is_parting() || employer.has_finished(), // It has acknowledged the last message.
-            false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
+    fn disconnect(&mut self, peer: PeerId) {
+        let session = &mut self.sessions[self.owner_of_peer[peer.index()].0];
+        let is_in_order = match session.dispatcher == Some(peer) {
+            true => session.is_parting() || session.has_finished(), // It has acknowledged the last message.
+            false => session.has_parted_with(peer) || self.peers.has_ended(peer),
         };
         self.part(peer, is_in_order);
     }
@@ -504,10 +505,10 @@ impl<N: Network> UnitProcess<N> {
             false => event::peer_lost(&self.peers.name(peer)),
         }
         self.peers.remove(peer);
-        let employer = &mut self.employers[self.of_peers[peer.index()].0];
-        let again = employer.lose(peer, &mut self.peers, &mut self.effects);
+        let session = &mut self.sessions[self.owner_of_peer[peer.index()].0];
+        let again = session.disconnect(peer, &mut self.peers, &mut self.effects);
         if let Some((own, UnitAddress { unit, name, address })) = again {
-            let scope = employer.scope(own, unit).to_string();
+            let scope = session.scope(own, unit).to_string();
             self.peers.network().connect(&scope, &name, &address);
         }
     }

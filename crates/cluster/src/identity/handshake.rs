@@ -58,7 +58,7 @@ pub struct Session {
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed, or the peer showed no certificate of the authority.
-    #[error("{}", said(.0))]
+    #[error("{}", describe(.0))]
     Connection(#[from] std::io::Error),
     /// TLS failed.
     #[error("{0}")]
@@ -171,7 +171,7 @@ fn refused(name: &str) -> impl FnOnce(CredentialError) -> HandshakeError {
 }
 
 /// Returns a connection error as text: the system's text for a timeout is misleading.
-fn said(fault: &std::io::Error) -> String {
+fn describe(fault: &std::io::Error) -> String {
     match fault.kind() {
         ErrorKind::WouldBlock => {
             format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())

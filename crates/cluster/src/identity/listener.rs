@@ -142,7 +142,7 @@ fn begin(
         return;
     }
     let work = move || {
-        greet(&identity, (connection, from), (&hello, &policies), &sessions, &counted);
+        complete_handshake(&identity, (connection, from), (&hello, &policies), &sessions, &counted);
         counted.under_way.fetch_sub(1, Ordering::Relaxed);
     };
     if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
@@ -151,7 +151,7 @@ fn begin(
     }
 }
 
-fn greet(
+fn complete_handshake(
     identity: &Identity,
     (connection, from): (TcpStream, SocketAddr),
     own: (&Hello, &KnownPolicies),

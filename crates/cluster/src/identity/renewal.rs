@@ -71,8 +71,8 @@ pub fn holders(folder: &Path) -> Result<Vec<Holder>, AuthorityError> {
 }
 
 fn subject_of(name: &str, content: CertificateContent) -> Option<Subject> {
-    let said = content.uris.iter().find_map(|uri| uri.strip_prefix(SCHEME)?.split('/').nth(1));
-    let subject = match said {
+    let stated_role = content.uris.iter().find_map(|uri| uri.strip_prefix(SCHEME)?.split('/').nth(1));
+    let subject = match stated_role {
         Some(role) => format!("{role}:{name}"),
         None => name.to_owned(),
     };

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct EndWarning {
     /// The expiry, and the whole days left, at the latest warning.
-    said: Option<(i64, i64)>,
+    warned: Option<(i64, i64)>,
 }
 
 impl EndWarning {
@@ -29,8 +29,8 @@ impl EndWarning {
         if left > WARNING_S.min((end - begin) / 3) {
             return None;
         }
-        let said = Some((end, left.div_euclid(DAY_S)));
-        let is_new = std::mem::replace(&mut self.said, said) != said;
+        let warned = Some((end, left.div_euclid(DAY_S)));
+        let is_new = std::mem::replace(&mut self.warned, warned) != warned;
         is_new.then_some(left)
     }
 }
@@ -70,11 +70,11 @@ mod tests {
     fn operators_are_warned_once_a_day_from_a_month_before() {
         let mut warning = EndWarning::default();
         let year = (0, 365 * DAY_S);
-        let mut said = Vec::new();
+        let mut warned = Vec::new();
         for hour in 0..366 * 24 {
-            said.extend(warning.due(year, hour * 3_600).map(|left| left.div_euclid(DAY_S)));
+            warned.extend(warning.due(year, hour * 3_600).map(|left| left.div_euclid(DAY_S)));
         }
-        assert_eq!((said.len(), said.first(), said.last()), (32, Some(&30), Some(&-1)), "{said:?}");
+        assert_eq!((warned.len(), warned.first(), warned.last()), (32, Some(&30), Some(&-1)), "{warned:?}");
         // A certificate that is valid for a day.
         let mut warning = EndWarning::default();
         assert_eq!(warning.due((0, DAY_S), 15 * 3_600), None);

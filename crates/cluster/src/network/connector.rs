@@ -84,7 +84,7 @@ struct Reached {
 #[derive(Default)]
 struct Warnings {
     since: Duration,
-    said: u32,
+    logged: u32,
     withheld: u64,
 }
 
@@ -117,12 +117,12 @@ impl Connector {
         if short_links == SHORT_LINKS_REPORTED {
             let peer = format!("{name} at {address}");
             let reason = "links to it end soon after they begin, as if two processes had one name";
-            state.warnings.say(now, &peer, &reason);
+            state.warnings.log(now, &peer, &reason);
         }
         if !state.queue.add(now + pause_after(short_links), scope, name, address) {
             self.shared.no_room.fetch_add(1, Ordering::Relaxed);
             let peer = format!("{name} at {address}");
-            state.warnings.say(now, &peer, &"too many nodes are named");
+            state.warnings.log(now, &peer, &"too many nodes are named");
         }
         self.has_no_thread = !self.start_thread(&mut state);
         drop(state);
@@ -234,7 +234,7 @@ impl Shared {
                 let mut state = self.lock();
                 if attempt.failures == 0 {
                     let peer = format!("{} at {}", attempt.name, attempt.address);
-                    state.warnings.say(now, &peer, &reason);
+                    state.warnings.log(now, &peer, &reason);
                 }
                 // If the queue is full, the failure is not shown.
                 let _ = self.failing.try_send((attempt.scope.clone(), attempt.name.clone(), reason));
@@ -277,15 +277,15 @@ impl Shared {
 }
 
 impl Warnings {
-    fn say(&mut self, now: Duration, peer: &str, reason: &dyn Display) {
+    fn log(&mut self, now: Duration, peer: &str, reason: &dyn Display) {
         if now >= self.since + PERIOD {
-            (self.since, self.said) = (now, 0);
+            (self.since, self.logged) = (now, 0);
         }
-        if self.said == WARNINGS_MAX {
+        if self.logged == WARNINGS_MAX {
             self.withheld += 1;
             return;
         }
-        self.said += 1;
+        self.logged += 1;
         match std::mem::take(&mut self.withheld) {
             0 => event::peer_refused(&peer, reason),
             withheld => {

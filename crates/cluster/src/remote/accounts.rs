@@ -22,11 +22,11 @@ pub(crate) struct Account {
     confirmed: u64,
     /// Packets passed on before the present link.
     passed_before: u64,
-    word: Word,
+    peer_acks: PeerAcks,
     /// Packets taken over, and the total and time of the latest acknowledgement.
     taken: u64,
-    said: u64,
-    said_ns: u64,
+    acknowledged: u64,
+    acknowledged_ns: u64,
     totals: PassedTotals,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct PassedTotals {
 
 /// Acknowledgements of the other end on the present link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Word {
+enum PeerAcks {
     /// None yet.
     #[default]
     None,
@@ -59,13 +59,13 @@ impl Account {
             *self = Account { incarnation: Some(incarnation), totals, ..Account::default() };
         }
         self.passed_before = self.passed;
-        self.word = Word::None;
+        self.peer_acks = PeerAcks::None;
     }
 
     /// Counts a packet that is passed on.
     pub fn pass(&mut self) {
         self.passed += 1;
-        if self.word == Word::Never {
+        if self.peer_acks == PeerAcks::Never {
             self.confirm(self.passed);
         }
     }
@@ -76,13 +76,13 @@ impl Account {
     }
 
     /// Takes an acknowledgement: the other end's total. With `is_last`, it takes over no more.
-    pub fn hear(&mut self, taken: u64, is_last: bool) {
-        let sent = match (self.word, is_last) {
+    pub fn receive_ack(&mut self, taken: u64, is_last: bool) {
+        let sent = match (self.peer_acks, is_last) {
             (_, true) => self.passed,
-            (Word::None, false) => self.passed_before,
-            (Word::Count | Word::Never, false) => self.confirmed,
+            (PeerAcks::None, false) => self.passed_before,
+            (PeerAcks::Count | PeerAcks::Never, false) => self.confirmed,
         };
-        self.word = Word::Count;
+        self.peer_acks = PeerAcks::Count;
         let lost = sent.saturating_sub(taken.max(self.confirmed));
         self.passed -= lost;
         self.totals.lost += lost;
@@ -90,9 +90,9 @@ impl Account {
     }
 
     /// Takes any other frame of the other end.
-    pub fn hear_other(&mut self) {
-        if self.word == Word::None {
-            self.word = Word::Never;
+    pub fn receive_other(&mut self) {
+        if self.peer_acks == PeerAcks::None {
+            self.peer_acks = PeerAcks::Never;
             self.confirm(self.passed);
         }
     }
@@ -114,15 +114,16 @@ impl Account {
 
     /// Returns the total of packets taken over, as an acknowledgement. It is the first message on a
     /// new link.
-    pub fn say(&mut self, now_ns: u64) -> u64 {
-        (self.said, self.said_ns) = (self.taken, now_ns);
+    pub fn acknowledge(&mut self, now_ns: u64) -> u64 {
+        (self.acknowledged, self.acknowledged_ns) = (self.taken, now_ns);
         self.taken
     }
 
     /// Returns true if an acknowledgement must be sent.
     pub fn is_due(&self, now_ns: u64) -> bool {
-        let unsaid = self.taken - self.said;
-        unsaid >= TAKEN_MAX || unsaid > 0 && now_ns.saturating_sub(self.said_ns) >= TAKEN_NS
+        let unacknowledged = self.taken - self.acknowledged;
+        unacknowledged >= TAKEN_MAX
+            || unacknowledged > 0 && now_ns.saturating_sub(self.acknowledged_ns) >= TAKEN_NS
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     fn with_passed(packets: u64) -> Account {
         let mut account = Account::default();
         account.begin(1);
-        account.hear(0, false);
+        account.receive_ack(0, false);
         (0..packets).for_each(|_| account.pass());
         account
     }
@@ -143,15 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_link_carried_is_settled_by_the_first_word_on_the_next() {
+    fn what_a_lost_link_carried_is_settled_by_the_first_ack_on_the_next() {
         let mut account = with_passed(10);
-        account.hear(4, false);
+        account.receive_ack(4, false);
         assert_eq!(counts(&account), (4, 0, 6));
         account.begin(1);
         (0..3).for_each(|_| account.pass());
-        account.hear(7, false);
+        account.receive_ack(7, false);
         assert_eq!(counts(&account), (7, 3, 3));
-        account.hear(10, false);
+        account.receive_ack(10, false);
         assert_eq!(counts(&account), (10, 3, 0));
     }
 
@@ -162,28 +163,28 @@ mod tests {
         account.begin(1);
         (0..5).for_each(|_| account.pass());
         account.begin(1);
-        account.hear(2, false);
+        account.receive_ack(2, false);
         assert_eq!(counts(&account), (2, 5, 0));
     }
 
     #[test]
-    fn a_crashed_process_takes_what_nobody_knows_with_it() {
+    fn unacknowledged_packets_of_a_crashed_process_are_lost() {
         let mut account = with_passed(10);
-        account.hear(4, false);
+        account.receive_ack(4, false);
         account.take();
         account.begin(2);
         assert_eq!(counts(&account), (4, 6, 0));
-        assert_eq!(account.say(0), 0, "counts begin again");
+        assert_eq!(account.acknowledge(0), 0, "counts begin again");
         account.pass();
-        account.hear(0, false);
-        account.hear(1, false);
+        account.receive_ack(0, false);
+        account.receive_ack(1, false);
         assert_eq!(counts(&account), (5, 6, 0));
     }
 
     #[test]
-    fn a_dispatcher_that_ends_says_what_it_does_not_take() {
+    fn a_dispatcher_that_ends_settles_its_account() {
         let mut account = with_passed(10);
-        account.hear(8, true);
+        account.receive_ack(8, true);
         assert_eq!(counts(&account), (8, 2, 0));
     }
 
@@ -193,7 +194,7 @@ mod tests {
         account.begin(1);
         account.pass();
         assert_eq!(counts(&account), (0, 0, 1));
-        account.hear_other();
+        account.receive_other();
         account.pass();
         assert_eq!(counts(&account), (2, 0, 0));
     }
@@ -203,19 +204,19 @@ mod tests {
     fn wrong_counts_change_no_sum() {
         let mut account = with_passed(10);
         for (taken, is_last) in [(u64::MAX, false), (3, false), (0, true), (u64::MAX, true)] {
-            account.hear(taken, is_last);
+            account.receive_ack(taken, is_last);
             let (passed_on, lost, open) = counts(&account);
             assert_eq!(passed_on + lost + open, 10, "{taken}");
         }
     }
 
     #[test]
-    fn the_other_end_hears_after_many_packets_or_some_time() {
+    fn acks_are_due_after_many_packets_or_some_time() {
         let mut account = with_passed(0);
         assert!(!account.is_due(u64::MAX));
         account.take();
         assert!(!account.is_due(TAKEN_NS - 1) && account.is_due(TAKEN_NS));
-        assert_eq!(account.say(TAKEN_NS), 1);
+        assert_eq!(account.acknowledge(TAKEN_NS), 1);
         (0..TAKEN_MAX).for_each(|_| account.take());
         assert!(account.is_due(TAKEN_NS));
     }

@@ -246,7 +246,7 @@ impl Homes {
     /// `is_last`, all links.
     pub fn due(&mut self, now_ns: u64, is_last: bool) -> Vec<(PeerId, u64)> {
         let due = self.all.iter_mut().filter(|home| is_last || home.account.is_due(now_ns));
-        due.filter_map(|home| Some((home.link?, home.account.say(now_ns)))).collect()
+        due.filter_map(|home| Some((home.link?, home.account.acknowledge(now_ns)))).collect()
     }
 
     /// Adds a new link to a dispatcher that runs this policy.

@@ -232,8 +232,8 @@ impl Nodes {
                 node.doubled = None;
                 continue;
             };
-            let (since_ns, is_said) = node.doubled.get_or_insert((now_ns, false));
-            if now_ns.saturating_sub(*since_ns) >= DOUBLED_NS && !std::mem::replace(is_said, true) {
+            let (since_ns, is_reported) = node.doubled.get_or_insert((now_ns, false));
+            if now_ns.saturating_sub(*since_ns) >= DOUBLED_NS && !std::mem::replace(is_reported, true) {
                 doubled.push((node.info.name.clone(), other.clone(), node.info.address.clone()));
             }
         }

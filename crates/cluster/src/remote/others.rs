@@ -27,7 +27,7 @@ pub(super) fn take(
     (peer, frame): (PeerId, ArrivedFrame<'_>),
 ) -> Result<Option<u64>, FrameError> {
     let number = homes.at(peer).ok_or(FrameError::Invalid("sender"))?;
-    homes.get_mut(number).account.hear_other();
+    homes.get_mut(number).account.receive_other();
     match frame {
         // The missing acknowledgement shows the sender that it was not taken over.
         ArrivedFrame::Passed(..) if homes.is_closed => {}
@@ -112,14 +112,14 @@ impl<N: Network> RemoteUnits<N> {
         // The connecting end uses the link at once. The other end may have abandoned the handshake
         // in the meantime; only a datagram proves that it has not.
         match is_client {
-            true => self.seat_other(peer),
+            true => self.activate_other(peer),
             false => self.peers.hold(peer, true),
         }
     }
 
     /// Puts the new link of another dispatcher into use, in place of its former one: the other end
     /// has lost that one, although this end may not know it yet.
-    pub(super) fn seat_other(&mut self, peer: PeerId) {
+    pub(super) fn activate_other(&mut self, peer: PeerId) {
         let Some((number, policy)) = self.homes.take_early(peer) else { return };
         if let Some(former) = self.homes.get_mut(number).link {
             self.peers.remove(former);
@@ -129,7 +129,7 @@ impl<N: Network> RemoteUnits<N> {
         let home = self.homes.get_mut(number);
         (home.policy, home.fault) = (Some(policy), String::new());
         home.account.begin(incarnation);
-        let taken = home.account.say(now_ns);
+        let taken = home.account.acknowledge(now_ns);
         self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
         let runs = PolicyFrame::Runs(self.desk.present.id);
         self.peers.send(peer, ORDERED, |out| write_policy_frame(out, &runs));
@@ -142,21 +142,21 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Takes another dispatcher's acknowledgement of packets. With `is_last` it ends, and takes
     /// over no more; its link stays until it has received the acknowledgement of this message.
-    pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
+    pub(super) fn receive_taken_ack(&mut self, peer: PeerId, taken: u64, is_last: bool) {
         let Some(number) = self.homes.at(peer) else {
             self.refused += 1;
             return;
         };
-        self.homes.get_mut(number).account.hear(taken, is_last);
+        self.homes.get_mut(number).account.receive_ack(taken, is_last);
         if is_last {
             event::peer_left(&self.peers.name(peer));
             self.homes.parting.push(peer);
-            self.lose_other(peer);
+            self.disconnect_other(peer);
         }
     }
 
     /// Acknowledges packets that were taken over from others.
-    pub(super) fn say_taken(&mut self) {
+    pub(super) fn acknowledge_taken(&mut self) {
         let now_ns = self.peers.now_ns();
         for (peer, taken) in self.homes.due(now_ns, false) {
             self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
@@ -191,7 +191,7 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Handles the loss of another dispatcher.
-    pub(super) fn lose_other(&mut self, peer: PeerId) {
+    pub(super) fn disconnect_other(&mut self, peer: PeerId) {
         if let Some((name, address)) = self.homes.lost(peer).filter(|_| !self.is_finishing) {
             let scope = self.homes.scope();
             self.peers.network().connect(&scope, &name, &address);

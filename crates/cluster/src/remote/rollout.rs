@@ -84,7 +84,7 @@ pub(super) struct Rollout {
     /// Time of the last request for a unit that takes the flows of the only one.
     joined_ns: u64,
     /// Other dispatchers were notified that all nodes of this one run it.
-    has_told: bool,
+    has_notified: bool,
     /// The previous rollout, restored if this one is a dry run or a refused proposal.
     former: Option<Box<Rollout>>,
 }
@@ -130,7 +130,7 @@ impl Rollout {
             origin,
             renewing,
             joined_ns: 0,
-            has_told: false,
+            has_notified: false,
             former,
         }
     }
@@ -250,8 +250,8 @@ impl<N: Network> RemoteUnits<N> {
         let present = self.desk.present.id;
         let proposed = self.rollout.as_ref().and_then(Rollout::proposed).map(|policy| policy.id.digest);
         // An earlier version does not name the policy.
-        let is_unsaid = asked == Digest::default();
-        let expected = if is_unsaid { proposed.unwrap_or(present.digest) } else { asked };
+        let is_unnamed = asked == Digest::default();
+        let expected = if is_unnamed { proposed.unwrap_or(present.digest) } else { asked };
         let read = read.and_then(|digest| match digest == expected {
             true => Ok(()),
             false => Err("it reads the policy differently: it is another version of the program".to_owned()),
@@ -610,7 +610,7 @@ impl<N: Network> RemoteUnits<N> {
         }
         // Nodes that run it already may become units now; the others receive it.
         self.offer_policies();
-        (0..self.nodes.count_spare_with(&self.desk.present.id.digest)).for_each(|_| self.employ_spare());
+        (0..self.nodes.count_spare_with(&self.desk.present.id.digest)).for_each(|_| self.activate_spare());
     }
 
     /// Has one node after the other change to the policy.
@@ -649,7 +649,7 @@ impl<N: Network> RemoteUnits<N> {
             if now_ns.saturating_sub(rollout.joined_ns) >= JOIN_NS {
                 rollout.joined_ns = now_ns;
                 if self.nodes.count_spare_with(&id.digest) > 0 {
-                    self.employ_spare();
+                    self.activate_spare();
                 }
             }
             return;
@@ -667,7 +667,7 @@ impl<N: Network> RemoteUnits<N> {
             rollout.state = RolloutState::Done;
             event::rollout_done(&rollout.policy.texts.name);
         }
-        if !std::mem::replace(&mut rollout.has_told, true) {
+        if !std::mem::replace(&mut rollout.has_notified, true) {
             let others: Vec<PeerId> = self.homes.links().collect();
             self.send_policy_frame(&others, &PolicyFrame::Runs(id));
         }

@@ -69,9 +69,9 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
         self.now_ns = now_ns;
         self.replace_graph();
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
-            self.told_ns = now_ns;
-            self.tell_time(now_ns);
+        if now_ns >= self.clock_sent_ns.saturating_add(TIME_NS) {
+            self.clock_sent_ns = now_ns;
+            self.broadcast_time(now_ns);
         }
         if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
     }
@@ -82,7 +82,7 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        self.tell_time(now_ns);
+        self.broadcast_time(now_ns);
         self.work();
     }
 
@@ -117,7 +117,7 @@ impl<N: Network> Fleet for RemoteUnits<N> {
 
     fn control(&mut self, stage: usize, command: &str) {
         self.controls.push((stage, command.to_owned()));
-        self.tell(&ToUnit::Control(stage, command.into()));
+        self.broadcast(&ToUnit::Control(stage, command.into()));
     }
 
     fn poll_change(&mut self) -> Option<UnitChange> {
@@ -182,7 +182,7 @@ impl<N: Network> UnitReports for RemoteUnits<N> {
     }
 
     fn ask_for_figures(&mut self) {
-        self.tell(&ToUnit::Figures);
+        self.broadcast(&ToUnit::Figures);
         self.work();
     }
 

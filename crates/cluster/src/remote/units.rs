@@ -127,7 +127,7 @@ impl RemoteUnit {
     }
 
     /// Marks the unit as lost; `has_flows` if it was not drained before.
-    fn lose(&mut self, has_flows: bool) {
+    fn mark_lost(&mut self, has_flows: bool) {
         self.is_alive = false;
         self.is_behind = false;
         if has_flows {
@@ -304,9 +304,9 @@ impl UnitTable {
 
     /// Marks the unit at a node as lost. Its complete reports still take effect after their
     /// predecessors; other reports stop waiting for it.
-    pub fn lose(&mut self, peer: PeerId, has_flows: bool) {
+    pub fn mark_lost(&mut self, peer: PeerId, has_flows: bool) {
         if let Some(unit) = self.at_mut(peer) {
-            unit.lose(has_flows);
+            unit.mark_lost(has_flows);
             let (form, numbers) = std::mem::take(&mut unit.details);
             if let Some((figures, gone)) = self.forms.get_mut(&form) {
                 figures.add_numbers(gone, &numbers, true);

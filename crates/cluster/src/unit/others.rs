@@ -39,7 +39,7 @@ pub(super) struct Others {
     /// pull that this unit has forwarded.
     awaited: BTreeMap<(UnitId, FlowId, Epoch), (UnitId, FromPeer)>,
     /// The dispatcher has requested the unit's figures.
-    pub owes_figures: bool,
+    pub figures_due: bool,
     /// Packets that the unit has reported as processed.
     pub through: u64,
     /// The unit has sent flow state: reports of the new owners depend on its next complete report.
@@ -94,7 +94,7 @@ impl Others {
             own,
             units: BTreeMap::new(),
             awaited: BTreeMap::new(),
-            owes_figures: false,
+            figures_due: false,
             through: 0,
             is_awaited: false,
             priors: Vec::new(),
@@ -294,7 +294,7 @@ impl Others {
     }
 
     /// Handles a dead link. Returns the unit at its other end if this one must reconnect to it.
-    pub fn lose(&mut self, peer: PeerId) -> Option<UnitAddress> {
+    pub fn disconnect(&mut self, peer: PeerId) -> Option<UnitAddress> {
         let unit = self.at(peer)?;
         self.cut(unit);
         let other = self.units.get_mut(&unit)?;

@@ -63,7 +63,7 @@ impl<N: Network> UnitProcess<N> {
             Order::Renew(policy) => self.renew_to(at, policy),
             Order::Show => {
                 let present = PolicyFrame::Present(self.policy.present.clone());
-                if let Some(dispatcher) = self.employers[at].dispatcher {
+                if let Some(dispatcher) = self.sessions[at].dispatcher {
                     self.peers.send(dispatcher, ORDERED, |out| write_policy_frame(out, &present));
                 }
             }
@@ -103,7 +103,7 @@ impl<N: Network> UnitProcess<N> {
             return; // The dispatcher sends it again.
         }
         self.take_number(policy);
-        self.employers[at].begin_renewal();
+        self.sessions[at].begin_renewal();
     }
 
     /// Adopts a higher number of the policy that this unit runs.
@@ -136,7 +136,7 @@ impl<N: Network> UnitProcess<N> {
     }
 
     fn answer(&mut self, waiting: &[usize], answer: &Result<Digest, String>, asked: &Digest) {
-        for dispatcher in waiting.iter().filter_map(|&at| self.employers[at].dispatcher) {
+        for dispatcher in waiting.iter().filter_map(|&at| self.sessions[at].dispatcher) {
             self.peers.send(dispatcher, ORDERED, |out| write_policy_read(out, answer, asked));
         }
     }

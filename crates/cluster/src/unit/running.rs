@@ -45,7 +45,7 @@ pub(super) struct Running {
     /// Packets so far; the next packet's number.
     pub sequence: u64,
     /// The dispatcher's latest known clock, and the node's own clock at that moment.
-    pub told: (u64, u64),
+    pub last_clock_ns: (u64, u64),
     /// The node's own clock.
     pub clock_ns: u64,
     /// Time at which it announced that it leaves.
@@ -132,22 +132,22 @@ pub(super) fn handle(
         }
         ArrivedFrame::Stopped => {
             unit.drained_ns.get_or_insert(unit.clock_ns);
-            unit.others.owes_figures |= !unit.has_finished;
+            unit.others.figures_due |= !unit.has_finished;
         }
         ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
         ArrivedFrame::Input(input) => {
             if let ToUnit::Time(now_ns) | ToUnit::Step(now_ns) | ToUnit::Message(now_ns, _) = input {
-                unit.hear(now_ns);
+                unit.observe_clock(now_ns);
             }
             if matches!(input, ToUnit::Figures) {
-                unit.others.owes_figures = true;
+                unit.others.figures_due = true;
             } else {
                 unit.end.handle(input);
             }
         }
         ArrivedFrame::Packet(packet) => {
-            unit.hear(packet.timestamp_ns);
-            let (stamp, now_ns) = (packet.stamp, unit.told.0);
+            unit.observe_clock(packet.timestamp_ns);
+            let (stamp, now_ns) = (packet.stamp, unit.last_clock_ns.0);
             let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
             unit.sequence += 1;
             let packet = packet.ok_or(Refused::Packet)?;
@@ -187,7 +187,7 @@ impl Running {
             raised: [0; 2],
             pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
             sequence: 0,
-            told: (0, 0),
+            last_clock_ns: (0, 0),
             clock_ns: 0,
             leaving_ns: None,
             drained_ns: None,
@@ -200,13 +200,13 @@ impl Running {
     fn handle_of_unit(&mut self, from: Option<UnitId>, frame: ArrivedFrame<'_>) -> Result<(), Refused> {
         match frame {
             ArrivedFrame::Peer { unit, message, through, now_ns } => {
-                self.hear_of_unit(now_ns);
+                self.observe_clock_estimate(now_ns);
                 self.others.answered(unit, &message, through);
                 self.end.set_time(self.now_ns());
                 self.end.handle_mail(Mail::Message(unit, message));
             }
             ArrivedFrame::Forwarded(packet) => {
-                self.hear_of_unit(packet.timestamp_ns);
+                self.observe_clock_estimate(packet.timestamp_ns);
                 let stamp = packet.stamp;
                 let packet = packet.into_packet(self.sequence, self.end.graph(), &mut self.pool);
                 self.sequence += 1;
@@ -219,23 +219,23 @@ impl Running {
     }
 
     /// Sets the dispatcher's clock to at least this time.
-    pub fn hear(&mut self, now_ns: u64) {
-        if now_ns >= self.told.0 {
-            self.told = (now_ns, self.clock_ns);
+    pub fn observe_clock(&mut self, now_ns: u64) {
+        if now_ns >= self.last_clock_ns.0 {
+            self.last_clock_ns = (now_ns, self.clock_ns);
         }
     }
 
     /// Takes another unit's estimate of the dispatcher's clock. It counts only until the
     /// dispatcher's own time is known, because its messages may be late.
-    fn hear_of_unit(&mut self, now_ns: u64) {
-        if self.told.0 == 0 {
-            self.hear(now_ns);
+    fn observe_clock_estimate(&mut self, now_ns: u64) {
+        if self.last_clock_ns.0 == 0 {
+            self.observe_clock(now_ns);
         }
     }
 
     /// Returns the time of the dispatcher's clock; 0 while it is unknown.
     pub fn now_ns(&self) -> u64 {
-        match self.told {
+        match self.last_clock_ns {
             (0, _) => 0,
             (now_ns, at) => now_ns.saturating_add(self.clock_ns.saturating_sub(at)),
         }
@@ -262,7 +262,7 @@ impl Running {
             if self.end.is_settled() || now_ns.saturating_sub(since_ns) >= SETTLE_NS {
                 while !self.end.end_flows() {}
                 self.has_finished = true;
-                self.others.owes_figures = true;
+                self.others.figures_due = true;
                 return true;
             }
             // Flows no longer expire, but messages lost with links are retransmitted.
@@ -331,7 +331,7 @@ impl Running {
             let report = Return { unit: self.id, through: self.others.through, ..Return::default() };
             self.send_report(report, dispatcher, peers, effects);
         }
-        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
+        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.figures_due)) else {
             return;
         };
         let is_last = self.has_finished || self.drained_ns.is_some();
@@ -398,13 +398,13 @@ mod tests {
     use crate::wire::{write_input, write_mail};
 
     #[test]
-    fn time_of_other_units_counts_until_the_dispatcher_is_heard() {
+    fn time_of_other_units_counts_until_the_dispatcher_sends_its_own() {
         let assignment = Assignment { unit: UnitId(0), seed: 1, gap_ns: 1_000, copies: 0, deltas: false };
         let mut make: GraphMaker = Box::new(|_| {
             Graph::new(Vec::new(), Options::default()).map(Box::new).map_err(|error| error.to_string())
         });
         let mut unit = Running::new(&assignment, &mut make, || 0).ok();
-        let mut hear = |is_dispatcher, frame: &[u8]| {
+        let mut receive = |is_dispatcher, frame: &[u8]| {
             assert!(handle(&mut unit, (PeerId::at(0), is_dispatcher), frame).is_ok());
             unit.as_ref().unwrap().now_ns()
         };
@@ -419,9 +419,9 @@ mod tests {
             write_input(&mut frame, &ToUnit::Time(now_ns));
             frame
         };
-        assert_eq!(hear(false, &of_unit(0)), 0, "the other does not know it either");
-        assert_eq!(hear(false, &of_unit(5_000)), 5_000);
-        assert_eq!(hear(false, &of_unit(9_000)), 5_000);
-        assert_eq!(hear(true, &of_dispatcher(7_000)), 7_000);
+        assert_eq!(receive(false, &of_unit(0)), 0, "the other does not know it either");
+        assert_eq!(receive(false, &of_unit(5_000)), 5_000);
+        assert_eq!(receive(false, &of_unit(9_000)), 5_000);
+        assert_eq!(receive(true, &of_dispatcher(7_000)), 7_000);
     }
 }

@@ -34,7 +34,7 @@ impl<T: Transport> Elastic<T> {
             }
             UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
             UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
+            UnitChange::Alive(unit) => self.dispatcher.suspect_unit(unit, false),
         }
         self.execute_outputs();
     }

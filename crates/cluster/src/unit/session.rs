@@ -21,7 +21,7 @@ const LINGER_NS: u64 = 500_000_000;
 const LINGER_APART_NS: u64 = 2 * GIVE_UP_MIN.as_nanos() as u64;
 
 /// A unit's session with one dispatcher.
-pub(super) struct Employer {
+pub(super) struct DispatcherSession {
     /// Name of the dispatcher.
     pub name: String,
     /// Latest incarnation of the dispatcher.
@@ -54,10 +54,10 @@ enum Renewal {
     Parting,
 }
 
-impl Employer {
+impl DispatcherSession {
     /// Creates a session without a link.
-    pub fn new(name: &str) -> Employer {
-        Employer {
+    pub fn new(name: &str) -> DispatcherSession {
+        DispatcherSession {
             name: name.to_owned(),
             incarnation: 0,
             candidates: Vec::new(),
@@ -242,20 +242,20 @@ impl Employer {
 
     /// Attaches connected units to their numbers, where these are known. Returns their links. Units
     /// of another incarnation of the dispatcher wait until it has assigned this node, too.
-    pub fn seat_early<N: Network>(&mut self, peers: &mut Peers<N>) -> Vec<PeerId> {
+    pub fn attach_early_peers<N: Network>(&mut self, peers: &mut Peers<N>) -> Vec<PeerId> {
         let Some(unit) = &mut self.unit else { return Vec::new() };
-        let mut seated = Vec::new();
+        let mut attached = Vec::new();
         self.early.retain(|early| {
-            let is_seated = early.incarnation == self.incarnation && unit.others.connected(early, peers);
-            seated.extend(is_seated.then_some(early.peer));
-            !is_seated
+            let is_attached = early.incarnation == self.incarnation && unit.others.connected(early, peers);
+            attached.extend(is_attached.then_some(early.peer));
+            !is_attached
         });
-        seated
+        attached
     }
 
     /// Handles the loss of a link. Returns the unit that this one must reconnect to, with its own
     /// number.
-    pub fn lose<N: Network>(
+    pub fn disconnect<N: Network>(
         &mut self,
         peer: PeerId,
         peers: &mut Peers<N>,
@@ -276,6 +276,6 @@ impl Employer {
         }
         self.early.retain(|early| early.peer != peer);
         let unit = self.unit.as_mut()?;
-        unit.others.lose(peer).map(|address| (unit.id, address))
+        unit.others.disconnect(peer).map(|address| (unit.id, address))
     }
 }
