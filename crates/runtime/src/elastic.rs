@@ -293,7 +293,7 @@ impl<T: Transport> Elastic<T> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend(batch.drain(count..));
         if let Some(lane) = self.transport.fast_lane() {
-            lane.skip_unit_all(first, batch.drain(..));
+            lane.bypass_unit_all(first, batch.drain(..));
         }
         self.dispatch(&mut rest, others, many);
         self.rest = rest;
@@ -335,7 +335,7 @@ impl<T: Transport> Elastic<T> {
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
         let Some(lane) = self.transport.fast_lane() else { return 0 };
-        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.bypasses_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
@@ -409,8 +409,8 @@ impl<T: Transport> Elastic<T> {
             let stamp = self.dispatcher.stamp_numbered(&numbered);
             return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
         };
-        if lane.skips_unit(&numbered) {
-            return lane.skip_unit(numbered.flow.index, packet);
+        if lane.bypasses_unit(&numbered) {
+            return lane.bypass_unit(numbered.flow.index, packet);
         }
         let stamp = self.dispatcher.stamp_numbered(&numbered);
         lane.continue_flowlet(self.now_ns, &numbered, stamp, packet);

@@ -24,8 +24,8 @@ mod own_table;
 mod report;
 mod rings;
 mod shared_table;
-mod unheard;
 mod unit_end;
+mod unreported;
 
 pub use absent::Absent;
 pub use barrier::Barrier;

@@ -111,15 +111,15 @@ impl FastLane for Absent {
         match *self {}
     }
 
-    fn skips_unit(&mut self, _: &NumberedPacket) -> bool {
+    fn bypasses_unit(&mut self, _: &NumberedPacket) -> bool {
         match *self {}
     }
 
-    fn skip_unit(&mut self, _: u32, _: Packet) {
+    fn bypass_unit(&mut self, _: u32, _: Packet) {
         match *self {}
     }
 
-    fn skip_unit_all(&mut self, _: &[FlowGuess], _: impl Iterator<Item = Packet>) {
+    fn bypass_unit_all(&mut self, _: &[FlowGuess], _: impl Iterator<Item = Packet>) {
         match *self {}
     }
 
