@@ -34,7 +34,7 @@ use runtime::{Assembly, Runner};
 use telemetry::{event, refuse_peer};
 
 use self::handle::RemoteStatus;
-pub(crate) use self::homes::Homes;
+pub(crate) use self::homes::HomeTable;
 use self::nodes::{Nodes, ResumedNode};
 use self::rollout::Rollout;
 use self::start::Start;
@@ -104,7 +104,7 @@ pub struct RemoteUnits<N> {
     peers: Peers<N>,
     nodes: Nodes,
     units: UnitTable,
-    homes: Homes,
+    homes: HomeTable,
     desk: PolicyDesk,
     rollout: Option<Rollout>,
     failed_orders: VecDeque<FailedOrder>,
@@ -169,7 +169,7 @@ pub fn remote_runner(
     is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     let RemoteOptions { identity, policy, incarnation, control, dispatchers, listening } = options;
-    let homes = Homes::new(identity.name(), &dispatchers);
+    let homes = HomeTable::new(identity.name(), &dispatchers);
     let node = NodeSelf { identity, policy: policy.present.id, incarnation, role: Role::Dispatcher };
     let open = || Ok(HostNetwork::open(node, listening)?);
     runner_over(assembly, name, config, open, (control, homes, policy), is_stopped)
@@ -181,7 +181,7 @@ pub(crate) fn runner_over<N: Network>(
     name: &str,
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
-    (control, homes, desk): (RemoteControl, Homes, PolicyDesk),
+    (control, homes, desk): (RemoteControl, HomeTable, PolicyDesk),
     is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     check_sharing(&assembly)?;

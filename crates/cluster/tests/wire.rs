@@ -16,7 +16,7 @@ use protocol::message::{
     FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
     StateDelta, UnitId, Version, Watermark,
 };
-use runtime::transport::{Mail, Passage, Return, ToUnit};
+use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 
 fn no_hash(_: &FlowKey) -> u64 {
     7
@@ -307,9 +307,9 @@ fn frames_between_dispatchers_are_read_back() {
     let released = written(&|out| write_released(out, &key.0));
     assert!(matches!(read_frame(&released, 0, no_hash), Ok(ArrivedFrame::Released(found)) if found == key.0));
     let packet = Packet::from_bytes(&[7; 60]);
-    let mut passed = written(&|out| write_passed(out, Passage::Home, &packet));
+    let mut passed = written(&|out| write_passed(out, RouteStage::Home, &packet));
     match read_frame(&passed, 0, no_hash) {
-        Ok(ArrivedFrame::Passed(Passage::Home, arrived)) => assert_eq!(arrived.frame, packet.data()),
+        Ok(ArrivedFrame::Passed(RouteStage::Home, arrived)) => assert_eq!(arrived.frame, packet.data()),
         _ => panic!("not a packet that was passed on"),
     }
     passed[1] = 9;

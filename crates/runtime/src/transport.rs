@@ -32,7 +32,7 @@ pub use barrier::Barrier;
 pub use fast_lane::FastLane;
 pub use figures::UnitReports;
 pub use fleet::{Fleet, Started, UnitChange};
-pub use homes::{Elsewhere, Federation, Passage};
+pub use homes::{Federation, Redirect, RouteStage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use link::UnitLink;
 pub use local_graph::LocalGraph;

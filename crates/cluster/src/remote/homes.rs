@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
-use runtime::transport::{Elsewhere, Passage};
+use runtime::transport::{Redirect, RouteStage};
 
 use crate::peers::PeerId;
 use crate::policies::NumberedDigest;
@@ -32,7 +32,7 @@ const FRAGMENTED_MAX: usize = 1024;
 
 /// The dispatchers of a cluster.
 #[derive(Default)]
-pub(crate) struct Homes {
+pub(crate) struct HomeTable {
     /// The number of this dispatcher.
     own: usize,
     /// By number.
@@ -54,7 +54,7 @@ pub(crate) struct Homes {
     /// datagram yet: the other end may not have the link.
     early: Vec<(usize, PeerId, NumberedDigest)>,
     /// Packets received from other dispatchers.
-    pub arrived: VecDeque<(Packet, Passage)>,
+    pub arrived: VecDeque<(Packet, RouteStage)>,
     pub held: Held,
     /// Packets taken over from others, and malformed ones among them.
     pub taken_over: u64,
@@ -128,10 +128,10 @@ impl Held {
     }
 }
 
-impl Homes {
+impl HomeTable {
     /// Creates the table of a cluster with these dispatchers, by name and address, numbered in the
     /// order of their names. An empty list means that there are no others.
-    pub fn new(own: &str, dispatchers: &[(String, String)]) -> Homes {
+    pub fn new(own: &str, dispatchers: &[(String, String)]) -> HomeTable {
         let mut all: Vec<Home> = dispatchers
             .iter()
             .map(|(name, address)| Home {
@@ -146,7 +146,7 @@ impl Homes {
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         let own = all.iter().position(|home| home.name == own).unwrap_or_default();
-        Homes { own, all, ..Homes::default() }
+        HomeTable { own, all, ..HomeTable::default() }
     }
 
     /// Returns true if there are other dispatchers.
@@ -297,34 +297,34 @@ impl Homes {
     }
 
     /// Returns the dispatcher that tracks datagrams of this hash, if it is another one.
-    pub fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+    pub fn redirect_datagram(&self, hash: u64) -> Option<u16> {
         Some(self.home_of(hash)).filter(|&home| home != self.own).map(|home| home as u16)
     }
 
     /// Returns the dispatcher that a packet of an unknown flow must go to, if it is another one,
     /// and the stage of its route.
-    pub fn elsewhere(
+    pub fn redirect(
         &mut self,
         key: &FlowKey,
         hash: u64,
         group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if let Some(claim) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
-            return Some((claim.owner as u16, Passage::Owner));
+        stage: RouteStage,
+    ) -> Option<Redirect> {
+        if let Some(claim) = self.claimed.get(key).filter(|_| stage < RouteStage::Owner) {
+            return Some(Redirect { dispatcher: claim.owner as u16, stage: RouteStage::Owner });
         }
-        let next = match passage {
-            Passage::Arrived | Passage::Datagram => Passage::Home,
+        let next = match stage {
+            RouteStage::Arrived | RouteStage::Datagram => RouteStage::Home,
             // The flow has ended before the packet arrived.
-            Passage::Owner => Passage::Returned,
-            Passage::Home | Passage::Returned => return None,
+            RouteStage::Owner => RouteStage::Returned,
+            RouteStage::Home | RouteStage::Returned => return None,
         };
         let remembered = || self.fragmented.iter().find_map(|homes| homes.get(key)).copied();
         let home = match group {
             Some(group) => group.index() % self.all.len(),
             None => remembered().unwrap_or_else(|| self.home_of(hash)),
         };
-        (home != self.own).then_some((home as u16, next))
+        (home != self.own).then_some(Redirect { dispatcher: home as u16, stage: next })
     }
 
     /// Remembers the dispatcher that the first fragment of this flow's datagram went to.
@@ -416,33 +416,39 @@ mod tests {
         FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0).0
     }
 
-    fn homes(own: &str) -> Homes {
+    fn redirect(dispatcher: usize, stage: RouteStage) -> Option<Redirect> {
+        Some(Redirect { dispatcher: dispatcher as u16, stage })
+    }
+
+    fn homes(own: &str) -> HomeTable {
         let all = ["c", "a", "b"].map(|name| (name.to_owned(), format!("{name}:1")));
-        Homes::new(own, &all)
+        HomeTable::new(own, &all)
     }
 
     #[test]
     fn all_agree_on_homes_and_each_way_leads_on() {
         let mut all = ["a", "b", "c"].map(homes);
         for hash in (0..300u64).map(|n| n << 55 | n << 32) {
-            let of_each: Vec<_> =
-                all.iter_mut().map(|homes| homes.elsewhere(&key(1), hash, None, Passage::Arrived)).collect();
+            let of_each: Vec<_> = all
+                .iter_mut()
+                .map(|homes| homes.redirect(&key(1), hash, None, RouteStage::Arrived))
+                .collect();
             let at_home = of_each.iter().position(Option::is_none).unwrap();
             let others = of_each.iter().enumerate().filter(|(number, _)| *number != at_home);
-            assert!(others.into_iter().all(|(_, to)| *to == Some((at_home as u16, Passage::Home))));
-            assert_eq!(all[at_home].elsewhere(&key(1), hash, None, Passage::Home), None);
+            assert!(others.into_iter().all(|(_, to)| *to == redirect(at_home, RouteStage::Home)));
+            assert_eq!(all[at_home].redirect(&key(1), hash, None, RouteStage::Home), None);
         }
         all[1].claimed_by(2, 1, key(7));
-        assert_eq!(all[1].elsewhere(&key(7), 0, None, Passage::Home), Some((2, Passage::Owner)));
+        assert_eq!(all[1].redirect(&key(7), 0, None, RouteStage::Home), redirect(2, RouteStage::Owner));
         // The owner no longer knows it: it goes to its home, and no further.
-        assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Returned)));
+        assert_eq!(all[2].redirect(&key(7), 0, None, RouteStage::Owner), redirect(0, RouteStage::Returned));
         all[0].claimed_by(2, 1, key(7));
-        assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Returned), None);
+        assert_eq!(all[0].redirect(&key(7), 0, None, RouteStage::Returned), None);
         all[1].released_by(0, &key(7));
-        assert!(all[1].elsewhere(&key(7), 0, None, Passage::Home).is_some(), "another one has it");
+        assert!(all[1].redirect(&key(7), 0, None, RouteStage::Home).is_some(), "another one has it");
         // A key that it has released during the loss of the link is forgotten.
         all[1].connected(2, PeerId::at(1));
-        assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
+        assert_eq!(all[1].redirect(&key(7), u64::MAX >> 1, None, RouteStage::Home), None);
     }
 
     /// Claims may arrive in any order.
@@ -461,8 +467,8 @@ mod tests {
                 }
                 assert_eq!([earlier, later].map(|at| all[at].has_claimed(&key(7))), [false, true]);
                 for at in [earlier, 2] {
-                    let to = all[at].elsewhere(&key(7), 0, None, Passage::Arrived);
-                    assert_eq!(to, Some((later as u16, Passage::Owner)));
+                    let to = all[at].redirect(&key(7), 0, None, RouteStage::Arrived);
+                    assert_eq!(to, redirect(later, RouteStage::Owner));
                 }
                 assert_eq!((all[earlier].taken.pop_front(), all[later].taken.len()), (Some(key(7)), 1));
             }
@@ -486,13 +492,13 @@ mod tests {
     fn later_fragments_follow_the_first_one() {
         let mut homes = homes("a");
         let group = AffinityGroup(4);
-        let first = homes.elsewhere(&key(1), 0, Some(group), Passage::Datagram);
-        assert_eq!(first, Some((1, Passage::Home)));
+        let first = homes.redirect(&key(1), 0, Some(group), RouteStage::Datagram);
+        assert_eq!(first, redirect(1, RouteStage::Home));
         homes.remember(key(1), 1);
         for port in 100..100 + FRAGMENTED_MAX as u16 {
             homes.remember(key(port), 2);
         }
-        assert_eq!(homes.elsewhere(&key(1), 0, None, Passage::Datagram), first);
+        assert_eq!(homes.redirect(&key(1), 0, None, RouteStage::Datagram), first);
     }
 
     #[test]
@@ -504,7 +510,7 @@ mod tests {
         for (number, peer) in (1..).zip(peers) {
             assert_eq!(homes.connected(number, peer), []);
         }
-        let report = |homes: &mut Homes, byte, out: &mut Vec<Packet>| {
+        let report = |homes: &mut HomeTable, byte, out: &mut Vec<Packet>| {
             homes.hold(&mut vec![packet(byte)]);
             homes.release_held(out);
         };

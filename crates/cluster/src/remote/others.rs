@@ -2,10 +2,10 @@
 
 use packet::{DropReason, Packet, PacketClass};
 use protocol::dispatcher::AliasChange;
-use runtime::transport::{Elsewhere, LocalGraph};
+use runtime::transport::{LocalGraph, Redirect};
 use telemetry::{event, refuse_peer};
 
-use super::homes::{Homes, PASSED_MAX};
+use super::homes::{HomeTable, PASSED_MAX};
 use super::{BUFFERS_MORE, RemoteUnits};
 use crate::identity::Session;
 use crate::network::Network;
@@ -21,7 +21,7 @@ const PART_NS: u64 = 2_000_000_000;
 
 /// Takes a frame of another dispatcher. Returns the number of the claim to grant, if any.
 pub(super) fn take(
-    homes: &mut Homes,
+    homes: &mut HomeTable,
     local: &mut LocalGraph,
     now_ns: u64,
     (peer, frame): (PeerId, ArrivedFrame<'_>),
@@ -31,7 +31,7 @@ pub(super) fn take(
     match frame {
         // The missing acknowledgement shows the sender that it was not taken over.
         ArrivedFrame::Passed(..) if homes.is_closed => {}
-        ArrivedFrame::Passed(passage, packet) => {
+        ArrivedFrame::Passed(stage, packet) => {
             homes.get_mut(number).account.take();
             homes.taken_over += 1;
             if local.pool.free() == 0 {
@@ -41,9 +41,7 @@ pub(super) fn take(
             let packet = crate::wire::packets::ArrivedPacket { timestamp_ns: now_ns, ..packet };
             let packet = packet.into_packet(homes.taken_over, &local.graph, &mut local.pool);
             match packet {
-                Some(packet) if homes.arrived.len() < PASSED_MAX => {
-                    homes.arrived.push_back((packet, passage))
-                }
+                Some(packet) if homes.arrived.len() < PASSED_MAX => homes.arrived.push_back((packet, stage)),
                 Some(packet) => local.drop_packet(packet, DropReason::DispatcherBehind),
                 None => {
                     homes.unreadable += 1; // Its dispatcher could parse it.
@@ -214,23 +212,23 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Passes a packet on to another dispatcher.
-    pub(super) fn pass(&mut self, (to, passage): Elsewhere, packet: Packet) {
-        let Some(peer) = self.homes.link(to) else {
+    pub(super) fn pass(&mut self, Redirect { dispatcher, stage }: Redirect, packet: Packet) {
+        let Some(peer) = self.homes.link(dispatcher) else {
             return self.local.drop_packet(packet, DropReason::DispatcherLost);
         };
         if self.peers.backlog(peer) >= PASSED_MAX {
             return self.local.drop_packet(packet, DropReason::DispatcherBehind);
         }
         if packet.meta().class == PacketClass::FirstFragment {
-            self.homes.remember(packet.meta().key, to);
+            self.homes.remember(packet.meta().key, dispatcher);
         }
         let stream = match packet.meta().class {
             // A later fragment has no key to find the first one's stream by.
             PacketClass::FirstFragment | PacketClass::LaterFragment => ORDERED,
             _ => stream_of(packet.meta().hash),
         };
-        self.peers.send(peer, stream, |out| write_passed(out, passage, &packet));
-        self.homes.get_mut(to.into()).account.pass();
+        self.peers.send(peer, stream, |out| write_passed(out, stage, &packet));
+        self.homes.get_mut(dispatcher.into()).account.pass();
         self.is_busy = true;
         self.local.pool.give(packet);
     }

@@ -100,7 +100,7 @@ enum Origin {
         is_keeping: bool,
     },
     /// Another dispatcher, which waits for an answer.
-    Elsewhere { from: PeerId, has_answered: bool },
+    Other { from: PeerId, has_answered: bool },
     /// It holds already.
     Cluster,
 }
@@ -118,7 +118,7 @@ impl Rollout {
     fn new(policy: AppliedPolicy, graph: Box<Graph>, (order, origin): (u64, Origin), now_ns: u64) -> Rollout {
         let state = match origin {
             Origin::Cluster => RolloutState::Rolling,
-            Origin::Here { .. } | Origin::Elsewhere { .. } => RolloutState::Reading,
+            Origin::Here { .. } | Origin::Other { .. } => RolloutState::Reading,
         };
         let (graph, renewing, former) = (Some(graph), None, None);
         Rollout {
@@ -196,7 +196,7 @@ impl<N: Network> RemoteUnits<N> {
         }
         if let Some(rollout) = self.rollout.as_ref().filter(|rollout| rollout.is_busy(now_ns)) {
             let by = match &rollout.origin {
-                Origin::Elsewhere { from, .. } => format!(" at {}", self.peers.name(*from)),
+                Origin::Other { from, .. } => format!(" at {}", self.peers.name(*from)),
                 Origin::Here { .. } | Origin::Cluster => String::new(),
             };
             return Some(format!("{} is being applied{by}; wait for its end", rollout.policy.texts.name));
@@ -320,7 +320,7 @@ impl<N: Network> RemoteUnits<N> {
 
     fn is_proposed_by(&self, peer: PeerId, policy: NumberedDigest) -> bool {
         self.rollout.as_ref().is_some_and(|rollout| {
-            let is_its = matches!(&rollout.origin, Origin::Elsewhere { from, .. } if *from == peer);
+            let is_its = matches!(&rollout.origin, Origin::Other { from, .. } if *from == peer);
             is_its && rollout.is_reading() && rollout.policy.id == policy
         })
     }
@@ -349,7 +349,7 @@ impl<N: Network> RemoteUnits<N> {
         self.desk.forget_proposal(peer);
         match self.rollout.as_mut().map(|rollout| (rollout.is_reading(), &mut rollout.origin)) {
             Some((true, Origin::Here { others, .. })) => others.retain(|other| *other != peer),
-            Some((true, Origin::Elsewhere { from, .. })) if *from == peer => {
+            Some((true, Origin::Other { from, .. })) if *from == peer => {
                 let reason = format!("{} is lost, which has ordered it", self.peers.name(peer));
                 self.end_reading(Err(reason));
             }
@@ -368,7 +368,7 @@ impl<N: Network> RemoteUnits<N> {
         }
         let proposed = self.rollout.as_ref().filter(|rollout| rollout.is_reading());
         match proposed.filter(|rollout| rollout.policy.id == policy.id).map(|rollout| &rollout.origin) {
-            Some(Origin::Elsewhere { .. }) => self.commit(false),
+            Some(Origin::Other { .. }) => self.commit(false),
             Some(Origin::Here { is_keeping: true, .. }) => {} // It is being stored at this moment.
             _ => self.desk.begin(policy, PolicySource::Cluster),
         }
@@ -392,7 +392,7 @@ impl<N: Network> RemoteUnits<N> {
                 let name = rollout.policy.texts.name.clone();
                 let rival = match &rollout.origin {
                     Origin::Here { is_keeping: false, .. } => Some(self.homes.own_name().to_owned()),
-                    Origin::Elsewhere { from, .. } if rollout.is_reading() => Some(self.peers.name(*from)),
+                    Origin::Other { from, .. } if rollout.is_reading() => Some(self.peers.name(*from)),
                     _ => None,
                 };
                 let at = rival.clone().unwrap_or_default();
@@ -452,7 +452,7 @@ impl<N: Network> RemoteUnits<N> {
         let now_ns = self.peers.now_ns();
         match (source, made) {
             (PolicySource::Proposed(from), Ok(NewPolicy { graph, .. })) => {
-                let origin = Origin::Elsewhere { from, has_answered: false };
+                let origin = Origin::Other { from, has_answered: false };
                 event::rollout_started(&policy.texts.name);
                 self.begin_reading(Rollout::new(policy, graph, (0, origin), now_ns), true);
             }
@@ -512,7 +512,7 @@ impl<N: Network> RemoteUnits<N> {
         let only = self.only_unit(&id.digest);
         let Some(rollout) = &mut self.rollout else { return };
         match &mut rollout.origin {
-            Origin::Here { is_keeping: true, .. } | Origin::Elsewhere { has_answered: true, .. } => {}
+            Origin::Here { is_keeping: true, .. } | Origin::Other { has_answered: true, .. } => {}
             _ if only.is_some() => {
                 let name = only.unwrap_or_default();
                 let reason = format!("{name} is the only unit: no other one can take its flows");
@@ -531,7 +531,7 @@ impl<N: Network> RemoteUnits<N> {
                 self.desk.shelf.keep(&rollout.policy, true);
                 self.take_kept();
             }
-            Origin::Elsewhere { from, has_answered } => {
+            Origin::Other { from, has_answered } => {
                 *has_answered = true;
                 let from = *from;
                 self.send_policy_frame(&[from], &PolicyFrame::Proposed(id, String::new()));
@@ -567,7 +567,7 @@ impl<N: Network> RemoteUnits<N> {
                 }
                 rollout.origin = Origin::Cluster;
             }
-            Origin::Elsewhere { from, has_answered } => {
+            Origin::Other { from, has_answered } => {
                 if !has_answered && self.homes.at(from).is_some() {
                     self.send_policy_frame(&[from], &PolicyFrame::Proposed(id, reason.clone()));
                 }

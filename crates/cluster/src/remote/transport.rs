@@ -10,7 +10,7 @@ use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{
-    Absent, Barrier, Elsewhere, Federation, Fleet, LocalGraph, Passage, Return, Started, ToUnit, Transport,
+    Absent, Barrier, Federation, Fleet, LocalGraph, Redirect, Return, RouteStage, Started, ToUnit, Transport,
     UnitChange, UnitLink, UnitNodes, UnitReports,
 };
 
@@ -305,30 +305,30 @@ impl<N: Network> UnitNodes for RemoteUnits<N> {
 }
 
 impl<N: Network> Federation for RemoteUnits<N> {
-    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
-        self.homes.datagram_elsewhere(hash)
+    fn redirect_datagram(&self, hash: u64) -> Option<u16> {
+        self.homes.redirect_datagram(hash)
     }
 
-    fn elsewhere(
+    fn redirect(
         &mut self,
         key: &FlowKey,
         hash: u64,
         group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if passage == Passage::Owner && !self.homes.has_claimed(key) {
+        stage: RouteStage,
+    ) -> Option<Redirect> {
+        if stage == RouteStage::Owner && !self.homes.has_claimed(key) {
             // The sender does not know yet that the flow has ended.
             let links: Vec<_> = self.homes.links().collect();
             links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
         }
-        self.homes.elsewhere(key, hash, group, passage)
+        self.homes.redirect(key, hash, group, stage)
     }
 
-    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
+    fn pass_on(&mut self, to: Redirect, packet: Packet) {
         self.pass(to, packet);
     }
 
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+    fn take_passed(&mut self) -> Option<(Packet, RouteStage)> {
         self.homes.arrived.pop_front()
     }
 
