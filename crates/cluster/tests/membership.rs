@@ -157,7 +157,7 @@ fn units_min_hold_after_losses_without_load() {
 
 /// A node with a stopped unit crashes, and reconnects.
 #[test]
-fn spare_node_that_crashes_can_be_employed() {
+fn spare_node_that_crashes_can_be_activated() {
     let mut quiet = Quiet::new(2, 3, &[]);
     quiet.await_states([2, 1, 0], 0, Active);
     let spare = quiet.states().iter().position(|&state| state == Spare).unwrap();
