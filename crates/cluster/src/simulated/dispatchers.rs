@@ -11,7 +11,7 @@ use super::faults::SimulatedFaults;
 use super::world::{NodeId, UnitMaker, World};
 use super::{SimulatedCounters, TICK_NS};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, PolicyReader};
-use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{HomeTable, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 
 /// Time for which packets that are on their way between dispatchers may arrive at the end, in
 /// nanoseconds.
@@ -86,7 +86,7 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
                 handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
             }
             let network = world.network(node);
-            let homes = Homes::new(name, &all);
+            let homes = HomeTable::new(name, &all);
             let control = (control, homes, desk);
             Ok((runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false))?, handle))
         };

@@ -9,12 +9,12 @@ use protocol::dispatcher::NumberedPacket;
 
 /// Flows with packets that their units were not notified of.
 #[derive(Default)]
-pub(super) struct Unheard {
+pub(super) struct Unreported {
     /// By the flow's index: the seq of its last packet; 0: its unit is notified of the next one.
     seqs: Vec<u64>,
 }
 
-impl Unheard {
+impl Unreported {
     /// Prefetches the entry of the flow with this index.
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
