@@ -20,6 +20,7 @@ mod runner;
 pub mod saved;
 mod settings;
 pub mod shards;
+pub mod timeline;
 pub mod transport;
 mod units_config;
 mod units_error;
