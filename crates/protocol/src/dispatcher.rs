@@ -64,7 +64,7 @@ pub use machine::Dispatcher;
 pub use membership::{Membership, UnitRefused};
 pub use migrations::{MigrateError, MigratedFlow, Migrations};
 pub use output::{Dispatched, DispatcherOutput, NumberedPacket, PacketArrival};
-pub use owners::{Aliases, FlowStatus, FlowsView};
+pub use owners::{Aliases, FlowStatus, OwnersView};
 pub use scaling::DRAIN_BELOW;
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};

@@ -476,11 +476,11 @@ impl Runner {
         self.ask_for_figures();
         let is_first = self.worker().is_some_and(|worker| worker.number == 0);
         if is_first {
-            self.assembly.graph.fetch_shared();
+            self.assembly.graph.sharing().fetch();
         }
         let report = self.report();
         if is_first {
-            self.assembly.graph.give_shared_back();
+            self.assembly.graph.sharing().give_back();
         }
         report
     }

@@ -37,19 +37,19 @@ impl Demand {
     /// one counts at once, so that a cut by size reveals the spike that it belongs to (S45).
     pub fn of_next_bps(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
         let measured_bps = self.measure(now_ns, flow, flowlet);
-        self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps
+        self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps()
     }
 
     /// Measures the flow's past flowlet. Its time counts as at least T: a single packet is no
     /// burst.
     pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
-        let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
+        let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns()).max(self.gap_ns);
         let time_ns = match self.rate_over {
-            RateWindow::Burst => since_start(flow.last_seen_ns),
+            RateWindow::Burst => since_start(flow.last_seen_ns()),
             RateWindow::Interval => since_start(now_ns),
             RateWindow::Window => self.window_ns,
         };
-        let measured_bps = rate_bps(flow.bytes, time_ns);
+        let measured_bps = rate_bps(flow.bytes(), time_ns);
         self.sum_bps += f64::from(measured_bps);
         self.count += 1;
         measured_bps

@@ -170,7 +170,7 @@ impl Evacuation {
     /// Returns true if the flow, and all of its affinity group, had no packet of late.
     fn is_silent(&self, index: u32, owners: &Owners, step: &Step<'_>) -> bool {
         let silent_ns = self.bucket_ns.saturating_mul(SILENT_BUCKETS);
-        let silence_ns = |index| step.now_ns().saturating_sub(owners.flows().get(index).last_seen_ns);
+        let silence_ns = |index| step.now_ns().saturating_sub(owners.flows().get(index).last_seen_ns());
         owners.moving_with(index).all(|index| silence_ns(index) >= silent_ns)
     }
 

@@ -60,7 +60,7 @@ impl Cuts {
     /// end one, so that its [cut](Cuts::cut) must be looked for.
     #[inline(always)]
     pub fn may_cut(&self, now_ns: u64, flow: &Flow, bytes: u64) -> bool {
-        let silence_ns = now_ns.saturating_sub(flow.last_seen_ns);
+        let silence_ns = now_ns.saturating_sub(flow.last_seen_ns());
         silence_ns > self.midst_gap_ns || bytes >= self.midst_end
     }
 
@@ -97,7 +97,7 @@ impl Cuts {
             Granularity::Flowlet => return self.cut_by_packet(now_ns, flow, len),
             Granularity::Flow => false,
             Granularity::SmartFlow { every_ns } => {
-                now_ns / every_ns != owners.flows().flowlet(found.index).started_ns / every_ns
+                now_ns / every_ns != owners.flows().flowlet(found.index).started_ns() / every_ns
             }
             Granularity::Packet => true,
             Granularity::Rss { .. } => {
@@ -111,7 +111,7 @@ impl Cuts {
     /// flowlet (S29, S46, Pseudocode 1 l.14-25).
     #[inline]
     fn cut_by_packet(&self, now_ns: u64, flow: &Flow, len: u32) -> Option<FlowletCut> {
-        if now_ns.saturating_sub(flow.last_seen_ns) > self.gap_ns {
+        if now_ns.saturating_sub(flow.last_seen_ns()) > self.gap_ns {
             return Some(FlowletCut::Gap);
         }
         (flow.bytes_with(len) > self.size_max).then_some(FlowletCut::Size)

@@ -16,7 +16,7 @@ use crate::dispatcher::lost_flows::LostFlow;
 use crate::dispatcher::membership::Membership;
 use crate::dispatcher::migrations::Migrations;
 use crate::dispatcher::output::DispatcherOutput;
-use crate::dispatcher::owners::{Aliases, FlowsView, Owners};
+use crate::dispatcher::owners::{Aliases, Owners, OwnersView};
 use crate::dispatcher::placement::Placement;
 use crate::dispatcher::scaling::Scaling;
 use crate::dispatcher::step::Step;
@@ -141,8 +141,8 @@ impl Dispatcher {
     }
 
     /// Returns the live flows, to be looked at.
-    pub fn flows(&self) -> FlowsView<'_> {
-        FlowsView::new(&self.owners)
+    pub fn flows(&self) -> OwnersView<'_> {
+        OwnersView::new(&self.owners)
     }
 
     /// Returns the aliases of flows, to be changed.

@@ -167,7 +167,7 @@ impl<'a> Migrations<'a> {
     /// Returns the active unit with the fewest flows that is not the owner, and has not refused the
     /// flow; the lowest of equal ones.
     fn emptiest_other(&self, flow: FlowId, owner: UnitId) -> Option<UnitId> {
-        let refusers = &self.owners.flows().flowlet(flow.index).refusers;
+        let refusers = self.owners.flows().flowlet(flow.index).refusers();
         let others = self.units.active().iter().copied();
         let others = others.filter(|&unit| unit != owner && !refusers.contains(unit));
         others.min_by_key(|&unit| (self.owners.count_of(unit), unit))

@@ -1,9 +1,9 @@
 //! The owner of each flow: handovers, moves and ends.
 
 mod aliases;
-mod flows_view;
 mod group_moves;
 mod reports;
+mod view;
 
 use nf::AffinityGroup;
 use packet::FlowKey;
@@ -22,7 +22,7 @@ use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 
 pub use aliases::Aliases;
-pub use flows_view::{FlowStatus, FlowsView};
+pub use view::{FlowStatus, OwnersView};
 
 /// The live flows, and the unit that owns each.
 pub(crate) struct Owners {
@@ -154,7 +154,7 @@ impl Owners {
         owner: UnitId,
     ) -> Option<u32> {
         let index = self.flows.create(arrival.hash, arrival.key, owner, now_ns)?;
-        self.flows.get_mut(index).estimate_bps = self.demand.of_new_flow_bps();
+        self.flows.get_mut(index).begin_flowlet(self.demand.of_new_flow_bps());
         if let Some((groups, group)) = self.groups.as_mut().zip(group) {
             groups.add(index, group, owner);
         }
@@ -168,15 +168,16 @@ impl Owners {
     #[inline]
     pub fn begin_flowlet(&mut self, now_ns: u64, index: u32) -> NextFlowlet {
         let (flow, flowlet) = self.flows.both_mut(index);
-        flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
-        (flow.bytes, flowlet.started_ns) = (0, now_ns);
-        NextFlowlet { owner: flow.owner(), estimate_bps: flow.estimate_bps, targets: flowlet.targets }
+        let estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
+        flow.begin_flowlet(estimate_bps);
+        flowlet.begin(now_ns);
+        NextFlowlet { owner: flow.owner(), estimate_bps, targets: *flowlet.targets() }
     }
 
     /// Sets the targets of the replicas of the flow's present flowlet.
     #[inline]
     pub fn set_targets(&mut self, index: u32, targets: TargetList) {
-        self.flows.both_mut(index).1.targets = targets;
+        self.flows.both_mut(index).1.set_targets(targets);
     }
 
     /// Returns the flowlet's targets that are still active, to be replicated to at once; `None` if
@@ -184,7 +185,7 @@ impl Owners {
     #[cold]
     pub fn targets_at_once(&self, index: u32, units: &Units) -> Option<ReplicaTargets> {
         let owner = self.flows.get(index).owner();
-        let list = &self.flows.flowlet(index).targets;
+        let list = self.flows.flowlet(index).targets();
         let targets = match list.is_all() {
             true => ReplicaTargets::ALL,
             false => ReplicaTargets::of_distinct(
@@ -206,8 +207,8 @@ impl Owners {
         self.counts[flow.previous().index()] -= 1; // It owned that one.
         self.counts[to.index()] += 1;
         let changed = TimelineEvent::OwnerChanged { from: flow.previous(), to };
-        self.trace.note(step.now_ns(), FlowPlace::new(id, flow.epoch, flow.last), None, changed);
-        let (epoch, last) = (flow.epoch, flow.last);
+        self.trace.note(step.now_ns(), FlowPlace::new(id, flow.epoch(), flow.last()), None, changed);
+        let (epoch, last) = (flow.epoch(), flow.last());
         let message = FromDispatcher::Release { flow: id, epoch, owner: to, last, start };
         step.send(flow.previous(), message);
         Some(epoch)
@@ -217,7 +218,7 @@ impl Owners {
     /// Returns the new epoch; `None`, and nothing has changed, if the epochs are exhausted.
     pub fn hand_over_at_rest(&mut self, index: u32, to: UnitId, step: &mut Step<'_>) -> Option<Epoch> {
         let (flow, live) = (self.flows.id(index), self.flows.get(index));
-        let (previous, last) = (live.owner(), live.seq);
+        let (previous, last) = (live.owner(), live.seq());
         let epoch = self.hand_over(index, to, step)?;
         step.send(to, FromDispatcher::Adopt { flow, epoch, previous, last });
         Some(epoch)
@@ -226,7 +227,7 @@ impl Owners {
     /// Moves a flow, with its affinity group, to a unit that has not refused it. Returns the number
     /// of flows that move.
     pub fn relocate(&mut self, index: u32, to: UnitId, units: &Units, step: &mut Step<'_>) -> u64 {
-        if self.flows.flowlet(index).refusers.contains(to) {
+        if self.flows.flowlet(index).refusers().contains(to) {
             return 0;
         }
         let before = step.counters().flows_moved;
@@ -254,7 +255,7 @@ impl Owners {
         for index in self.moving_with(index) {
             let (flow, live) = (self.flows.id(index), self.flows.get(index));
             if live.owner() != to {
-                let message = FromDispatcher::Replicate { flow, epoch: live.epoch, to };
+                let message = FromDispatcher::Replicate { flow, epoch: live.epoch(), to };
                 outputs.extend([DispatcherOutput::Send { to: live.owner(), message }]);
                 asked.extend([flow]);
             }
@@ -274,8 +275,8 @@ impl Owners {
         let message = FromDispatcher::End { flow: self.flows.id(index) };
         let (flow, flowlet) = (self.flows.get(index), self.flows.flowlet(index));
         self.demand.measure(step.now_ns(), flow, flowlet);
-        let (owner, targets) = (flow.owner(), flowlet.targets);
-        let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
+        let (owner, targets) = (flow.owner(), *flowlet.targets());
+        let before = (flow.epoch() > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
         step.send(owner, message.clone());
         let mut tell = |to: UnitId| {
             if to != owner && matches!(units.state(to), UnitState::Active | UnitState::Draining) {

@@ -148,17 +148,17 @@ impl Placement {
             return groups.fewest(group, fleet.units().active()).filter(|_| !groups.is_moving(group));
         }
         let (flow, flowlet) = (owners.flows().get(index), owners.flows().flowlet(index));
-        if let Some(owner) = fleet.bucket_owner(flowlet.hash) {
+        if let Some(owner) = fleet.bucket_owner(flowlet.hash()) {
             return Some(owner);
         }
-        let hidden_bps = fleet.hide(&flowlet.refusers);
+        let hidden_bps = fleet.hide(flowlet.refusers());
         let refuge = match self.choice {
             UnitChoice::MostUtilised | UnitChoice::LowestId => {
-                fleet.lowest_with_room(flow.estimate_bps, &flowlet.targets)
+                fleet.lowest_with_room(flow.estimate_bps(), flowlet.targets())
             }
             UnitChoice::LeastLoaded | UnitChoice::RoundRobin => self.next_in_turn(fleet),
         };
-        fleet.show(&flowlet.refusers, hidden_bps);
+        fleet.show(flowlet.refusers(), hidden_bps);
         refuge
     }
 

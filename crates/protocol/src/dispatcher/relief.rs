@@ -149,9 +149,9 @@ impl Relief {
 
     /// Returns the rate of a flow since its flowlet, or the flow itself, began.
     fn mean_rate_bps(&self, index: u32, owners: &Owners, step: &Step<'_>) -> f32 {
-        let started_ns = owners.flows().flowlet(index).started_ns;
+        let started_ns = owners.flows().flowlet(index).started_ns();
         let time_ns = step.now_ns().saturating_sub(started_ns).max(self.gap_ns);
-        rate_bps(owners.flows().get(index).bytes, time_ns)
+        rate_bps(owners.flows().get(index).bytes(), time_ns)
     }
 
     /// Drains the unit with the least load, of equal ones the last, if the others have had room for

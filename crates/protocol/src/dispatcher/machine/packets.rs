@@ -153,8 +153,8 @@ impl Dispatcher {
         if self.cuts.may_cut(now_ns, flow, bytes) || !self.fleet.units().is_active(unit) {
             return None;
         }
-        let id = FlowId { index: guess.index(), generation: flow.generation };
-        let numbered = NumberedPacket { unit, flow: id, seq: flow.seq + 1 };
+        let id = FlowId { index: guess.index(), generation: flow.generation() };
+        let numbered = NumberedPacket { unit, flow: id, seq: flow.seq() + 1 };
         if !go_on(&numbered) {
             return None;
         }
@@ -227,7 +227,7 @@ impl Dispatcher {
         } += 1;
         self.fleet.reckon();
         let next = self.owners.begin_flowlet(now_ns, found.index);
-        let refusers = &self.owners.flows().flowlet(found.index).refusers;
+        let refusers = self.owners.flows().flowlet(found.index).refusers();
         let is_grouped = self.owners.group_of(found.index).is_some();
         let (cut, fleet) = ((cut, found.hash), &mut self.fleet);
         let chosen = match refusers.len() {

@@ -89,7 +89,7 @@ impl Owners {
             groups.forget_refuser(group, to);
         }
         self.move_group(group, to, units, step);
-        self.flows.live(flow).map(|live| live.epoch)
+        self.flows.live(flow).map(|live| live.epoch())
     }
 
     /// Notes that a flow of a group continues at a unit because its owner refused it: the others of

@@ -19,9 +19,9 @@ impl Owners {
         step: &mut Step<'_>,
     ) {
         let now_ns = step.now_ns();
-        let is_all = |flow: &Flow| flow.seq == seq || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
+        let is_all = |flow: &Flow| flow.seq() == seq || now_ns - flow.last_seen_ns() >= DISPLACED_AFTER_NS;
         match self.flows.live(id) {
-            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) => {
+            Some(flow) if flow.owner() == from && flow.epoch() == epoch && is_all(flow) => {
                 step.counters().flows_expired += 1;
                 self.end(id.index, units, step);
             }
@@ -41,7 +41,7 @@ impl Owners {
         units: &Units,
         step: &mut Step<'_>,
     ) {
-        let is_owner = self.flows.live(id).is_some_and(|flow| flow.owner() == from && flow.epoch == epoch);
+        let is_owner = self.flows.live(id).is_some_and(|flow| flow.owner() == from && flow.epoch() == epoch);
         if let Some(groups) = self.groups.as_mut().filter(|_| is_owner) {
             let after = groups.arrive(id.index);
             self.follow_up(after, units, step);
@@ -57,8 +57,8 @@ impl Owners {
         units: &Units,
         step: &mut Step<'_>,
     ) {
-        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch && epoch > 1;
-        let Some(last) = self.flows.live(id).filter(is_owner).map(|flow| flow.seq) else { return };
+        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch() == epoch && epoch > 1;
+        let Some(last) = self.flows.live(id).filter(is_owner).map(|flow| flow.seq()) else { return };
         match units.state(holder) {
             UnitState::Active | UnitState::Draining if holder != from => {}
             UnitState::Lost => return self.lost(from, (id, epoch), units, step),
@@ -74,7 +74,7 @@ impl Owners {
 
     /// Ends a flow whose owner knows that its state is lost.
     pub fn lost(&mut self, from: UnitId, (id, epoch): (FlowId, Epoch), units: &Units, step: &mut Step<'_>) {
-        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch;
+        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch() == epoch;
         if self.flows.live(id).filter(is_owner).is_some() {
             self.lose(id.index, units, step);
         }

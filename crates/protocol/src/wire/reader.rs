@@ -1,4 +1,4 @@
-//! Bounds-checked reading, and writing.
+//! Bounds-checked reading.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -137,18 +137,3 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 }
-
-/// Appends bytes with their length before them.
-pub(super) fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Frames are shorter than 4 GiB: links take up to 16 MiB.
-    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-    out.extend_from_slice(bytes);
-}
-
-/// Appends numbers, big-endian.
-macro_rules! put {
-    ($out:expr, $($number:expr),+ $(,)?) => {
-        { $($out.extend_from_slice(&$number.to_be_bytes());)+ }
-    };
-}
-pub(super) use put;

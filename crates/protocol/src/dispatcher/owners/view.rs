@@ -27,13 +27,13 @@ pub struct FlowStatus {
 
 /// The live flows of a dispatcher, to be looked at.
 #[derive(Clone, Copy)]
-pub struct FlowsView<'a> {
+pub struct OwnersView<'a> {
     owners: &'a Owners,
 }
 
-impl<'a> FlowsView<'a> {
-    pub(crate) fn new(owners: &'a Owners) -> FlowsView<'a> {
-        FlowsView { owners }
+impl<'a> OwnersView<'a> {
+    pub(crate) fn new(owners: &'a Owners) -> OwnersView<'a> {
+        OwnersView { owners }
     }
 
     /// Returns their number.
@@ -73,7 +73,7 @@ impl<'a> FlowsView<'a> {
     /// Returns true if a unit has refused the flow's state since the flow last migrated to it.
     pub fn has_refused(self, flow: FlowId, unit: UnitId) -> bool {
         let flows = &self.owners.flows;
-        flows.live(flow).is_some() && flows.flowlet(flow.index).refusers.contains(unit)
+        flows.live(flow).is_some() && flows.flowlet(flow.index).refusers().contains(unit)
     }
 
     /// Returns what is known of a flow; `None` if it has ended.
@@ -95,9 +95,9 @@ impl<'a> FlowsView<'a> {
             flow: flows.id(index),
             key: flows.key(index),
             owner: live.owner(),
-            epoch: live.epoch,
-            packets: live.seq,
-            last_seen_ns: live.last_seen_ns,
+            epoch: live.epoch(),
+            packets: live.seq(),
+            last_seen_ns: live.last_seen_ns(),
         }
     }
 }

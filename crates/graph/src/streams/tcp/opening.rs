@@ -4,10 +4,11 @@
 use nf::stream::StreamPieceKind;
 use packet::DropReason;
 
-use super::{Half, Reassembler, Segment, Streams};
+use super::TcpStreams;
+use crate::streams::{Half, Segment, Streams};
 
-impl Reassembler {
-    /// A SYN begins a stream; false if it is none that a host would heed.
+impl TcpStreams {
+    /// Begins a stream with a SYN. Returns false if hosts ignore the SYN.
     pub(super) fn open(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> bool {
         let from = segment.direction.index();
         let first = segment.sequence.wrapping_add(1);
@@ -25,8 +26,8 @@ impl Reassembler {
             return true;
         }
         let other = &streams.halves[1 - from];
-        // Which of its SYNs is answered, nobody asks: were one remembered, another would hide the
-        // one that a host took.
+        // Any of its SYNs may be answered. If one were remembered, another could hide the one that
+        // a host took.
         let is_of_another = |number| number != other.base || half.base != first;
         if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(is_of_another) {
             self.restart(segment, streams);
@@ -42,10 +43,10 @@ impl Reassembler {
         // on (RFC 5961 4.2); of two answers to one SYN, the first counts.
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
         if over && !is_closed && other.has(Half::BEGUN) {
-            // A reset may be forged, behind one end the other half goes on, and this may be forged,
-            // too: another connection begins once it is answered.
+            // A reset may be forged, the other half continues after one end, and this SYN may be
+            // forged, too: another connection begins once it is answered.
             if segment.has(Segment::ACK) {
-                self.counters.refused += 1;
+                self.current.counters.refused += 1;
             } else {
                 streams.halves[from].flags |= Half::ATTEMPT;
             }
@@ -54,7 +55,7 @@ impl Reassembler {
         let is_second = other.has(Half::ANSWERED) && segment.acknowledged() == Some(other.base);
         let is_attempt = self.is_empty(&half) && !half.has(Half::ANSWERED) && !is_second;
         if !over && !is_attempt {
-            self.counters.refused += 1;
+            self.current.counters.refused += 1;
             self.suspect(from, streams);
             return false;
         }
@@ -89,8 +90,8 @@ impl Reassembler {
         }
     }
 
-    /// All that came is of no connection, or of one that has ended: another one begins with this
-    /// SYN.
+    /// All bytes so far belong to no connection, or to one that has ended: another one begins with
+    /// this SYN.
     fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         self.forget(streams);
@@ -103,9 +104,9 @@ impl Reassembler {
                     streams.halves[1 - from] = other;
                     streams.halves[1 - from].begin(acknowledged, None);
                 }
-                self.note(segment.direction.other(), 0, StreamPieceKind::Restart);
+                self.pieces.add(segment.direction.other(), 0, StreamPieceKind::Restart);
             }
-            None => self.note(segment.direction, 0, StreamPieceKind::Restart),
+            None => self.pieces.add(segment.direction, 0, StreamPieceKind::Restart),
         }
     }
 
@@ -116,7 +117,7 @@ impl Reassembler {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
         let heeded = if half.has(Half::BEGUN) {
-            let after = self.held.end(self.held.head(half.held)).map(|end| end - half.next);
+            let after = self.early.end(half).map(|end| end - half.next);
             half.distance(segment.sequence)
                 .is_some_and(|distance| distance == 0 || distance > 0 && after == Some(distance as u64))
         } else {
@@ -124,14 +125,14 @@ impl Reassembler {
                 || segment.acknowledged().is_some_and(|sequence| other.distance(sequence) == Some(0))
         };
         if !heeded {
-            self.counters.refused += 1;
+            self.current.counters.refused += 1;
             self.suspect(from, streams);
             return;
         }
         for direction in [segment.direction, segment.direction.other()] {
             let half = &mut streams.halves[direction.index()];
             if !half.has(Half::ENDED | Half::HUSHED) {
-                self.note(direction, half.next, StreamPieceKind::Reset);
+                self.pieces.add(direction, half.next, StreamPieceKind::Reset);
             }
             half.flags |= Half::RESET | Half::HUSHED;
         }
@@ -141,8 +142,8 @@ impl Reassembler {
     /// connection that is not established yet: then bytes count once they are acknowledged.
     fn suspect(&mut self, from: usize, streams: &mut Streams) {
         if self.is_empty(&streams.halves[from]) {
-            if self.options.inline {
-                return self.keep_out(DropReason::StreamIgnored);
+            if self.current.options().inline {
+                return self.current.keep_out(DropReason::StreamIgnored);
             }
             for half in &mut streams.halves {
                 half.flags |= Half::SUSPECT;
@@ -153,8 +154,6 @@ impl Reassembler {
     /// Returns true if nothing of it came yet, but for what is doubtful.
     fn is_empty(&self, half: &Half) -> bool {
         let has_come = Half::ENDED | Half::ACKNOWLEDGED;
-        half.next == 0
-            && !half.has(has_come)
-            && self.held.list(self.held.head(half.held)).all(|block| block.doubt > 0)
+        half.next == 0 && !half.has(has_come) && self.early.list(half).all(|block| block.doubt > 0)
     }
 }

@@ -1,12 +1,13 @@
 //! The fast path of reassembly: the next segment in order of a connection that is in no doubt,
 //! while nothing waits.
 //!
-//! Most segments are of this kind, and every question that the general path asks is already
-//! answered for them (Van Jacobson's header prediction).
+//! Most segments are of this kind, and the general path would change nothing (Van Jacobson's header
+//! prediction).
 
 use packet::Direction;
 
-use super::{Half, Reassembler, Segment, Streams, WINDOW_MAX};
+use super::TcpStreams;
+use crate::streams::{Half, Segment, Streams, WINDOW_MAX};
 
 /// Segment flags that need the general path.
 const ASKS: u8 = Segment::FIN | Segment::SYN | Segment::RST | Segment::URG;
@@ -30,7 +31,7 @@ impl Half {
     }
 }
 
-impl Reassembler {
+impl TcpStreams {
     /// Takes the segment if it is the expected one, with the result of the general path. Returns
     /// false, and changes nothing, if it is another.
     #[inline(always)]
@@ -46,7 +47,7 @@ impl Reassembler {
             && segment.payload.len() == segment.len as usize;
         let is_settled = half.is_settled() && other.is_settled() && half.held == 0;
         let next = half.next_sequence();
-        if !is_usual || !is_settled || segment.sequence != next || self.options.inline {
+        if !is_usual || !is_settled || segment.sequence != next || self.current.options().inline {
             return false;
         }
         // It acknowledges only what was sent.
