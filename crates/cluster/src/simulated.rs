@@ -10,6 +10,7 @@
 mod dispatchers;
 mod faults;
 mod messages;
+mod timeline;
 mod world;
 
 use std::cell::RefCell;
@@ -272,7 +273,8 @@ fn start_dispatcher(
         handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
     }
     let control = (control, HomeTable::default(), desk);
-    let runner = runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false))?;
+    let start = || runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false));
+    let runner = world.recorded(world.dispatcher(), start)?;
     Ok((runner, handle))
 }
 

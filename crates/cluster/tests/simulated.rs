@@ -16,6 +16,7 @@ use cluster::simulated::{
 use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
 use packet::split_mix;
 use protocol::dispatcher::{Granularity, UnitChoice};
+use protocol::trace::failure::check_with;
 use runtime::elastic::UnitsConfig;
 use runtime::{Report, Runner};
 
@@ -307,57 +308,71 @@ fn rollouts_lose_nothing() {
     let expected = Expected::new(4_000, SEED);
     let mut done = 0;
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let config = config(mode, seed);
-        let policy = expected.policy;
-        let make = move || -> (GraphMaker, Box<dyn PolicyReader>) {
-            let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
-            (make, Box::new(SameReader(policy, None)))
-        };
-        let start_ns = expected.frames[0].timestamp_ns;
-        let mut cluster = SimulatedCluster::start_reading(
-            assembly_of("test.rvl", policy),
-            config,
-            3,
-            make,
-            faults,
-            (seed, start_ns),
-        )
-        .unwrap();
-        let texts = PolicyTexts { name: "next.rvl".to_owned(), text: what.clone(), files: Vec::new() };
-        let digest = policy_digest([texts.text.as_str()]);
-        let mut next = Some(NewPolicy { texts, digest, graph: assembly_of("test.rvl", policy).graph });
-        let mut sink = Sink::default();
-        for (at, frame) in expected.frames.iter().enumerate() {
-            if at == expected.frames.len() / 4
-                && let Some(next) = next.take()
-            {
-                cluster.handle().apply(next);
-            }
-            cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
-            receive(cluster.runner(), frame, &mut sink);
-            cluster.runner().flush(&mut sink).unwrap();
-        }
-        done += usize::from(cluster.handle().rollout().is_some_and(|status| status.nodes_done > 0));
-        let outcome = cluster.finish(&mut sink).unwrap();
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        done += usize::from(check_with(&faults, |faults| roll_out(&expected, faults, seed)));
     }
     assert!(done > 0, "no node has had a chance");
+}
+
+/// Returns true if a node has got the policy.
+fn roll_out(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> bool {
+    let mode = MODES[(seed % 3) as usize];
+    let what = format!("seed {seed}, {mode}, {faults:?}");
+    println!("{what}");
+    let config = config(mode, seed);
+    let policy = expected.policy;
+    let make = move || -> (GraphMaker, Box<dyn PolicyReader>) {
+        let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
+        (make, Box::new(SameReader(policy, None)))
+    };
+    let start_ns = expected.frames[0].timestamp_ns;
+    let mut cluster = SimulatedCluster::start_reading(
+        assembly_of("test.rvl", policy),
+        config,
+        3,
+        make,
+        faults.clone(),
+        (seed, start_ns),
+    )
+    .unwrap();
+    let texts = PolicyTexts { name: "next.rvl".to_owned(), text: what.clone(), files: Vec::new() };
+    let digest = policy_digest([texts.text.as_str()]);
+    let mut next = Some(NewPolicy { texts, digest, graph: assembly_of("test.rvl", policy).graph });
+    let mut sink = Sink::default();
+    for (at, frame) in expected.frames.iter().enumerate() {
+        if at == expected.frames.len() / 4
+            && let Some(next) = next.take()
+        {
+            cluster.handle().apply(next);
+        }
+        cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+        receive(cluster.runner(), frame, &mut sink);
+        cluster.runner().flush(&mut sink).unwrap();
+    }
+    let is_done = cluster.handle().rollout().is_some_and(|status| status.nodes_done > 0);
+    let outcome = cluster.finish(&mut sink).unwrap();
+    assert_nothing_is_lost(expected, &sink, &outcome, &what);
+    is_done
+}
+
+/// Runs with these faults, which must cost nothing.
+fn run_without_loss(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> SimulatedOutcome {
+    check_with(faults, |faults| {
+        let mode = MODES[(seed % 3) as usize];
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let (sink, outcome) = run(expected, mode, faults.clone(), seed);
+        assert_nothing_is_lost(expected, &sink, &outcome, &what);
+        outcome
+    })
 }
 
 #[test]
 fn nat_keeps_its_mappings() {
     let expected = Expected::of_nat(1_000, SEED);
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let (sink, outcome) = run(&expected, mode, faults, seed);
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        run_without_loss(&expected, &faults, seed);
     }
 }
 
@@ -371,21 +386,28 @@ fn answers_find_their_flows() {
     balancer.addresses.servers_v4 = AddressPrefix { address: [203, 0, 113, 9].into(), length: 32 };
     balancer.addresses.server_ports = vec![80];
     for (policy, profile) in [(NAT_ALONE, nat), (BALANCER, balancer)] {
-        let answers = seeds().into_iter().map(|seed| find_answers(policy, &profile, seed));
+        let frames = generated(&profile);
+        let duration_ns = frames[frames.len() - 1].timestamp_ns - frames[0].timestamp_ns;
+        let answers = seeds().into_iter().map(|seed| {
+            let faults = SimulatedFaults::random(seed, duration_ns, 3, false);
+            check_with(&faults, |faults| find_answers((policy, &profile, &frames), faults, seed))
+        });
         let (runs, answers) = answers.fold((0, 0), |(runs, sum), answers| (runs + 1, sum + answers));
         assert!(answers > 100 * runs, "{answers} answers in {runs} runs");
     }
 }
 
 /// Returns the number of replies.
-fn find_answers(policy: &'static str, profile: &TrafficProfile, seed: u64) -> usize {
-    let frames = generated(profile);
+fn find_answers(
+    (policy, profile, frames): (&'static str, &TrafficProfile, &[Arriving]),
+    faults: &SimulatedFaults,
+    seed: u64,
+) -> usize {
     let (start_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
     let mode = MODES[(seed % 3) as usize];
-    let faults = SimulatedFaults::random(seed, end_ns - start_ns, 3, false);
     let what = format!("seed {seed}, {mode}, {faults:?}");
     println!("{what}");
-    let mut cluster = start(policy, mode, faults, (seed, start_ns));
+    let mut cluster = start(policy, mode, faults.clone(), (seed, start_ns));
     let (mut responder, mut sink) = (Responder::new(profile.answer), Sink::default());
     let (mut seen, mut answered) = (0, 0);
     let mut answer_to = |cluster: &mut SimulatedCluster, sink: &mut Sink, timestamp_ns| {
@@ -401,7 +423,7 @@ fn find_answers(policy: &'static str, profile: &TrafficProfile, seed: u64) -> us
             }
         }
     };
-    for frame in &frames {
+    for frame in frames {
         cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
         answer_to(&mut cluster, &mut sink, frame.timestamp_ns);
         receive(cluster.runner(), frame, &mut sink);
@@ -435,12 +457,8 @@ fn pauses_and_restarts_lose_nothing() {
     let expected = Expected::new(1_000, SEED);
     let (mut seamless, mut deltas) = (0, 0);
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let (sink, outcome) = run(&expected, mode, faults, seed);
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        let outcome = run_without_loss(&expected, &faults, seed);
         let units = outcome.report.units.unwrap();
         (seamless, deltas) = (seamless + units.seamless, deltas + units.deltas);
     }
@@ -453,23 +471,28 @@ fn crashes_and_partitions_are_accounted_for() {
     let policies = [Expected::new(1_000, SEED), Expected::of_nat(1_000, SEED)];
     let mut lost = 0;
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, policies[0].duration_ns(), 3, true);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
         for expected in &policies {
-            let (sink, outcome) = run(expected, mode, faults.clone(), seed);
-            assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
-            lost += outcome.report.drops.get("unit-lost").copied().unwrap_or(0);
-            assert_eq!(outcome.report.packets_out, sink.sent.len() as u64, "{what}");
-            let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
-            let sent = packets.len();
-            packets.sort_unstable();
-            packets.dedup();
-            assert_eq!(packets.len(), sent, "{what}: a packet left twice");
+            lost += check_with(&faults, |faults| account_for(expected, faults, seed));
         }
     }
     assert!(lost > 0, "no unit was lost");
+}
+
+/// Returns the number of packets that were lost with a unit.
+fn account_for(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> u64 {
+    let mode = MODES[(seed % 3) as usize];
+    let what = format!("seed {seed}, {mode}, {faults:?}");
+    println!("{what}");
+    let (sink, outcome) = run(expected, mode, faults.clone(), seed);
+    assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
+    assert_eq!(outcome.report.packets_out, sink.sent.len() as u64, "{what}");
+    let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
+    let sent = packets.len();
+    packets.sort_unstable();
+    packets.dedup();
+    assert_eq!(packets.len(), sent, "{what}: a packet left twice");
+    outcome.report.drops.get("unit-lost").copied().unwrap_or(0)
 }
 
 /// Two units lose the link between them, but not the dispatcher: flows still move between them,

@@ -14,6 +14,7 @@ use cluster::simulated::{
 use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
 use packet::Packet;
 use protocol::dispatcher::Granularity;
+use protocol::trace::failure::check_with;
 use runtime::Report;
 use runtime::elastic::{UnitsConfig, UnitsReport};
 
@@ -128,10 +129,12 @@ fn run_each(may_lose: bool, check: impl Fn(&[(Report, Sink)], (usize, usize), &s
         for seed in seeds() {
             let mode = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow][(seed % 3) as usize];
             let faults = SimulatedFaults::random(seed, duration_ns, UNITS, may_lose);
-            let what = format!("seed {seed}, {mode}, {faults:?}");
-            println!("{what}");
-            let (outcome, answers) = run(policy, (&frames, &profile), mode, faults, seed);
-            check(&outcome.dispatchers, (frames.len(), answers), &what);
+            check_with(&faults, |faults| {
+                let what = format!("seed {seed}, {mode}, {faults:?}");
+                println!("{what}");
+                let (outcome, answers) = run(policy, (&frames, &profile), mode, faults.clone(), seed);
+                check(&outcome.dispatchers, (frames.len(), answers), &what);
+            });
         }
     }
 }
@@ -187,18 +190,23 @@ fn packets_of_lost_links_between_dispatchers_are_accounted_for() {
                 let kind = NodeFaultKind::DispatchersApart(2_600_000_000);
                 faults.nodes.push(NodeFault { at_ns: duration_ns / 2 + cut * 3_200_000_000, unit: 0, kind });
             }
-            let (outcome, _) = run(policy, (&frames, &profile), Granularity::Flow, faults.clone(), seed);
-            let dispatchers = &outcome.dispatchers;
-            let reports: Vec<_> = dispatchers.iter().map(|(report, _)| report).collect();
-            let what = format!("seed {seed}, {faults:?}: {reports:?}");
-            for (report, sink) in dispatchers {
-                assert!(report.adds_up(), "{what}");
-                assert_eq!(report.packets_out, sink.sent.len() as u64, "{what}");
-                lost += report.drops.get("dispatcher-lost").copied().unwrap_or(0);
-            }
-            let sum = |of: fn(&UnitsReport) -> u64| counted(dispatchers, of);
-            assert_eq!(sum(|units| units.packets_passed_on), sum(|units| units.packets_taken_over), "{what}");
-            assert_eq!(sum(|units| units.packets_unaccounted), 0, "{what}");
+            lost += check_with(&faults, |faults| {
+                let (outcome, _) = run(policy, (&frames, &profile), Granularity::Flow, faults.clone(), seed);
+                let dispatchers = &outcome.dispatchers;
+                let reports: Vec<_> = dispatchers.iter().map(|(report, _)| report).collect();
+                let what = format!("seed {seed}, {faults:?}: {reports:?}");
+                for (report, sink) in dispatchers {
+                    assert!(report.adds_up(), "{what}");
+                    assert_eq!(report.packets_out, sink.sent.len() as u64, "{what}");
+                }
+                let sum = |of: fn(&UnitsReport) -> u64| counted(dispatchers, of);
+                let [passed_on, taken_over] =
+                    [sum(|units| units.packets_passed_on), sum(|units| units.packets_taken_over)];
+                assert_eq!(passed_on, taken_over, "{what}");
+                assert_eq!(sum(|units| units.packets_unaccounted), 0, "{what}");
+                let drops = dispatchers.iter().filter_map(|(report, _)| report.drops.get("dispatcher-lost"));
+                drops.sum::<u64>()
+            });
         }
     }
     assert!(lost > 0, "no packet was on a lost link");

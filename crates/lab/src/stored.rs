@@ -302,18 +302,8 @@ impl<S: Store> Stored<S> {
 
     /// Ends the flow if the chain has nothing under this handle.
     fn ended(&mut self, home: u32) {
-<<<<<<< HEAD
-<<<<<<< HEAD
-        let Some(id) = self.dispatcher.flows().at(home) else { return };
-        if self.graph.flows_of(home).next().is_none() {
-=======
-        let Some(id) = self.dispatcher.flow_in(home) else { return };
-        if self.graph.flows().of_handle(home).next().is_none() {
->>>>>>> b8b35da7d2d0bbca15871cced0a9f802a59bfc33
-=======
         let Some(id) = self.dispatcher.flows().at(home) else { return };
         if self.graph.flows().of_handle(home).next().is_none() {
->>>>>>> 30022e8ab83646489137d57d78d818ad24dc8f3a
             // One unit, so one owner.
             let message = FromUnit::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
             self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);

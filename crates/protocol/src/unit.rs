@@ -35,6 +35,7 @@ mod flow_entry;
 mod flow_table;
 mod machine;
 mod outbox;
+mod outcome;
 mod ownership;
 mod pending;
 mod replicas;

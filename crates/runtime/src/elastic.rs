@@ -41,6 +41,7 @@ use protocol::dispatcher::{
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
+use protocol::trace::Machine;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
@@ -57,6 +58,7 @@ use crate::backend::{Backend, UnitsBackend, UnitsFigures};
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
+use crate::timeline;
 use crate::transport::{
     Barrier, FastLane, Maker, Memory, Rings, RouteStage, THREADS_MAX, Transport, UnitNodes, UnitReports,
 };
@@ -168,6 +170,7 @@ impl<T: Transport> Elastic<T> {
             intervals.set_ready(0, unit, is_ready(unit));
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
+        dispatcher.set_trace(timeline::trace(Machine::Dispatcher));
         dispatcher.membership().begin_with(is_ready);
         if transport.federation().is_some() {
             dispatcher.aliases().note_changes();

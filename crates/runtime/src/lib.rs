@@ -22,6 +22,7 @@ mod runner;
 pub mod saved;
 mod settings;
 pub mod shards;
+pub mod timeline;
 pub mod transport;
 pub mod two_cores;
 mod units_config;

@@ -88,7 +88,8 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
             let network = world.network(node);
             let homes = HomeTable::new(name, &all);
             let control = (control, homes, desk);
-            Ok((runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false))?, handle))
+            let start = || runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false));
+            Ok((world.recorded(node, start)?, handle))
         };
         let runners = names.iter().zip(&nodes).enumerate().map(start);
         let runners = runners.collect::<Result<Vec<_>, RemoteError>>()?;

@@ -63,6 +63,11 @@ impl Cuts {
         silence_ns > self.midst_gap_ns || bytes >= self.midst_end
     }
 
+    /// From now on, [any packet](Cuts::may_cut) may end a flowlet.
+    pub fn look_for_all(&mut self) {
+        self.midst_end = 0;
+    }
+
     /// Returns the cut if a packet of `len` bytes begins a flowlet of a known flow (S29, S32).
     #[inline]
     pub fn cut(

@@ -167,7 +167,8 @@ impl<'a> Membership<'a> {
     /// go to other units, if there are any.
     pub fn suspect(&mut self, unit: UnitId, is_suspect: bool) {
         if self.fleet.units().has(unit) {
-            self.counters.buckets_moved += self.fleet.suspect(unit, is_suspect);
+            let now_ns = self.clock.now_ns();
+            self.counters.buckets_moved += self.fleet.suspect(now_ns, unit, is_suspect);
         }
     }
 

@@ -9,6 +9,7 @@ use nf::AffinityGroup;
 use packet::FlowKey;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
+use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 
 use crate::dispatcher::config::{Config, DispatcherError};
 use crate::dispatcher::demand::Demand;
@@ -35,6 +36,7 @@ pub(crate) struct Owners {
     counts: Vec<u32>,
     /// Silence after which a flow may end for a new one, in ns; `None` if none may.
     displaced_after_ns: Option<u64>,
+    trace: EventSink,
 }
 
 /// A flowlet that begins, before a unit is chosen for it.
@@ -62,7 +64,13 @@ impl Owners {
             lost: LostFlows::default(),
             counts: vec![0; usize::from(config.units_max)],
             displaced_after_ns: config.displaced_after_ns(),
+            trace: EventSink::default(),
         })
+    }
+
+    /// Notes in a timeline what happens from now on.
+    pub fn set_trace(&mut self, trace: EventSink) {
+        self.trace = trace;
     }
 
     /// Returns the table of flows.
@@ -151,6 +159,8 @@ impl Owners {
             groups.add(index, group, owner);
         }
         self.counts[owner.index()] += 1;
+        let place = FlowPlace::of(self.flows.id(index));
+        self.trace.note(now_ns, place, None, TimelineEvent::FlowBegan { unit: owner });
         Some(index)
     }
 
@@ -196,6 +206,8 @@ impl Owners {
         let flow = self.flows.get(index);
         self.counts[flow.previous().index()] -= 1; // It owned that one.
         self.counts[to.index()] += 1;
+        let changed = TimelineEvent::OwnerChanged { from: flow.previous(), to };
+        self.trace.note(step.now_ns(), FlowPlace::new(id, flow.epoch(), flow.last()), None, changed);
         let (epoch, last) = (flow.epoch(), flow.last());
         let message = FromDispatcher::Release { flow: id, epoch, owner: to, last, start };
         step.send(flow.previous(), message);
@@ -277,8 +289,14 @@ impl Owners {
             targets.units().chain(before).for_each(&mut tell);
         }
         self.counts[owner.index()] -= 1; // It owned this one.
+        let (now_ns, place) = (step.now_ns(), FlowPlace::of(self.flows.id(index)));
+        self.trace.note(now_ns, place, None, TimelineEvent::FlowEnded { owner });
+        let had_alias = self.flows.alias(index).0.is_some();
         if !self.flows.remove(index) {
             step.counters().indexes_retired += 1;
+        }
+        if had_alias && self.flows.alias(index).0.is_none() {
+            self.trace.note(now_ns, place, None, TimelineEvent::AliasFreed {});
         }
         self.leave_group(index, units, step);
     }

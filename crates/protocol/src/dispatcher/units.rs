@@ -18,6 +18,19 @@ pub enum UnitState {
     Lost,
 }
 
+impl UnitState {
+    /// Returns the name, for the timeline.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            UnitState::Off => "off",
+            UnitState::Starting => "starting",
+            UnitState::Active => "active",
+            UnitState::Draining => "draining",
+            UnitState::Lost => "lost",
+        }
+    }
+}
+
 /// A unit, as its dispatcher sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitStatus {

@@ -275,9 +275,11 @@ impl Flow {
             Some(StateSource::From { last, .. }) => last,
             Some(StateSource::Unknown | StateSource::New) | None => 0,
         };
-        cx.counters.given_up += mark.give_up_to(last.max(mark.highest()));
+        let until = last.max(mark.highest());
+        let packets = mark.give_up_to(until);
+        cx.give_up(packets, (epoch, until));
         cx.counters.states_taken += 1;
-        self.take(epoch, mark, cx);
+        self.take(epoch, mark, "message", cx);
         cx.acknowledge(from, epoch);
         self.pump(cx);
         Ok(())
@@ -332,7 +334,7 @@ impl Flow {
             return Some(record);
         };
         cx.counters.overtaken_by_replica += 1;
-        self.take(epoch, record.watermark, cx);
+        self.take(epoch, record.watermark, "replica", cx);
         cx.keep_taken(version, record, (epoch, previous));
         cx.acknowledge(previous, epoch);
         self.pump(cx);

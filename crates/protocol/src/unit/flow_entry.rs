@@ -7,6 +7,7 @@ use crate::message::{
     StateDelta, UnitId, Version, Watermark,
 };
 
+use crate::trace::{FlowPlace, TimelineEvent};
 use crate::unit::{
     Config, DropCause, Engine,
     flow::{Context, Ending, Flow, Tombstone, Unacceptable},
@@ -96,6 +97,11 @@ impl FlowEntry {
     /// Returns true if nothing of the flow is in progress.
     pub fn is_settled(&self) -> bool {
         self.flow.as_ref().is_none_or(|flow| flow.is_settled())
+    }
+
+    /// Returns the tombstone of the flow's last departure.
+    pub fn gone(&self) -> Option<Tombstone> {
+        self.gone
     }
 
     /// Returns true if the index is this flow's.
@@ -349,6 +355,8 @@ impl FlowEntry {
             FromPeer::State { epoch, record, .. } if epoch > 1 => {
                 if let Err(reason) = self.flow(id, cx).state(epoch, &record, from, cx) {
                     cx.counters.states_refused += 1;
+                    let place = FlowPlace::new(id, epoch, record.watermark.contiguous);
+                    cx.note(place, TimelineEvent::StateRefused { why: reason, holder: from });
                     event::handover_refused(&id, epoch.into(), &from);
                     let covered = record.watermark.highest();
                     self.gone = Some(self.flow(id, cx).give_back(epoch, covered, from, reason, cx));
@@ -458,7 +466,10 @@ impl FlowEntry {
         let Some(record) = left else { return };
         let (at, max_bytes) = ((id.index, &mut cx.copy), cx.config.replica_bytes_max);
         match cx.replicas.keep(at, version, record, ReplicaTargets::NONE, max_bytes) {
-            Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
+            Kept::Yes { evicted } => {
+                cx.counters.replicas_evicted += evicted;
+                cx.note(FlowPlace::new(id, version.epoch, version.seq), TimelineEvent::ReplicaStored {});
+            }
             Kept::No => {
                 cx.counters.replicas_refused += 1;
                 event::replica_dropped(&id);

@@ -9,6 +9,7 @@ use protocol::unit::{self, DropCause};
 
 use crate::common::link::LinkFaults;
 use crate::common::pair::Pair;
+use crate::simulations::simulations;
 
 /// A run of both ends.
 #[derive(Clone, Debug)]
@@ -146,8 +147,8 @@ impl Course {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+simulations! {
+    cases = 400;
 
     /// design.md 3.10: a move loses no packet that reached a live unit.
     #[test]

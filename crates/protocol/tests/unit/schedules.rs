@@ -7,6 +7,7 @@ use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::link::{LinkFaults, LossyLink};
 use crate::common::world::{Flow, World};
+use crate::simulations::simulations;
 
 /// The behaviour of a network, and the limits of units.
 #[derive(Clone, Debug)]
@@ -200,8 +201,8 @@ fn some_units(link: &mut LossyLink, units: u16) -> ReplicaTargets {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+simulations! {
+    cases = 600;
 
     /// design.md 3.10: a move loses no packet that reached a live unit, whatever is repeated or
     /// overtaken.

@@ -12,6 +12,7 @@ use graph::{FlowChange, Graph};
 use packet::{DropReason, Packet};
 use protocol::dispatcher::{FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, FromUnit, Stamp, UnitId, UnitMessage};
+use protocol::trace::Machine;
 use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
@@ -19,6 +20,7 @@ use super::unreported::Unreported;
 use super::{
     Absent, FastLane, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
 };
+use crate::timeline;
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 
@@ -50,7 +52,11 @@ impl Memory {
     /// If memory for tables is missing.
     pub fn new(config: &UnitsConfig, graph: &Graph) -> Result<Memory, ElasticError> {
         let table = Rc::new(RefCell::new(SharedTable::new(LocalGraph::placeholder(graph)?)));
-        let unit = |id| Unit::new(config.unit(id), SharedEngine::new(id, Rc::clone(&table)));
+        let unit = |id| {
+            let mut unit = Unit::new(config.unit(id), SharedEngine::new(id, Rc::clone(&table)));
+            unit.set_trace(timeline::trace(Machine::Unit(id)));
+            unit
+        };
         Ok(Memory {
             units: (0..config.units_max).map(UnitId).map(unit).collect(),
             table: Rc::clone(&table),

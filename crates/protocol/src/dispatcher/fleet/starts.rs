@@ -51,7 +51,7 @@ impl Fleet {
             return None;
         }
         let unit = self.units.first_off()?;
-        self.units.set_state(unit, UnitState::Starting);
+        self.set_state(unit, UnitState::Starting, step.now_ns());
         step.counters().units_started += 1;
         event::unit_started(unit.0.into(), self.units.active().len() as u64);
         step.push(DispatcherOutput::Start(unit));

@@ -8,6 +8,7 @@ use crate::message::{
 };
 
 use super::FlowPool;
+use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 use crate::unit::{
     Config, Counters, DropCause, Engine, Outbox,
     pending::PacketSlab,
@@ -19,6 +20,7 @@ pub(crate) struct Context<'a, E: Engine> {
     pub now_ns: u64,
     /// The flow.
     pub flow: FlowId,
+    pub trace: &'a EventSink,
     pub config: &'a Config,
     pub engine: &'a mut E,
     pub counters: &'a mut Counters,
@@ -42,8 +44,37 @@ impl<E: Engine> Context<'_, E> {
         since_ns.saturating_add(self.config.reorder_timeout_ns) <= self.now_ns
     }
 
+    /// Notes an event in the timeline.
+    #[inline]
+    pub fn note(&self, place: FlowPlace, event: TimelineEvent) {
+        self.trace.note(self.now_ns, place, Some(self.slab.packets()), event);
+    }
+
+    /// Notes an event about a packet.
+    #[inline]
+    pub fn note_packet(&self, stamp: &Stamp, event: TimelineEvent) {
+        self.note(FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq), event);
+    }
+
+    /// Lets the engine process a packet.
+    pub fn process(&mut self, stamp: &Stamp, packet: E::Packet) {
+        if self.trace.has_packets() {
+            self.note_packet(stamp, TimelineEvent::Processed {});
+        }
+        self.engine.process(self.now_ns, stamp.flow, stamp.seq, packet);
+    }
+
+    /// Counts packets of an epoch up to a seq that are given up as lost.
+    pub fn give_up(&mut self, packets: u64, (epoch, seq): (Epoch, u64)) {
+        self.counters.given_up += packets;
+        if packets > 0 {
+            self.note(FlowPlace::new(self.flow, epoch, seq), TimelineEvent::GivenUp { packets });
+        }
+    }
+
     /// Drops a packet, and counts it under this reason.
     pub fn drop(&mut self, reason: DropCause, stamp: Stamp, packet: E::Packet) {
+        self.note_packet(&stamp, TimelineEvent::Dropped { why: reason.name() });
         self.counters.drop(reason);
         self.out.dropped.push((reason, stamp, packet));
     }
