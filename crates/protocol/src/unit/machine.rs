@@ -182,7 +182,7 @@ impl<E: Engine> Unit<E> {
 
     /// Handles a message from the dispatcher or from another unit.
     pub fn handle_message(&mut self, now_ns: u64, message: UnitMessage, out: &mut Outbox<E::Packet>) {
-        self.trace.note_received(now_ns, &message, self.slab.packets());
+        self.trace.note_at_unit(now_ns, &message, self.slab.packets());
         if message == UnitMessage::FromDispatcher(FromDispatcher::Drain) {
             return self.drain(now_ns, out);
         }
