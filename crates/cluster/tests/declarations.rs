@@ -1,4 +1,4 @@
-//! The tables of `docs/protocol.md`, and the lists of the Wireshark dissector, which are made of the
+//! The tables of `docs/protocol.md`, and the lists of the Wireshark dissector, made of the
 //! declarations of frames and messages. `RIVULET_BLESS=1` rewrites them.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 

@@ -7,8 +7,8 @@ use crate::timer::UnitTimer;
 messages! {
     /// A message from a unit to another unit. It may be lost, repeated or reordered.
     pub enum FromPeer of FlowId {
-        /// Requests the state from the previous owner (S49). A unit that has refused that state, or has
-        /// given it away, forwards the message to its holder.
+        /// Requests the state from the previous owner (S49). A unit that has refused that state, or
+        /// has given it away, forwards the message to its holder.
         Pull = 0 {
             /// The flow.
             flow: FlowId,
