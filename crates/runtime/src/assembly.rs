@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use graph::{Graph, Options, Topology, TopologyError};
+use graph::{Branches, Graph, Options, Topology, TopologyError};
 use nf::stage::{LoadError, Stage};
 use nf::{AFFINITY_GROUPS, MakeError, OwnedAddresses, Registry, Setup};
 use packet::{FlowKey, Side};
@@ -80,7 +80,7 @@ impl Assembly {
 
     /// Returns the addresses that NFs own on the side of a port.
     pub(crate) fn owned_at<'a>(&'a self, port: &'a PortEntry) -> impl Iterator<Item = &'a OwnedAddresses> {
-        let topology = self.graph.topology().map(|(topology, _)| topology);
+        let topology = self.graph.branches().map(Branches::topology);
         let owned = self.graph.stages().iter().enumerate();
         let owned = owned.flat_map(|(stage, entry)| entry.shared().owned.iter().map(move |of| (stage, of)));
         owned
@@ -226,7 +226,7 @@ fn assemble_with(
         false => Graph::branching(stages, topology, options),
     };
     let mut graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    graph.set_places(&ports.places());
+    graph.flows_mut().set_places(&ports.places());
     let ports = ports.with_programs(stream_nodes.iter().map(|node| (node.port, node.port_name.clone())));
     let node_states = externals.iter().map(|node| Arc::new(NodeState::new(node))).collect();
     Ok(Assembly {

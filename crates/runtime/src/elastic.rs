@@ -168,9 +168,9 @@ impl<T: Transport> Elastic<T> {
             intervals.set_ready(0, unit, is_ready(unit));
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
-        dispatcher.begin_with(is_ready);
+        dispatcher.membership().begin_with(is_ready);
         if transport.federation().is_some() {
-            dispatcher.note_aliases();
+            dispatcher.aliases().note_changes();
         }
         if transport.barrier().is_some() && config.is_live && config.resets {
             dispatcher.note_lost_flows();
@@ -367,7 +367,7 @@ impl<T: Transport> Elastic<T> {
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();
         let nodes = self.transport.nodes()?;
-        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
+        self.dispatcher.flows().owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
     }
 
     /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
@@ -459,11 +459,11 @@ impl<T: Transport> Elastic<T> {
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
-        self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
+        self.flows_peak = self.flows_peak.max(self.dispatcher.flows().count());
         if let Dispatched::To { stamp, .. } = &dispatched
             && let Some(nodes) = self.transport.nodes_mut()
         {
-            nodes.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+            nodes.begin(stamp.flow, self.dispatcher.flows().group(stamp.flow));
         }
         self.execute_outputs();
         match dispatched {
@@ -503,18 +503,18 @@ impl<T: Transport> Elastic<T> {
     fn learn_tokens(&mut self, packets: &[Packet]) {
         let Some(tokens) = &mut self.tokens else { return };
         for packet in packets {
-            tokens.learn(packet, |key, hash| self.dispatcher.flow(hash, key).is_some());
+            tokens.learn(packet, |key, hash| self.dispatcher.flows().find(hash, key).is_some());
         }
     }
 
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
-        let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
+        let Some(flow) = self.dispatcher.flows().find(hash, key) else { return false };
         if let Some(lane) = self.transport.fast_lane() {
             lane.expire_flow(self.now_ns, flow);
         }
         self.pump();
-        self.dispatcher.flow(hash, key).is_some()
+        self.dispatcher.flows().find(hash, key).is_some()
     }
 
     /// Handles all deadlines that have passed.

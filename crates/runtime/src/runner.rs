@@ -476,11 +476,11 @@ impl Runner {
         self.ask_for_figures();
         let is_first = self.worker().is_some_and(|worker| worker.number == 0);
         if is_first {
-            self.assembly.graph.fetch_shared();
+            self.assembly.graph.sharing().fetch();
         }
         let report = self.report();
         if is_first {
-            self.assembly.graph.give_shared_back();
+            self.assembly.graph.sharing().give_back();
         }
         report
     }
@@ -507,9 +507,10 @@ impl Runner {
         // Workers share the state of nodes; the first one reports it.
         if self.worker().is_none_or(|worker| worker.number == 0) {
             let nodes = self.assembly.node_states().iter();
-            report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
+            report.programs = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
             let streams = self.assembly.stream_nodes.iter();
-            report.nodes.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.programs.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.nodes = report.programs.clone();
         }
         report.alerts = self.alerts;
         report.events = self.events;

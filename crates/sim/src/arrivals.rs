@@ -56,7 +56,7 @@ impl Arrivals {
             dispatcher.prefetch(last.hash);
         }
         if let Some(middle) = &self.ahead[(this + AHEAD / 2) % AHEAD] {
-            dispatcher.prefetch_flow(middle.hash);
+            dispatcher.guess(middle.hash);
         }
         self.ahead[this].as_ref()
     }

@@ -339,7 +339,7 @@ impl World {
             }
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
-                self.dispatcher.started(self.now_ns, unit);
+                self.dispatcher.membership().started(self.now_ns, unit);
                 Ok(())
             }
         }

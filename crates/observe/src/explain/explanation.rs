@@ -174,7 +174,7 @@ impl Explanation {
                 .collect(),
             rule: trace.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
-                let topology = assembly.graph.topology().map(|(topology, _)| topology);
+                let topology = assembly.graph.branches().map(graph::Branches::topology);
                 RuleExplanation::new(rule, &assembly.names, topology)
             }),
             outcome: outcome(trace, collected, runner),
@@ -219,7 +219,7 @@ fn flow(trace: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
         key: joined.key.to_string(),
         // Between external nodes, an alias may be the same key in another part of the graph.
         alias: trace.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
-        record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
+        record_bytes: runner.assembly().graph.flows().record_len().max(size_of::<RecordHeader>()),
     })
 }
 

@@ -129,10 +129,10 @@ impl Tracer {
             }
             if let Some(joined) = &trace.joined {
                 let graph = &runner.assembly().graph;
-                let header = graph.records().header(joined.transit.flow);
+                let header = graph.flows().records().header(joined.transit.flow);
                 let lives = header.has(RecordHeader::FLAG_LIVE);
                 if lives && !trace.generated {
-                    trace.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
+                    trace.rule = graph.flows().rule(joined.transit.flow, joined.transit.direction);
                 }
                 let learned = joined.transit.seq == 1
                     || trace.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);
@@ -145,7 +145,7 @@ impl Tracer {
         traces
     }
 
-    /// The trace of a frame that never reached the graph.
+    /// Returns the trace of a frame that never reached the graph.
     fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> PacketTrace {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
@@ -285,7 +285,7 @@ impl Observer for Tracer {
     }
 }
 
-/// Copies the packet as it is now.
+/// Copies the current packet.
 fn copy(packet: &Packet) -> Packet {
     let mut copy = Packet::from_bytes(packet.data());
     *copy.meta_mut() = packet.meta().clone();

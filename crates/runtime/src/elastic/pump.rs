@@ -160,7 +160,7 @@ impl<T: Transport> Elastic<T> {
                 if let Some(nodes) = self.transport.nodes_mut()
                     && !nodes.stopped(unit)
                 {
-                    self.dispatcher.retire_unit(unit);
+                    self.dispatcher.membership().retire(unit);
                 }
             }
         }

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub use answers::{ANSWERS_MAX, FlowAnswer};
 pub use frame::{CHUNK_BYTES_MAX, STREAM_ETHER_TYPE, StreamFlags, StreamFrame};
 
-use crate::report::NodeReport;
+use crate::report::ProgramReport;
 use answers::AnswerBoard;
 
 /// Kind of the events that are frames for the program.
@@ -125,9 +125,9 @@ impl StreamNode {
         self.board.get().set_link(is_up);
     }
 
-    pub(crate) fn report(&self) -> NodeReport {
+    pub(crate) fn report(&self) -> ProgramReport {
         let (up, answers, bad_answers) = self.board.get().figures();
-        NodeReport { kind: "native".to_owned(), up, answers, bad_answers, ..NodeReport::default() }
+        ProgramReport { kind: "native".to_owned(), up, answers, bad_answers, ..ProgramReport::default() }
     }
 }
 

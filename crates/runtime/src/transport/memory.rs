@@ -337,7 +337,7 @@ impl FastLane for Memory {
         self.now_ns = now_ns;
         {
             let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
-            graph.end_expired_of(flow.index, now_ns, pool);
+            graph.flows_mut().end_expired(flow.index, now_ns, pool);
         }
         self.take_changes();
     }

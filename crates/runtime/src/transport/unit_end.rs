@@ -133,7 +133,7 @@ impl UnitEnd {
         is_reliable: bool,
         clock_ns: fn() -> u64,
     ) -> UnitEnd {
-        graph.join(shared);
+        graph.sharing().join(shared);
         graph.classifier_mut().hold_no_fragments();
         let id = config.id;
         let unit = Unit::new(config, OwnEngine::new(graph, flows_max, is_reliable));

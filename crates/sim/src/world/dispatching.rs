@@ -21,7 +21,7 @@ impl World {
         self.workload.add(&arriving);
         self.intervals.came(1, arriving.len.into());
         if self.drops_at == DropPlace::Dispatcher
-            && let Some(unit) = self.dispatcher.owner(hash, key)
+            && let Some(unit) = self.dispatcher.flows().owner(hash, key)
             && self.servers[unit.index()].queued() >= self.queue_max
         {
             self.tally.queue_full += 1;
