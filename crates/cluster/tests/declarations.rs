@@ -1,6 +1,6 @@
-//! The tables of `docs/protocol.md`, and the lists of the Wireshark dissector, made of the
-//! declarations of frames and messages. `RIVULET_BLESS=1` rewrites them.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+//! The tables of `docs/protocol.md` and the lists of the Wireshark dissector, written from
+//! the declarations of frames and messages. `RIVULET_BLESS=1` rewrites them.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -3,7 +3,7 @@
 use packet::{FlowKey, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Handover, Stamp, UnitId};
 use protocol::wire::{FrameError, Reader, Wire, put_sized};
-use runtime::transport::{Mail, Passage, Return, ToUnit};
+use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::control::{Assignment, Hello};
@@ -75,7 +75,7 @@ pub enum ArrivedFrame<'a> {
     /// [`ArrivedFrame::Forwarded`].
     Relayed(UnitId, &'a [u8]),
     /// A packet of another dispatcher's interface, and the way that it has come.
-    Passed(Passage, ArrivedPacket<'a>),
+    Passed(RouteStage, ArrivedPacket<'a>),
     /// A flow of the other dispatcher has this key.
     Claim(KeyClaim),
     /// All claims of the receiver up to this number are known.
@@ -309,10 +309,10 @@ pub fn write_relayed(out: &mut Vec<u8>, from: UnitId, frame: &[u8]) {
 }
 
 /// Appends a packet for another dispatcher, which it gets by this way.
-pub fn write_passed(out: &mut Vec<u8>, passage: Passage, packet: &Packet) {
+pub fn write_passed(out: &mut Vec<u8>, stage: RouteStage, packet: &Packet) {
     let no_flow = FlowId { index: 0, generation: 0 };
     let stamp = Stamp { flow: no_flow, seq: 0, epoch: 0, handover: Handover::None, targets: None };
-    out.extend_from_slice(&[kind::PASSED, passage as u8]);
+    out.extend_from_slice(&[kind::PASSED, stage as u8]);
     write_packet(out, &stamp, packet);
 }
 
@@ -401,8 +401,8 @@ pub fn read_frame(
         kind::GONE => return Ok(ArrivedFrame::Gone),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),
         kind::PASSED => {
-            let passage = Passage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
-            return Ok(ArrivedFrame::Passed(passage, read_packet(&mut from, now_ns)?));
+            let stage = RouteStage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
+            return Ok(ArrivedFrame::Passed(stage, read_packet(&mut from, now_ns)?));
         }
         kind::CLAIM => {
             let (number, key) = (from.u64()?, read_key(&mut from)?);
