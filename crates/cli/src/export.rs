@@ -14,8 +14,8 @@ pub struct ExportArgs {
     /// the policy, or a NAT with `events`
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
-    /// Observation domain of these records, from 1 on: collectors tell processes of one address
-    /// apart by it [default: derived from ports, node or seed]
+    /// Observation domain of these records, from 1 on: collectors distinguish processes of one
+    /// address by it [default: derived from ports, node or seed]
     #[arg(long, value_name = "NUMBER", requires = "ipfix")]
     pub ipfix_domain: Option<NonZeroU32>,
 }

@@ -84,13 +84,13 @@ pub struct Ending {
 
 enum Line {
     Say(String),
-    /// The current rates, for a terminal and for the supervisor.
+    /// The current rates, for a terminal and for the service manager.
     Rates(String),
-    /// The object that the process waits for, for the supervisor.
+    /// The object that the process waits for, for the service manager.
     Waiting(String),
-    /// Traffic begins; for the supervisor.
+    /// Traffic begins; for the service manager.
     Ready,
-    /// Traffic ends; for the supervisor.
+    /// Traffic ends; for the service manager.
     Stopping,
     End,
 }
@@ -147,22 +147,22 @@ impl Console {
         }
     }
 
-    /// Lets the supervisor know that traffic begins.
+    /// Lets the service manager know that traffic begins.
     pub fn ready(&self) {
         // The thread does not end before.
         let _ = self.queue.send(Line::Ready);
     }
 
-    /// Notifies operator and supervisor that the process is up, and of the reason that traffic
+    /// Notifies operator and service manager that the process is up, and of the reason that traffic
     /// waits.
     pub fn waiting(&self, text: String) {
         self.say(format!("rivulet: {text}"));
         let _ = self.queue.try_send(Line::Waiting(text));
     }
 
-    /// Lets the supervisor know that traffic ends.
+    /// Lets the service manager know that traffic ends.
     pub fn stopping(&self) {
-        // Without it, the supervisor sees the process end.
+        // Without it, the service manager sees the process end.
         let _ = self.queue.try_send(Line::Stopping);
     }
 

@@ -1,4 +1,4 @@
-//! Captures with a comment on each packet: what each function of a policy did to it.
+//! Captures with a comment on each packet: the actions of each function of a policy.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -40,8 +40,8 @@ impl AnnotatedCapture {
         }
     }
 
-    /// Marks packets of connections that began before as such: what a policy does to them in a
-    /// capture says nothing about where it was made.
+    /// Marks packets of connections that began before the capture: a policy may decide otherwise
+    /// about them if it sees the whole connection.
     pub fn marks_midstream(self) -> AnnotatedCapture {
         AnnotatedCapture { connections: Some(BegunConnections::default()), ..self }
     }

@@ -150,7 +150,7 @@ impl FlowSoFar {
     }
 }
 
-/// Two endpoints. As in Suricata, those of protocols without ports have none.
+/// Two endpoints. As in Suricata, protocols without ports have none.
 #[derive(Clone, Copy, Serialize)]
 struct EveEnds {
     src_ip: EveAddr,
@@ -232,12 +232,12 @@ struct EvePayload {
     payload: String,
     /// Non-printable bytes are dots.
     payload_printable: String,
-    /// 1 for bytes of a TCP stream, 0 for those of the packet.
+    /// 1 for bytes of a TCP stream, 0 for bytes of the packet.
     stream: u8,
 }
 
-/// An event as a line of EVE: its fields are in an object named after its kind. Those of kinds that
-/// Suricata does not have are in `rivulet`.
+/// An event as a line of EVE: its fields are in an object named after its kind, or in `rivulet` for
+/// kinds that Suricata lacks.
 #[derive(Serialize)]
 pub struct EveEvent<'a> {
     timestamp: String,
@@ -377,12 +377,12 @@ fn raw(bytes: &[u8]) -> Option<serde_json::Value> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// VLAN IDs of a flow, the outermost first.
+/// Returns the VLAN IDs of a flow, the outermost first.
 fn vlans(key: &FlowKey) -> Vec<u16> {
     key.scope.vlan().into_iter().chain(key.scope.inner_vlan()).collect()
 }
 
-/// Bytes as text; those that are not UTF-8 become `\xff`, as in Suricata.
+/// Returns bytes as text; invalid UTF-8 becomes `\xff`, as in Suricata.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -392,7 +392,7 @@ pub fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// The number of a flow: the same in every run and in both directions.
+/// Returns the number of a flow: the same in every run and in both directions.
 fn flow_id(key: &FlowKey) -> u64 {
     packet::FlowHasher::new(0).hash(key) >> 11
 }
@@ -411,7 +411,7 @@ impl EvePayload {
     }
 }
 
-/// The name of a protocol in Suricata's EVE.
+/// Returns the name of a protocol in Suricata's EVE.
 fn protocol_name(number: u8) -> String {
     match number {
         1 => "ICMP".to_owned(),

@@ -1,4 +1,4 @@
-//! Explanations of packets: what each function of a policy did to a packet, and why.
+//! Explanations of packets: the actions of each function of a policy, and the reasons.
 //!
 //! A [`Tracer`] observes packets in a [`Runner`](runtime::Runner), and gives a [`PacketTrace`] for
 //! each; an [`Explanation`] is such a trace as text or as JSON.

@@ -171,7 +171,7 @@ impl FlowExport {
         matches!(&self.output, OutputState::Begun(spool) if spool.has_failed())
     }
 
-    /// Counts of the messages so far.
+    /// Returns the counts of the messages so far.
     pub fn counts(&self) -> OutputReport {
         match &self.output {
             OutputState::Begun(spool) => spool.counts(),

@@ -16,7 +16,8 @@ pub struct PortFile {
 impl std::str::FromStr for PortFile {
     type Err = std::convert::Infallible;
 
-    /// Text before the first `=` is a port, unless a file of the whole name exists.
+    /// Parses a file with a port: the text before the first `=`, unless a file of the whole name
+    /// exists.
     fn from_str(text: &str) -> Result<PortFile, Self::Err> {
         Ok(match text.split_once('=') {
             Some((port, path)) if !port.contains('/') && !Path::new(text).exists() => {

@@ -187,7 +187,7 @@ impl Sinks {
         counts
     }
 
-    /// Completes the files as far as possible.
+    /// Completes the files that can be completed.
     pub fn finish(mut self, now_ns: u64) -> Result<Ended, SinkError> {
         let suppressed = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
         suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;

@@ -131,7 +131,7 @@ impl OutputState {
 
 /// Result of an output.
 pub struct OutputOutcome {
-    /// RecordCounts of its records.
+    /// Counts of its records.
     pub counts: OutputReport,
     /// Message about records that were not written.
     pub complaint: Option<String>,
@@ -190,7 +190,7 @@ impl Spool {
         }
     }
 
-    /// RecordCounts a record, and returns whether there is room for it.
+    /// Counts a record, and returns whether there is room for it.
     fn makes_room(&mut self) -> bool {
         self.offered += 1;
         let has_room = match &self.way {
@@ -242,7 +242,7 @@ impl Spool {
         matches!(self.way, SpoolMode::Direct { has_failed: true, .. })
     }
 
-    /// RecordCounts of the records so far.
+    /// Returns the counts of the records so far.
     pub fn counts(&self) -> OutputReport {
         let (written, lost) = match &self.way {
             SpoolMode::Direct { writer, .. } => (writer.counts().written, writer.counts().lost),

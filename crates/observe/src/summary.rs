@@ -84,7 +84,8 @@ pub fn of(report: &Report) -> String {
                 thousands(rule.packets)
             );
         }
-        for (name, pool) in &function.pools {
+        // A pool that was never used says nothing.
+        for (name, pool) in function.pools.iter().filter(|(_, pool)| pool.peak > 0) {
             let (in_use, peak, size) =
                 (thousands(pool.in_use.into()), thousands(pool.peak.into()), pool.size);
             text += &format!(
@@ -203,7 +204,7 @@ pub fn of(report: &Report) -> String {
     text
 }
 
-/// The line about tunnels of which functions see only the outer packets.
+/// Returns the line about tunnels that hide their inner packets from functions.
 pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
     let kinds: Vec<_> = kinds.map(|(kind, flows)| format!("{kind} {}", thousands(flows))).collect();
     format!(
@@ -212,7 +213,7 @@ pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
     )
 }
 
-/// The table of frames that interfaces did not receive or send; empty if there are none.
+/// Returns the table of frames that interfaces did not receive or send; empty if there are none.
 fn losses(report: &Report) -> String {
     if report.frames_lost() == 0 {
         return String::new();
@@ -228,13 +229,13 @@ fn losses(report: &Report) -> String {
     format!("\n{}", table.render())
 }
 
-/// The table of external nodes; empty if there are none.
+/// Returns the table of external nodes; empty if there are none.
 fn nodes(report: &Report) -> String {
-    if report.nodes.is_empty() {
+    if report.programs.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&["node", "state", "restarts", "dropped", "bypassed", "assumed"]);
-    for (name, node) in &report.nodes {
+    for (name, node) in &report.programs {
         let state = match node.up {
             1 => "up",
             // Over captures, no program is run.
@@ -294,7 +295,7 @@ pub fn of_units(report: &UnitsReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use runtime::report::{InterfaceReport, NodeReport};
+    use runtime::report::{InterfaceReport, ProgramReport};
 
     use super::*;
 
@@ -302,8 +303,8 @@ mod tests {
     fn external_nodes_are_shown() {
         let mut report = Report::default();
         assert!(!of(&report).contains("bypassed"));
-        let node = NodeReport { restarts: 2, dropped: 1_000, ..NodeReport::default() };
-        report.nodes.insert("squid".to_owned(), node);
+        let node = ProgramReport { restarts: 2, dropped: 1_000, ..ProgramReport::default() };
+        report.programs.insert("squid".to_owned(), node);
         let line = |report: &Report| {
             let text = of(report);
             let line = text.lines().find(|line| line.starts_with("squid")).unwrap();

@@ -8,12 +8,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column heads.
+    /// Creates a table with these column heads.
     pub fn new(head: &[&str]) -> Table {
         Table { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
 
-    /// Adds a row. Texts of others are made safe to show.
+    /// Adds a row. Escapes control characters.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| shown(cell).to_string()).collect());
     }

@@ -41,6 +41,7 @@ use protocol::dispatcher::{
 };
 use protocol::message::UnitId;
 use protocol::metering::{Interval, IntervalMeter};
+use protocol::trace::Machine;
 
 pub use copying::COPY_PATIENCE_NS;
 use copying::Copying;
@@ -57,8 +58,9 @@ use crate::backend::{Backend, UnitsBackend, UnitsFigures};
 use crate::batch::Core;
 use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
+use crate::timeline;
 use crate::transport::{
-    Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes, UnitReports,
+    Barrier, FastLane, Maker, Memory, Rings, RouteStage, THREADS_MAX, Transport, UnitNodes, UnitReports,
 };
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
@@ -168,9 +170,10 @@ impl<T: Transport> Elastic<T> {
             intervals.set_ready(0, unit, is_ready(unit));
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
-        dispatcher.begin_with(is_ready);
+        dispatcher.set_trace(timeline::trace(Machine::Dispatcher));
+        dispatcher.membership().begin_with(is_ready);
         if transport.federation().is_some() {
-            dispatcher.note_aliases();
+            dispatcher.aliases().note_changes();
         }
         if transport.barrier().is_some() && config.is_live && config.resets {
             dispatcher.note_lost_flows();
@@ -293,7 +296,7 @@ impl<T: Transport> Elastic<T> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend(batch.drain(count..));
         if let Some(lane) = self.transport.fast_lane() {
-            lane.skip_unit_all(first, batch.drain(..));
+            lane.bypass_unit_all(first, batch.drain(..));
         }
         self.dispatch(&mut rest, others, many);
         self.rest = rest;
@@ -335,7 +338,7 @@ impl<T: Transport> Elastic<T> {
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
         let Some(lane) = self.transport.fast_lane() else { return 0 };
-        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.bypasses_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
@@ -367,7 +370,7 @@ impl<T: Transport> Elastic<T> {
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();
         let nodes = self.transport.nodes()?;
-        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
+        self.dispatcher.flows().owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
     }
 
     /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
@@ -409,8 +412,8 @@ impl<T: Transport> Elastic<T> {
             let stamp = self.dispatcher.stamp_numbered(&numbered);
             return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
         };
-        if lane.skips_unit(&numbered) {
-            return lane.skip_unit(numbered.flow.index, packet);
+        if lane.bypasses_unit(&numbered) {
+            return lane.bypass_unit(numbered.flow.index, packet);
         }
         let stamp = self.dispatcher.stamp_numbered(&numbered);
         lane.continue_flowlet(self.now_ns, &numbered, stamp, packet);
@@ -438,11 +441,11 @@ impl<T: Transport> Elastic<T> {
     /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, packet: Packet) {
-        self.dispatch_from(packet, Passage::Arrived);
+        self.dispatch_from(packet, RouteStage::Arrived);
     }
 
-    /// Dispatches a packet alone, after this passage.
-    fn dispatch_from(&mut self, packet: Packet, passage: Passage) {
+    /// Dispatches a packet alone, at this stage of its route.
+    fn dispatch_from(&mut self, packet: Packet, stage: RouteStage) {
         self.dispatch_again(); // They have arrived before.
         let packet = match self.lost.is_empty() {
             true => packet,
@@ -455,15 +458,15 @@ impl<T: Transport> Elastic<T> {
         if may_depend {
             self.settle_units();
         }
-        let Some((packet, (key, hash), group)) = self.keep(packet, passage) else { return };
+        let Some((packet, (key, hash), group)) = self.keep(packet, stage) else { return };
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
-        self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
+        self.flows_peak = self.flows_peak.max(self.dispatcher.flows().count());
         if let Dispatched::To { stamp, .. } = &dispatched
             && let Some(nodes) = self.transport.nodes_mut()
         {
-            nodes.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+            nodes.begin(stamp.flow, self.dispatcher.flows().group(stamp.flow));
         }
         self.execute_outputs();
         match dispatched {
@@ -503,18 +506,18 @@ impl<T: Transport> Elastic<T> {
     fn learn_tokens(&mut self, packets: &[Packet]) {
         let Some(tokens) = &mut self.tokens else { return };
         for packet in packets {
-            tokens.learn(packet, |key, hash| self.dispatcher.flow(hash, key).is_some());
+            tokens.learn(packet, |key, hash| self.dispatcher.flows().find(hash, key).is_some());
         }
     }
 
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
-        let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
+        let Some(flow) = self.dispatcher.flows().find(hash, key) else { return false };
         if let Some(lane) = self.transport.fast_lane() {
             lane.expire_flow(self.now_ns, flow);
         }
         self.pump();
-        self.dispatcher.flow(hash, key).is_some()
+        self.dispatcher.flows().find(hash, key).is_some()
     }
 
     /// Handles all deadlines that have passed.

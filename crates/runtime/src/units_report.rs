@@ -166,7 +166,7 @@ impl UnitsReport {
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
-        let (dispatcher, scaling) = (dispatcher.counters(), dispatcher.scaling().to_string());
+        let (dispatcher, scaling) = (dispatcher.counters(), dispatcher.config().scaling.to_string());
         UnitsReport {
             mode: config.mode.to_string(),
             choice: config.choice.to_string(),

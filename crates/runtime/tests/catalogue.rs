@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use runtime::Report;
 use runtime::report::{
-    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, LinksReport, NodeReport,
-    OutputReport, PollingReport, PortReport, RECORDS, WorkerReport, families,
+    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, LinksReport, OutputReport,
+    PollingReport, PortReport, ProgramReport, RECORDS, WorkerReport, families,
 };
 use telemetry::event::EVENTS;
 use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
@@ -38,6 +38,7 @@ fn pages_have_all_fields_and_metrics() {
         assert!(report.contains(&format!("<!-- table: {name} -->")), "report.md lacks {name}");
     }
     compare("logging.md", |name| (name == "events").then(|| events_table(EVENTS)));
+    compare("timeline.md", |name| (name == "timeline").then(protocol::trace::events_table));
     compare("metrics.md", |name| (name == "metrics").then(|| metrics_table(families())));
 }
 
@@ -68,7 +69,7 @@ fn keys_are_those_of_the_report() {
         seed: Some(1),
         restarts: 1,
         streams: Some(<_>::default()),
-        nodes: [("squid".to_owned(), NodeReport::default())].into(),
+        programs: [("squid".to_owned(), ProgramReport::default())].into(),
         interfaces: [(
             "outside".to_owned(),
             InterfaceReport { host: Some(HostReport::default()), ..<_>::default() },
@@ -103,7 +104,7 @@ fn keys_are_those_of_the_report() {
         ("StreamCounters", "/streams"),
         ("EdgeReport", "/edges/lan -> wan"),
         ("PortReport", "/ports/outside"),
-        ("NodeReport", "/nodes/squid"),
+        ("ProgramReport", "/programs/squid"),
         ("InterfaceReport", "/interfaces/outside"),
         ("HostReport", "/interfaces/outside/host"),
         ("WorkerReport", "/workers/0"),

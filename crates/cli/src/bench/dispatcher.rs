@@ -105,7 +105,7 @@ impl Target for DispatcherTarget {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
         }
-        ensure!(self.dispatcher.flows() == self.flows, "not every opening started a flow");
+        ensure!(self.dispatcher.flows().count() == self.flows, "not every opening started a flow");
         self.play(tape, 0, WARM_UP);
         Ok(())
     }

@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use process_pool::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess, ProcessEnd};
 use sd_notify::NotifyState;
-use supervisor::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess, ProcessEnd};
 
 use self::folder::PoolFolder;
 use super::NodeArgs;

@@ -65,7 +65,7 @@ fn run_goes_on_behind_external_nodes() {
         }
         assert_eq!(report["drops"], plain["drops"], "{options}");
         for node in ["proxy", "filter"] {
-            let counted = &report["nodes"][node];
+            let counted = &report["programs"][node];
             let count = |name: &str| counted[name].as_u64().unwrap();
             assert_eq!((count("up"), count("dropped"), count("bypassed")), (0, 0, 0), "{counted}");
             let sum = |way: &str| -> u64 {
@@ -143,7 +143,7 @@ fn capture_shows_the_ports_of_external_nodes() {
     assert!(said.contains("packets that programs of external nodes sent"), "{said}");
     let [of_traffic, of_noted] = [of_traffic, of_noted]
         .map(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap());
-    for key in ["packets_in", "packets_out", "drops", "edges", "nodes"] {
+    for key in ["packets_in", "packets_out", "drops", "edges", "programs"] {
         assert_eq!(of_traffic[key], of_noted[key], "{key}");
     }
     let Some(records) = records(&place, "noted.pcapng") else { return };

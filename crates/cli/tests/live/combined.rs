@@ -38,7 +38,7 @@ fn count(value: &Value) -> u64 {
 /// Ends it. Returns its report. Asserts that the node worked and packets passed both of its ports.
 fn end(rivulet: Rivulet) -> Value {
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["mid"]["up"], 1, "{report}");
+    assert_eq!(report["programs"]["mid"]["up"], 1, "{report}");
     for port in ["mid.inside", "mid.outside"] {
         let port = &report["ports"][port];
         assert!(count(&port["packets_in"]) > 100 && count(&port["packets_out"]) > 100, "{report}");
@@ -120,6 +120,6 @@ fn packets_to_a_node_that_is_down_have_a_reason_on_units_and_workers() {
         network.inside.output("ping -c 20 -i 0.02 -W 1 203.0.113.2");
         let report = rivulet.end();
         assert!(count(&report["drops"]["node-down"]) >= 20, "{options}: {report}");
-        assert_eq!(report["drops"]["node-down"], report["nodes"]["mid"]["dropped"], "{options}");
+        assert_eq!(report["drops"]["node-down"], report["programs"]["mid"]["dropped"], "{options}");
     }
 }

@@ -222,7 +222,7 @@ fn check(options: &str) {
     assert!(function("special")["packets"].as_u64().unwrap() > 0, "{report}");
     assert!(function("dpi")["counters"]["packets_refused"].as_u64().unwrap() > 0, "{report}");
     assert!(report["drops"]["function"].as_u64().unwrap() > 0, "{report}");
-    let node = &report["nodes"]["dpi"];
+    let node = &report["programs"]["dpi"];
     let count = |name: &str| node[name].as_u64().unwrap();
     assert!(node["up"] == 1 && count("answers") > 0 && count("bad_answers") > 0, "{node}");
     assert_eq!(report["events"], 0);

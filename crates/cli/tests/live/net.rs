@@ -574,7 +574,7 @@ fn assert_adds_up(report: &Value) {
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];
         let host = |what: &str| interface["host"][what].as_u64().unwrap_or(0);
-        let node = port.split_once('.').map_or(&Value::Null, |(node, _)| &report["nodes"][node]);
+        let node = port.split_once('.').map_or(&Value::Null, |(node, _)| &report["programs"][node]);
         let past_node = node["bypassed"].as_u64().unwrap_or(0);
         let arrived = count(&interface["received"]) + host("returned");
         let entered = count(&counted["packets_in"]) + host("consumed");

@@ -232,7 +232,7 @@ fn web_of_a_site_goes_through_squid_and_the_rest_passes_by() {
         || lines_of(&site.network, "access.log").iter().filter(|line| line.contains("TCP_")).count() >= 5;
     wait_until("Squid has logged its clients", squid_has_served);
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["squid"]["restarts"], 0);
+    assert_eq!(report["programs"]["squid"]["restarts"], 0);
     for reason in ["policy", "policy-unmatched", "firewall-default"] {
         assert!(count(&report["drops"][reason]) > 0, "{reason}: {}", report["drops"]);
     }
@@ -319,7 +319,7 @@ fn squid_is_killed_and_started_again_while_other_flows_go_on() {
     let said: Value = serde_json::from_slice(&load.stdout).unwrap();
     assert!(load.status.success() && said["error"].is_null(), "{said}");
     let report = rivulet.end();
-    let node = &report["nodes"]["squid"];
+    let node = &report["programs"]["squid"];
     assert_eq!((&node["restarts"], &node["last_end"]), (&1.into(), &"signal 9".into()));
     assert!(count(&node["dropped"]) > 0, "{node}");
     assert_eq!(report["drops"], serde_json::json!({ "node-down": node["dropped"] }));

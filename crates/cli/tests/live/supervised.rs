@@ -36,7 +36,7 @@ fn output_of_a_program_is_limited_and_escaped() {
     rivulet.wait_for_line("box: done");
     network.inside.ping("-c 2 -i 0.05 -W 2 203.0.113.2");
     let report = rivulet.end();
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     assert_eq!(node["lines_cut"], 1, "{node}");
     assert!(node["lines_dropped"].as_u64().unwrap() > 190_000, "{node}");
 }

@@ -205,7 +205,7 @@ fn check(carrier: Carrier, name: &str) {
     let seen = program.end();
     let tags: Vec<(&str, u32)> = seen.keys().copied().collect();
     assert_eq!(tags, [("from inside", 0), ("from inside", SAFE), ("from outside", 0)], "{seen:?}");
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     let count = |name: &str| node[name].as_u64().unwrap();
     assert!(count("untagged") > 0 && count("bad_tags") > 0, "{node}");
     let functions = report["functions"].as_array().unwrap();
@@ -281,7 +281,7 @@ fn bridge_filters_by_attributes() {
     });
     network.inside.ping("-c 3 -i 0.05 -W 2 10.7.0.2");
     let report = rivulet.end();
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     // The bridge itself sends a few frames, which have no tags.
     assert!(node["untagged"].as_u64().unwrap() < 20 && node["bad_tags"] == 0, "{node}");
     let functions = report["functions"].as_array().unwrap();

@@ -32,31 +32,29 @@ alert tls any any -> any any (msg:"certificate"; tls.cert_subject; content:"CN";
 alert icmp any any -> any any (msg:"ping"; itype:8; sid:7;)
 "#;
 
-/// Each kind of event, and alerts of each form.
-const POLICY: &str = r#"
-Port<0> inside;
-Port<1> outside;
-settings { flows: 128k, seed: 7 };
-Ids i { rules: file("i.rules"), mode: detect, events: [dns, tls] };
-HTTP h { anomalies: alert };
-Monitor m;
+/// Functions that Suricata lacks, with events and alerts of each other form.
+const OTHERS: &str = r#"
 Firewall f { tcp: loose, rules: "allow any from any to any log as \"all\"" };
 RedundancyMeter r { window: 16, sample: 64, events_from: 1B };
 NAT n { external: [198.18.0.1-198.18.0.4], untranslated: pass, tcp_opens_with: any, log: mappings,
         events: [sessions, mappings] };
-pipelet { inside <-> i <-> h <-> m <-> f <-> r <-> n <-> outside; }
 "#;
 
-/// The functions that Suricata has, too.
-const INSPECTING: &str = r#"
+/// Returns a policy with the functions that Suricata has, too, then `others` on this path.
+fn policy(others: &str, path: &str) -> String {
+    format!(
+        r#"
 Port<0> inside;
 Port<1> outside;
-settings { flows: 128k, seed: 7 };
-Ids i { rules: file("i.rules"), mode: detect, events: [dns, tls] };
-HTTP h { anomalies: alert };
+settings {{ flows: 128k, seed: 7 }};
+Ids i {{ rules: file("i.rules"), mode: detect, events: [dns, tls] }};
+HTTP h {{ anomalies: alert }};
 Monitor m;
-pipelet { inside <-> i <-> h <-> m <-> outside; }
-"#;
+{others}
+pipelet {{ inside <-> i <-> h <-> m {path}<-> outside; }}
+"#
+    )
+}
 
 /// Fields outside the object `rivulet`, with their types. All except [`BEYOND_SCHEMA`] are in the
 /// schema of Suricata 7.0.10. Items of arrays have their array's path.
@@ -212,7 +210,7 @@ fn fields_of_our_own_are_in_one_object() {
     let schema = schema();
     for name in CAPTURES {
         let Some(capture) = traces::one(name) else { return };
-        for event in place.ours(POLICY, &capture) {
+        for event in place.ours(&policy(OTHERS, "<-> f <-> r <-> n "), &capture) {
             let mut seen = BTreeSet::new();
             walk("", &shared(&event), &mut seen);
             let unknown: Vec<_> = seen.difference(&known).collect();
@@ -381,7 +379,7 @@ fn events_are_those_of_suricata() {
     // The others have fragments, tunnels, and answers without queries.
     for name in CAPTURES.into_iter().filter(|name| !name.contains("edns")) {
         let Some(capture) = traces::one(name) else { return };
-        let (ours, theirs) = (place.ours(INSPECTING, &capture), place.suricatas(&capture));
+        let (ours, theirs) = (place.ours(&policy("", ""), &capture), place.suricatas(&capture));
         for (kind, fields, except) in KINDS {
             let fields = [&ENDS[..], fields].concat();
             let (ours, theirs) = (by(&ours, kind, &fields), by(&theirs, kind, &fields));

@@ -62,6 +62,7 @@ impl Situation {
             retransmit_ns: if has_retransmissions { AGAIN_NS } else { u64::MAX },
             ..unit::Config::new(id)
         });
+        let world = if models::is_replaying() { world } else { world.without_timeline() };
         Situation {
             world,
             crashed: Vec::new(),
@@ -147,7 +148,7 @@ impl Situation {
     pub fn flows(&self, model: &Handover) -> Vec<FlowStatus> {
         let mut dispatcher = dispatcher(model.units);
         self.inputs.iter().for_each(|input| _ = feed(&mut dispatcher, input, &mut Vec::new()));
-        dispatcher.flow_statuses(0..u32::MAX).collect()
+        dispatcher.flows().statuses(0..u32::MAX).collect()
     }
 }
 
@@ -200,13 +201,13 @@ fn feed(
     match input {
         Input::Packet(key) => return dispatch(dispatcher, key, outputs),
         Input::Migrate(key, to) => {
-            if let Some(id) = dispatcher.flow(hash(key), key) {
+            if let Some(id) = dispatcher.flows().find(hash(key), key) {
                 // It may be there already, or the unit may be lost.
-                let _ = dispatcher.migrate(NOW_NS, id, Some(*to), outputs);
+                let _ = dispatcher.migrations().migrate(NOW_NS, id, Some(*to), outputs);
             }
         }
-        Input::Lose(unit) => dispatcher.lose_unit(NOW_NS, *unit, outputs),
-        Input::Started(unit) => dispatcher.started(NOW_NS, *unit),
+        Input::Lose(unit) => dispatcher.membership().lose(NOW_NS, *unit, outputs),
+        Input::Started(unit) => dispatcher.membership().started(NOW_NS, *unit),
         Input::Message(from, message) => dispatcher.handle_message(NOW_NS, *from, message.clone(), outputs),
     }
     None

@@ -19,7 +19,7 @@ pub struct EventKinds(Vec<String>);
 const KINDS: [&str; 7] = ["http", "dns", "tls", "redundancy", "nat", "flow", "stats"];
 
 impl Default for EventKinds {
-    /// The kinds that functions report by themselves.
+    /// Returns the kinds that functions report by themselves.
     fn default() -> EventKinds {
         EventKinds(KINDS[..5].iter().map(|&kind| kind.to_owned()).collect())
     }

@@ -17,7 +17,7 @@ pub struct EdgeExplanation {
     /// Name of the node that it leads to. Absent if no edge took the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// The filter as it stands in the policy, or another cause.
+    /// The filter's text in the policy, or another cause.
     why: String,
     /// True if `why` is a filter.
     #[serde(skip)]
@@ -111,7 +111,7 @@ fn written(edge: &TopologyEdge) -> String {
     }
 }
 
-/// Returns the text of an edge's filter; one that is read in reverse says so.
+/// Returns the text of an edge's filter, with a note if it is read in reverse.
 fn filter(edge: &TopologyEdge) -> Option<String> {
     let filter = edge.filter.as_ref()?.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(match edge.side {

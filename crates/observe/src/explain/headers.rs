@@ -55,7 +55,7 @@ pub fn changes(before: &Packet, after: &Packet) -> Vec<(&'static str, String, St
     changes
 }
 
-/// The header fields, from the outermost header inwards.
+/// Returns the header fields, from the outermost header inwards.
 fn fields(packet: &Packet) -> Vec<Field> {
     let (data, meta) = (packet.data(), packet.meta());
     let mut fields = Vec::new();
@@ -119,7 +119,7 @@ fn tunnel(data: &[u8], outer: usize, inner: usize) -> String {
     format!("{source} > {destination} {}, {} bytes of headers", protocol_name(number), inner - outer)
 }
 
-/// The addresses of an IP header.
+/// Returns the addresses of an IP header.
 fn addresses(data: &[u8], l3: usize, version: u8) -> (packet::Addr, packet::Addr) {
     let v4 = |at: usize| {
         let bytes = data.get(at..).and_then(|d| d.first_chunk()).copied().unwrap_or_default();
@@ -139,7 +139,7 @@ fn with_port(address: packet::Addr, port: Option<u16>) -> String {
     }
 }
 
-/// An endpoint of a packet, with its port if it has one.
+/// Returns an endpoint of a packet, with its port if it has one.
 fn end(packet: &Packet, source: bool) -> String {
     let (from, to) = parse::ends(packet);
     let end = if source { from } else { to };
@@ -233,7 +233,7 @@ fn bytes(payload: &[u8]) -> String {
     if payload.len() > SHOWN { text + " ..." } else { text }
 }
 
-/// The usual name of a protocol, or its number.
+/// Returns the usual name of a protocol, or its number.
 pub fn protocol_name(number: u8) -> String {
     match number {
         1 => "icmp",

@@ -64,7 +64,7 @@ struct EventExplanation {
 }
 
 impl RuleExplanation {
-    /// Explains a rule of a graph whose functions have these names.
+    /// Explains a rule of a graph with functions of these names.
     pub fn new(rule: &RuleView, names: &[String], topology: Option<&Topology>) -> RuleExplanation {
         let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
         let steps = rule.steps.iter().map(|step| match *step {

@@ -145,7 +145,7 @@ impl Tracer {
         traces
     }
 
-    /// The trace of a frame that never reached the graph.
+    /// Returns the trace of a frame that never reached the graph.
     fn refused(&self, frame: &Frame<'_>, from: Ingress, runner: &Runner) -> PacketTrace {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
@@ -285,7 +285,7 @@ impl Observer for Tracer {
     }
 }
 
-/// Copies the packet as it is now.
+/// Copies the current packet.
 fn copy(packet: &Packet) -> Packet {
     let mut copy = Packet::from_bytes(packet.data());
     *copy.meta_mut() = packet.meta().clone();

@@ -1,10 +1,10 @@
-//! ReportRates between two successive reports.
+//! Rates between two successive reports.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// ReportRates kept for the sparkline.
+/// Rates kept for the sparkline.
 const KEPT: usize = 512;
 
 /// The last two reports.
@@ -36,12 +36,12 @@ impl ReportRates {
         self.history.push_front(self.per_second("/packets_in") as u64);
     }
 
-    /// The latest report.
+    /// Returns the latest report.
     pub fn now(&self) -> &Value {
         &self.now
     }
 
-    /// Packets per second, the latest first.
+    /// Returns packets per second, the latest first.
     pub fn history(&self) -> impl Iterator<Item = u64> {
         self.history.iter().copied()
     }

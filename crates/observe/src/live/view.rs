@@ -104,7 +104,7 @@ impl LiveView {
         let rules = rules_of(rates);
         // Without rules there is no table of them.
         let rules_height = if rules.is_empty() { 0 } else { rules.len() as u16 + 3 };
-        let nodes_height = if count("nodes") == 0 { 0 } else { count("nodes") + 3 };
+        let nodes_height = if count("programs") == 0 { 0 } else { count("programs") + 3 };
         let edges_height = if count("edges") == 0 { 0 } else { count("edges") + 3 };
         let heights = [
             Constraint::Length(3),
@@ -274,10 +274,10 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
 
 /// Draws the external nodes.
 fn draw_nodes(frame: &mut Frame<'_>, area: Rect, rates: &ReportRates) {
-    let rows = names(&rates.now()["nodes"]).map(|name| {
-        let node = &rates.now()["nodes"][name];
+    let rows = names(&rates.now()["programs"]).map(|name| {
+        let node = &rates.now()["programs"][name];
         let count = |what: &str| node[what].as_u64().unwrap_or(0);
-        let per_second = |what: &str| rates.per_second(&format!("/nodes/{}/{what}", escaped(name)));
+        let per_second = |what: &str| rates.per_second(&format!("/programs/{}/{what}", escaped(name)));
         let text = |what: &str| node[what].as_str().unwrap_or("").to_owned();
         [
             name.to_owned(),
@@ -393,7 +393,7 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     object.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str))
 }
 
-/// Frames lost per second, all interfaces.
+/// Returns the frames lost per second, on all interfaces.
 fn frames_lost(rates: &ReportRates) -> f64 {
     let ports = names(&rates.now()["interfaces"]);
     let ways = ["missed", "unreadable", "too_long", "no_room", "down"];
@@ -401,7 +401,7 @@ fn frames_lost(rates: &ReportRates) -> f64 {
     each.map(|pointer| rates.per_second(&pointer)).sum()
 }
 
-/// Records not written per second, all outputs.
+/// Returns the records not written per second, of all outputs.
 fn not_written(rates: &ReportRates) -> f64 {
     let outputs = names(&rates.now()["outputs"]);
     outputs.map(|output| rates.per_second(&format!("/outputs/{}/not_written", escaped(output)))).sum()
@@ -494,7 +494,7 @@ mod tests {
             let squid = json!({"kind": "legacy", "up": 0, "restarts": 2, "dropped": dropped, "bypassed": 0, "last_end": "signal 9"});
             let other = json!({"kind": "native", "up": 1, "restarts": 0, "dropped": 0, "bypassed": 2 * dropped, "last_end": ""});
             let mut report = report(seconds, 0);
-            report["nodes"] = json!({"squid": squid, "cache/1": other});
+            report["programs"] = json!({"squid": squid, "cache/1": other});
             report
         };
         let mut rates = ReportRates::new(report(10.0, 0));

@@ -70,7 +70,7 @@ impl Capture {
         Capture::by(path, format, ports, is_live, |writer| writer)
     }
 
-    /// The same for arriving and departing packets, each with its direction.
+    /// Creates a sink of arriving and departing packets, each with its direction.
     ///
     /// # Errors
     /// The file cannot be created.

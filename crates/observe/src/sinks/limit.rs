@@ -46,7 +46,7 @@ struct Kind {
     category: AlertText,
 }
 
-/// SuppressedAlerts alerts of one kind.
+/// Suppressed alerts of one kind.
 pub struct SuppressedAlerts {
     /// End of the window.
     pub timestamp_ns: u64,
@@ -136,7 +136,7 @@ impl Limiter {
         told.collect()
     }
 
-    /// Total number of suppressed alerts.
+    /// Returns the total number of suppressed alerts.
     pub fn suppressed(&self) -> u64 {
         self.suppressed
     }

@@ -85,7 +85,7 @@ pub struct OutputWriter {
     last_error: Option<io::Error>,
 }
 
-/// RecordCounts of records.
+/// Counts of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordCounts {
     /// Records accepted by the system.
@@ -116,7 +116,7 @@ impl OutputWriter {
         OutputWriter { out, target, len: 0, counts: RecordCounts::default(), last_error: None }
     }
 
-    /// RecordCounts of the records so far.
+    /// Returns the counts of the records so far.
     pub fn counts(&self) -> RecordCounts {
         self.counts
     }

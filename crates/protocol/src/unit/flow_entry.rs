@@ -7,17 +7,17 @@ use crate::message::{
     StateDelta, UnitId, Version, Watermark,
 };
 
+use crate::trace::{FlowPlace, TimelineEvent};
 use crate::unit::{
     Config, DropCause, Engine,
-    flow::{Context, Flow, Tombstone, Unacceptable},
+    flow::{Context, Ending, Flow, Tombstone, Unacceptable},
     ownership::StateSource,
     pending::{PacketSlab, PendingPacket, PendingQueue},
     replicas::{Handle, Kept},
     timers::NEVER_NS,
 };
 
-/// Everything that a unit knows of the flow that has an index: one cache line, even when there is
-/// nothing to do for the flow.
+/// Everything that a unit knows of the flow with an index, in one cache line.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
 pub(crate) struct FlowEntry {
@@ -27,9 +27,9 @@ pub(crate) struct FlowEntry {
     /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
     /// way.
     has_given_way: bool,
-    /// The first epoch of this unit whose state is lost; 0 if none is known to be.
+    /// The first epoch of this unit with a lost state; 0 if none is known to be lost.
     lost_from: Epoch,
-    /// The last epoch whose state was here and has left.
+    /// The last epoch with a state that was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
     /// packet or message can begin the flow again (design.md 3.3).
@@ -64,7 +64,7 @@ impl FlowEntry {
     #[inline]
     pub fn prefetch(&self) {
         if let Some(flow) = &self.flow {
-            flow.prefetch();
+            flow.packets().prefetch();
         }
     }
 
@@ -73,8 +73,8 @@ impl FlowEntry {
         FlowEntry { generation, ..FlowEntry::default() }
     }
 
-    /// Creates the entry of an ended flow whose index another one has, and of which nothing else is
-    /// known.
+    /// Creates the entry of an ended flow that has lost its index to another one. Nothing else is
+    /// known of it.
     pub fn over(generation: u32) -> FlowEntry {
         FlowEntry { generation, is_over: true, has_given_way: true, ..FlowEntry::default() }
     }
@@ -97,6 +97,11 @@ impl FlowEntry {
     /// Returns true if nothing of the flow is in progress.
     pub fn is_settled(&self) -> bool {
         self.flow.as_ref().is_none_or(|flow| flow.is_settled())
+    }
+
+    /// Returns the tombstone of the flow's last departure.
+    pub fn gone(&self) -> Option<Tombstone> {
+        self.gone
     }
 
     /// Returns true if the index is this flow's.
@@ -135,31 +140,29 @@ impl FlowEntry {
     /// Ends the flow because the state that an epoch begins with does not exist. A state of an
     /// earlier epoch that is here, or comes, goes where it has to, and ends there.
     fn lose<E: Engine>(&mut self, id: FlowId, epoch: Epoch, cx: &mut Context<'_, E>) {
-        let Some(flow) = self.flow.as_mut().filter(|flow| flow.waits_for(epoch)) else {
+        let Some(last) = self.flow.as_mut().and_then(|flow| flow.lose(id, epoch, cx.out)) else {
             cx.counters.messages_stale += 1; // It answers a pull that has been answered before.
             return;
         };
-        let last = flow.lose(epoch, cx.out);
         self.lost_from = epoch;
         self.end(id.index, cx);
         cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });
     }
 
-    /// Returns true if the state that an epoch begins with was to come from an epoch of this unit
-    /// whose state is lost.
+    /// Returns true if an epoch begins with the state of an epoch of this unit that is lost.
     fn is_lost_before(&self, epoch: Epoch) -> bool {
         self.lost_from != 0 && epoch > self.lost_from
     }
 
     /// Returns true if the epoch is the present one or finished here.
     fn is_past(&self, epoch: Epoch) -> bool {
-        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
+        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.packets().is_past(epoch))
     }
 
     fn flow<E: Engine>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow {
         let [over_since_ns, gave_way_ns] =
             [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
-        self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
+        self.flow.get_or_insert_with(|| cx.spare.flow(id, Ending::new(over_since_ns, gave_way_ns), cx.config))
     }
 
     /// Covers the next packet, which the caller processes, if that is all there is to do. Returns
@@ -167,16 +170,16 @@ impl FlowEntry {
     #[inline]
     pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
-        flow.handle_next_packet(now_ns, stamp, config)
+        flow.packets_mut().handle_next(now_ns, stamp, config)
     }
 
     /// Covers the packets up to this seq. Returns their number; `None` if the state is not here, or
     /// more must be done.
     pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
-        self.flow.as_mut()?.catch_up(seq)
+        self.flow.as_mut()?.packets_mut().catch_up(seq)
     }
 
-    /// Returns the queue for a packet of an epoch whose state is requested already.
+    /// Returns the queue for a packet of an epoch if the state is requested already.
     pub fn queue_of<P>(
         &mut self,
         stamp: &Stamp,
@@ -188,13 +191,13 @@ impl FlowEntry {
 
     /// Returns the pending packets of the flow, in order.
     pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
-        self.flow.iter().flat_map(|flow| flow.pending(slab))
+        self.flow.iter().flat_map(|flow| flow.packets().pending(slab))
     }
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
             if self.lost_from != 0 {
-                // The dispatcher may not have heard of it.
+                // The earlier report may be lost.
                 let Stamp { flow, epoch, .. } = stamp;
                 cx.out.to_dispatcher.push(FromUnit::Lost { flow, epoch });
             }
@@ -262,7 +265,9 @@ impl FlowEntry {
             FromDispatcher::Replicate { epoch, to, .. } => {
                 let is_owner = |flow: &&mut Box<Flow>| flow.owned().is_some_and(|(own, _)| own == epoch);
                 match self.flow.as_mut().filter(is_owner) {
-                    Some(flow) if flow.may_be_copied() && to != cx.id() => flow.copy_to(to, cx),
+                    Some(flow) if flow.ending().may_be_copied() && to != cx.id() => {
+                        flow.packets_mut().copy_to(to, cx);
+                    }
                     _ => cx.counters.messages_stale += 1,
                 }
                 Ok(())
@@ -328,7 +333,7 @@ impl FlowEntry {
             }
             FromPeer::NeedFull { version, .. } => {
                 match &self.flow {
-                    Some(flow) => flow.send_whole(version, from, cx),
+                    Some(flow) => cx.send_whole(version, flow.owned().map(|(epoch, _)| epoch), from),
                     None => cx.counters.messages_stale += 1,
                 }
                 Ok(())
@@ -350,6 +355,8 @@ impl FlowEntry {
             FromPeer::State { epoch, record, .. } if epoch > 1 => {
                 if let Err(reason) = self.flow(id, cx).state(epoch, &record, from, cx) {
                     cx.counters.states_refused += 1;
+                    let place = FlowPlace::new(id, epoch, record.watermark.contiguous);
+                    cx.note(place, TimelineEvent::StateRefused { why: reason, holder: from });
                     event::handover_refused(&id, epoch.into(), &from);
                     let covered = record.watermark.highest();
                     self.gone = Some(self.flow(id, cx).give_back(epoch, covered, from, reason, cx));
@@ -408,7 +415,7 @@ impl FlowEntry {
         }
     }
 
-    /// Returns the tombstone of an epoch whose state this unit refused.
+    /// Returns the tombstone of an epoch with a state that this unit refused.
     fn refused(&self, epoch: Epoch) -> Option<Tombstone> {
         self.gone.filter(|gone| gone.refused.is_some() && gone.epoch == epoch)
     }
@@ -435,13 +442,13 @@ impl FlowEntry {
         }
     }
 
-    /// Returns true if an arriving replica is worth keeping: not in place of the owner's state, nor
-    /// of one that this unit gave away, nor of a flow that lost its index.
+    /// Returns true if an arriving replica is useful: this unit does not have the state of its
+    /// epoch, has not given away a newer one, and the flow still has its index.
     fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
             && self.gone.is_none_or(|gone| version.seq >= gone.last)
-            && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
+            && self.flow.as_ref().is_none_or(|flow| !flow.packets().is_past(version.epoch))
     }
 
     /// Uses or keeps a replica.
@@ -459,7 +466,10 @@ impl FlowEntry {
         let Some(record) = left else { return };
         let (at, max_bytes) = ((id.index, &mut cx.copy), cx.config.replica_bytes_max);
         match cx.replicas.keep(at, version, record, ReplicaTargets::NONE, max_bytes) {
-            Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
+            Kept::Yes { evicted } => {
+                cx.counters.replicas_evicted += evicted;
+                cx.note(FlowPlace::new(id, version.epoch, version.seq), TimelineEvent::ReplicaStored {});
+            }
             Kept::No => {
                 cx.counters.replicas_refused += 1;
                 event::replica_dropped(&id);
@@ -525,14 +535,14 @@ impl FlowEntry {
     pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.handle_timeout(cx);
-            self.is_over |= flow.is_over(); // It may have given up waiting.
+            self.is_over |= flow.ending().is_over(); // It may have given up waiting.
         }
     }
 
-    /// Releases a flow for which nothing is left to do. Returns the deadline of one that stays.
+    /// Releases a flow without work left. Returns the deadline if it stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
-            self.done = self.done.max(flow.ended().unwrap_or(0));
+            self.done = self.done.max(flow.ending().ended().unwrap_or(0));
             cx.spare.take_back(flow);
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))

@@ -49,7 +49,7 @@ impl<T: Transport> Elastic<T> {
     fn forget_alias(&mut self, flow: &LostFlow) {
         let Some(alias) = flow.alias.filter(|_| self.has_others()) else { return };
         let hash = self.transport.core().graph.classifier().hash_of(&alias);
-        if self.dispatcher.flow(hash, &alias).is_none()
+        if self.dispatcher.flows().find(hash, &alias).is_none()
             && let Some(others) = self.transport.federation()
         {
             others.announce(AliasChange::Freed(alias));
@@ -66,7 +66,7 @@ impl<T: Transport> Elastic<T> {
         }
         let Some(found) = self.lost.find(&meta.key) else { return Some(packet) };
         let (key, hash) = (meta.key, meta.hash);
-        if meta.tcp_flags & (SYN | RST | ACK) == SYN || self.dispatcher.flow(hash, &key).is_some() {
+        if meta.tcp_flags & (SYN | RST | ACK) == SYN || self.dispatcher.flows().find(hash, &key).is_some() {
             self.forget_lost(&key);
             return Some(packet);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::tags::TagFault;
 use super::{External, ExternalSetup, Sides, WhenDown};
-use crate::report::NodeReport;
+use crate::report::ProgramReport;
 
 /// The state of an external node.
 #[derive(Debug)]
@@ -91,9 +91,9 @@ impl NodeState {
         self.runs.load(Ordering::Acquire) && self.links.iter().all(|link| link.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn report(&self) -> NodeReport {
+    pub(crate) fn report(&self) -> ProgramReport {
         let starts = self.starts.load(Ordering::Relaxed);
-        NodeReport {
+        ProgramReport {
             kind: self.kind.to_owned(),
             up: self.is_up().into(),
             restarts: starts.saturating_sub(1),

@@ -16,7 +16,7 @@
 //! Nothing is lost in between. The dispatcher lets [`IN_FLIGHT_MAX`] packets be in flight, and
 //! every thread keeps receiving while its sends are blocked, so threads cannot deadlock.
 
-mod worker;
+mod unit_thread;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +44,7 @@ use crate::report::{Report, new_histogram, percentiles};
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
-use worker::Worker;
+use unit_thread::UnitThread;
 
 /// Limit on units with threads of their own.
 pub const THREADS_MAX: u16 = 64;
@@ -148,7 +148,7 @@ impl Rings {
         let figures = FiguresBoard::default();
         let board = Arc::clone(&figures);
         let work = move || {
-            worker::pin(id);
+            unit_thread::pin(id);
             let mut graph = match graph {
                 Some(graph) => graph,
                 None => {
@@ -160,8 +160,8 @@ impl Rings {
             commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
             let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
             let unit = config.unit_on_reliable_transport(id, IN_FLIGHT_MAX as usize);
-            let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
-            Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
+            let end = UnitEnd::new(unit, graph, commons, flows_max, true, unit_thread::clock_ns);
+            Some(UnitThread { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
         self.lanes[id.index()] = Some(Lane {

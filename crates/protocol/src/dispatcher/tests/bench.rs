@@ -30,7 +30,7 @@ impl Bench {
         self.try_packet(now_ns, flow, len).unwrap()
     }
 
-    /// The same for a packet whose outcome does not matter.
+    /// Same, but ignores the outcome.
     pub fn feed(&mut self, now_ns: u64, flow: u32, len: u32) {
         let _ = self.try_packet(now_ns, flow, len);
     }
@@ -38,7 +38,7 @@ impl Bench {
     pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
         let hash = self.hasher.hash(key);
         self.dispatcher.prefetch(hash);
-        self.dispatcher.prefetch_flow(hash);
+        self.dispatcher.guess(hash);
         match self.dispatcher.handle_packet(now_ns, PacketArrival { key, hash, len }, &mut self.outputs) {
             Dispatched::To { unit, stamp } => Some((unit, stamp)),
             Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => None,
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     pub fn alias(&mut self, flow: FlowId, alias: &FlowKey) -> Result<(), AliasConflict> {
-        self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias))
+        self.dispatcher.aliases().set(flow, alias, self.hasher.hash(alias))
     }
 
     pub fn handle_timeout(&mut self, now_ns: u64) {
@@ -82,7 +82,7 @@ pub const fn send(to: u16, message: FromDispatcher) -> DispatcherOutput {
     DispatcherOutput::Send { to: UnitId(to), message }
 }
 
-/// The release of an owner whose epoch began with `start`.
+/// The release of an owner with an epoch that began with `start`.
 pub fn release(flow: (FlowId, Epoch), owner: UnitId, last: u64, start: Handover) -> FromDispatcher {
     let (flow, epoch) = flow;
     FromDispatcher::Release { flow, epoch, owner, last, start }

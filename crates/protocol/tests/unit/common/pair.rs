@@ -46,10 +46,14 @@ impl Pair {
         faults: LinkFaults,
         seed: &[u8; 32],
     ) -> Pair {
+        let mut world = World::new(config.units_max, unit);
+        let forgets = config.forget_after_ns.is_some();
+        let mut dispatcher = Dispatcher::new(config).unwrap();
+        dispatcher.set_trace(std::mem::take(&mut world.dispatcher));
         Pair {
-            world: World::new(config.units_max, unit),
-            forgets: config.forget_after_ns.is_some(),
-            dispatcher: Dispatcher::new(config).unwrap(),
+            world,
+            forgets,
+            dispatcher,
             link: LossyLink::new(faults, seed),
             flows: BTreeMap::new(),
             hasher: FlowHasher::new(1),
@@ -98,8 +102,13 @@ impl Pair {
         let running: Vec<UnitId> =
             self.dispatcher.units().filter(|unit| runs(unit.state)).map(|unit| unit.unit).collect();
         let unit = running[self.link.below(running.len() as u64) as usize];
+        self.crash_unit(unit);
+    }
+
+    /// This unit crashes.
+    pub fn crash_unit(&mut self, unit: UnitId) {
         self.world.lose(unit);
-        self.dispatcher.lose_unit(self.world.now_ns, unit, &mut self.outputs);
+        self.dispatcher.membership().lose(self.world.now_ns, unit, &mut self.outputs);
         self.execute();
     }
 
@@ -109,20 +118,41 @@ impl Pair {
         let unit = UnitId(self.link.below(units) as u16);
         let now_ns = self.world.now_ns;
         match self.link.below(8) {
-            0 => drop(self.dispatcher.drain_unit(now_ns, unit, &mut self.outputs)),
-            1 => drop(self.dispatcher.resume_unit(now_ns, unit)),
+            0 => drop(self.dispatcher.membership().drain(now_ns, unit, &mut self.outputs)),
+            1 => drop(self.dispatcher.membership().resume(now_ns, unit)),
             way => {
                 let nth = self.link.below(self.flows.len().max(1) as u64) as usize;
                 let Some(&flow) = self.flows.keys().nth(nth) else { return };
                 let to = (way > 2).then_some(unit);
                 if way > 5 {
-                    _ = self.dispatcher.replicate(now_ns, flow, to, &mut self.outputs, &mut Vec::new());
-                } else if let Ok(moved) = self.dispatcher.migrate(now_ns, flow, to, &mut self.outputs) {
+                    _ = self.dispatcher.migrations().replicate(
+                        now_ns,
+                        flow,
+                        to,
+                        &mut self.outputs,
+                        &mut Vec::new(),
+                    );
+                } else if let Ok(moved) =
+                    self.dispatcher.migrations().migrate(now_ns, flow, to, &mut self.outputs)
+                {
                     self.migrated += 1;
                     assert_ne!(moved.from, moved.to);
                 }
             }
         }
+        self.execute();
+    }
+
+    /// An operator migrates a flow.
+    pub fn migrate(&mut self, now_ns: u64, flow: FlowId, to: UnitId) {
+        self.dispatcher.migrations().migrate(now_ns, flow, Some(to), &mut self.outputs).unwrap();
+        self.execute();
+    }
+
+    /// An operator asks for a replica of a flow.
+    pub fn replicate(&mut self, now_ns: u64, flow: FlowId, to: UnitId) {
+        let asked = &mut Vec::new();
+        self.dispatcher.migrations().replicate(now_ns, flow, Some(to), &mut self.outputs, asked).unwrap();
         self.execute();
     }
 
@@ -153,7 +183,7 @@ impl Pair {
                 ticks = 0;
             } else if next_ns != u64::MAX {
                 self.advance_to(next_ns.max(self.world.now_ns));
-            } else if self.forgets && self.dispatcher.flows() > 0 {
+            } else if self.forgets && self.dispatcher.flows().count() > 0 {
                 self.advance_to(self.world.now_ns + DISPLACED_AFTER_NS);
             } else {
                 return;
@@ -175,7 +205,7 @@ impl Pair {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Dispatches packets whose affinity groups have settled.
+    /// Dispatches packets of affinity groups that have settled.
     fn dispatch_again(&mut self) {
         for (group, number, len) in std::mem::take(&mut self.again) {
             self.packet_of(number, len, Some(group.0));
@@ -183,7 +213,7 @@ impl Pair {
     }
 
     /// Delivers what units reported to the dispatcher.
-    fn deliver_reports(&mut self, may_be_lost: bool) {
+    pub fn deliver_reports(&mut self, may_be_lost: bool) {
         for (from, message) in std::mem::take(&mut self.world.to_dispatcher) {
             let mute = self.link.faults.mute;
             if !may_be_lost || !self.link.happens(mute) {
@@ -197,13 +227,16 @@ impl Pair {
     fn execute(&mut self) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
+                DispatcherOutput::Start(unit) => {
+                    self.dispatcher.membership().started(self.world.now_ns, unit)
+                }
                 DispatcherOutput::Stop(_) | DispatcherOutput::Replicated(_) => {}
                 DispatcherOutput::GroupSettled(group) => {
                     let freed: Vec<_> = self.waiting.extract_if(.., |(of, ..)| *of == group).collect();
                     self.again.extend(freed);
                 }
                 DispatcherOutput::Send { to, message } => {
+                    self.dispatcher.note_sent(to, &message);
                     if let FromDispatcher::Release { flow, epoch, owner, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)
                     {
