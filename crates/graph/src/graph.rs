@@ -98,11 +98,13 @@ impl Graph {
     /// Processes packets in order. Adds packets that leave to `out`, with their egress side in
     /// their metadata. The receiver must have set what [`packet::Parser::parse`] needs.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
-        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         if self.is_wire() {
+            let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
             return self.arrivals.pass_through(batch, &mut self.pipeline, &mut run);
         }
         let is_mixed = self.arrivals.look_up(batch, &self.pipeline);
+        // After the look-up, which may change the parser by a command.
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         self.run(batch, is_mixed, &mut run);
         debug_assert!(self.arrivals.classifier().refuses_none(), "each was dropped in its turn");
     }
