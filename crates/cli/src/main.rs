@@ -35,6 +35,7 @@ mod status;
 mod supervisor;
 mod texts;
 mod top;
+mod trace;
 mod traffic;
 mod units;
 mod up;
@@ -96,6 +97,8 @@ enum Task {
     Units(status::UnitsArgs),
     /// List, show and move flows of a running dispatcher
     Flows(flows::Args),
+    /// Show what a running dispatcher did with a flow, line by line
+    Trace(trace::Args),
     /// Migrate flows of a running dispatcher to other units
     Migrate(migrate::Args),
     /// Give all nodes of a running cluster another policy, while packets flow
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         Task::Nodes(args) => status::run_nodes(&args),
         Task::Units(args) => status::run_units(&args),
         Task::Flows(args) => flows::run(&args),
+        Task::Trace(args) => trace::run(&args),
         Task::Migrate(args) => migrate::run(&args),
         Task::Apply(args) => apply::run(&args),
         Task::Drain(args) => drain::run(&args),

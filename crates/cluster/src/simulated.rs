@@ -10,6 +10,7 @@
 mod dispatchers;
 mod faults;
 mod messages;
+mod timeline;
 mod world;
 
 use std::cell::RefCell;
@@ -26,7 +27,7 @@ use crate::addresses::Endpoints;
 use crate::identity::Session;
 use crate::network::{Handover, Network};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
-use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{HomeTable, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
@@ -271,8 +272,9 @@ fn start_dispatcher(
     for number in 0..units {
         handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
     }
-    let control = (control, Homes::default(), desk);
-    let runner = runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false))?;
+    let control = (control, HomeTable::default(), desk);
+    let start = || runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false));
+    let runner = world.recorded(world.dispatcher(), start)?;
     Ok((runner, handle))
 }
 

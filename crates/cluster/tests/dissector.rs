@@ -1,6 +1,9 @@
 //! The Wireshark dissector of links, `contrib/wireshark`: tshark shows every kind of frame as it
 //! was written. `RIVULET_BLESS=1` rewrites `dissector.txt`.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
+
+#[path = "../../protocol/tests/messages/samples.rs"]
+mod samples;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -8,22 +11,23 @@ use std::process::Command;
 
 use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
-    Assignment, FigureChanges, ForwardCounts, Hello, PolicyFrame, ReportContext, Role, UnitAddress,
-    UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes, write_figures,
-    write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part, write_policy,
-    write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame, write_stopped,
-    write_taken, write_units,
+    Assignment, FigureChanges, ForwardCounts, FrameError, Hello, PolicyFrame, Reader, ReportContext, Role,
+    UnitAddress, UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes,
+    write_figures, write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part,
+    write_policy, write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame,
+    write_stopped, write_taken, write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
 use packet::{DropReason, FlowKey, LinkType, Packet, PacketClass, Side};
 use protocol::message::{
-    FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
-    StateDelta, UnitId, Version, Watermark,
+    FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
 use protocol::unit::FlowAlias;
 use runtime::transport::{Mail, Return, ToUnit};
 use tempfile::TempDir;
+
+use samples::sample;
 
 const KEYS: LinkKeys = LinkKeys { send: [1; 32], receive: [2; 32] };
 const PROBED: LinkKeys = LinkKeys { send: [3; 32], receive: [4; 32] };
@@ -61,8 +65,13 @@ fn stamp(seq: u64) -> Stamp {
     Stamp { flow: FLOW, seq, epoch: 2, handover: Handover::None, targets: None }
 }
 
-fn record() -> FlowRecord {
-    FlowRecord { watermark: Watermark { contiguous: 40, ahead: 2 }, bytes: b"state".to_vec() }
+/// Two messages of each kind; flags are set in one of them.
+fn samples<M>(
+    messages: &'static [MessageInfo],
+    read: fn(&mut Reader<'_>) -> Result<M, FrameError>,
+) -> impl Iterator<Item = M> {
+    const NUMBERS: [[u64; 7]; 2] = [[7, 1, 2, 5, 42, 1, 3], [7, 1, 3, 4, 60, 0, 2]];
+    messages.iter().flat_map(move |message| NUMBERS.map(|numbers| sample(message, &numbers, read).unwrap()))
 }
 
 fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -80,7 +89,7 @@ fn late_packet(out: &mut Vec<u8>) {
     write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9, 1_000);
 }
 
-/// Frames of a dispatcher: all kinds.
+/// All kinds of frames of a dispatcher.
 fn of_dispatcher() -> Vec<Vec<u8>> {
     let from = Handover::From { previous: UnitId(1), last: 40 };
     let all = Stamp { handover: from, targets: Some(ReplicaTargets::ALL), ..stamp(41) };
@@ -110,14 +119,6 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     };
     let policy = texts();
     let applied = AppliedPolicy { id, texts: texts() };
-    let adopt = FromDispatcher::Adopt { flow: FLOW, epoch: 3, previous: UnitId(5), last: 60 };
-    let messages = [
-        FromDispatcher::Release { flow: FLOW, epoch: 2, owner: UnitId(5), last: 42, start: from },
-        adopt,
-        FromDispatcher::Replicate { flow: FLOW, epoch: 2, to: UnitId(4) },
-        FromDispatcher::End { flow: FLOW },
-        FromDispatcher::Drain,
-    ];
     let mut frames = vec![
         frame(|out| write_hello(out, &hello)),
         frame(|out| write_assignment(out, &assignment)),
@@ -150,11 +151,12 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
     ];
+    let messages = samples(FromDispatcher::MESSAGES, FromDispatcher::read);
     frames.extend(messages.map(|message| input(ToUnit::Message(1_000, message))));
     frames
 }
 
-/// Frames of a unit: all kinds.
+/// All kinds of frames of a unit.
 fn of_unit() -> Vec<Vec<u8>> {
     let mut leaving = udp(20);
     leaving.meta_mut().transit.egress = 1;
@@ -166,14 +168,7 @@ fn of_unit() -> Vec<Vec<u8>> {
         due_ns: 77,
         aliases: vec![(FLOW, FlowAlias { key: key(), hash: 0, is_turned: Some(true) })],
         fragments: vec![(Datagram::from_parts(key(), true, 1234), Some((key(), false)), 5_000)],
-        messages: vec![
-            FromUnit::Expire { flow: FLOW, epoch: 2, seq: 42 },
-            FromUnit::Drained,
-            FromUnit::Lost { flow: FLOW, epoch: 2 },
-            FromUnit::Arrived { flow: FLOW, epoch: 2 },
-            FromUnit::Replicated { flow: FLOW, epoch: 2 },
-            FromUnit::Refuse { flow: FLOW, epoch: 2, reason: RefuseReason::NoRoom, holder: UnitId(4) },
-        ],
+        messages: samples(FromUnit::MESSAGES, FromUnit::read).collect(),
         out: vec![udp(20)],
         ..Return::default()
     };
@@ -185,36 +180,6 @@ fn of_unit() -> Vec<Vec<u8>> {
         ..UnitFigures::default()
     };
     let id = NumberedDigest { number: 4, digest: [9; 32] };
-    let (flow, epoch) = (FLOW, 2);
-    let messages = [
-        FromPeer::Pull { flow, epoch, owner: UnitId(3), last: 42, again: true, has: None },
-        FromPeer::Pull {
-            flow,
-            epoch,
-            owner: UnitId(3),
-            last: 42,
-            again: false,
-            has: Some(Version { epoch: 6, seq: 40 }),
-        },
-        FromPeer::State { flow, epoch, record: record() },
-        FromPeer::Changes {
-            flow,
-            epoch,
-            watermark: record().watermark,
-            delta: StateDelta::from_bytes(b"changes".to_vec()),
-        },
-        FromPeer::StateAck { flow, epoch },
-        FromPeer::Replicate { flow, epoch, record: record(), is_reported: true },
-        FromPeer::Delta {
-            flow,
-            epoch,
-            watermark: record().watermark,
-            delta: StateDelta::from_bytes(b"delta".to_vec()),
-        },
-        FromPeer::NeedFull { flow, version: Version { epoch, seq: 40 } },
-        FromPeer::End { flow, epoch },
-        FromPeer::Refuse { flow, epoch, reason: RefuseReason::Conflict, record: record() },
-    ];
     let counts = ForwardCounts { sent: 3, received: 2, is_cut: true };
     let context = ReportContext {
         priors: vec![(UnitId(4), 8)],
@@ -237,17 +202,18 @@ fn of_unit() -> Vec<Vec<u8>> {
         frame(write_gone),
         frame(late_packet),
     ];
-    let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow, epoch });
+    let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow: FLOW, epoch: 2 });
     frames.push(frame(|out| {
         begin_relay(out, UnitId(4));
         write_mail(out, &ack, 9, 1_000);
     }));
+    let messages = samples(FromPeer::MESSAGES, FromPeer::read);
     let mails = messages.map(|message| Mail::Message(UnitId(3), message));
     frames.extend(mails.map(|mail| frame(|out| write_mail(out, &mail, 9, 1_000))));
     frames
 }
 
-/// A datagram of 10.0.0.1 to 10.0.0.2, with IPv4 and UDP.
+/// A datagram from 10.0.0.1 to 10.0.0.2, with IPv4 and UDP headers.
 fn datagram((from, from_port): (Ipv4Addr, u16), port: u16, payload: &[u8]) -> Vec<u8> {
     let len = (28 + payload.len()) as u16;
     let mut bytes = vec![0x45, 0];
@@ -291,21 +257,21 @@ impl Capture {
     }
 }
 
-/// Adds all that the first end sends.
+/// Captures and delivers all datagrams of the first end.
 fn transmit(from: &mut PeerLink, to: &mut PeerLink, capture: &mut Capture) {
     let mut sent = Vec::new();
     while let Some(transmit) = from.poll_transmit(0, &mut sent) {
-        capture.add(&sent); // Several in one, as before GSO.
+        capture.add(&sent); // Several datagrams in one frame, as before GSO.
         sent.chunks_mut(transmit.segment).for_each(|datagram| to.handle_datagram(1_000, datagram).unwrap());
         while to.poll_message().is_some() {}
         sent.clear();
     }
 }
 
-/// Datagrams of both ends.
+/// Captures datagrams of both ends.
 fn capture() -> Capture {
     let mut capture = Capture::default();
-    // A key is good for two datagrams, so that there are several phases.
+    // A key lasts for two datagrams, so that there are several phases.
     let config = Config { key_datagrams: 2, ..Config::default() }.with_fixed_mtu(1_452);
     let mut dispatcher = PeerLink::new(config.clone(), &KEYS, 0).unwrap();
     let mut unit = PeerLink::new(config, &KEYS.reversed(), 0).unwrap();
@@ -324,7 +290,7 @@ fn capture() -> Capture {
         transmit(&mut unit, &mut dispatcher, &mut capture);
     }
     capture_probes(&mut capture);
-    // Forged, and of a link without secrets in the file.
+    // A forged datagram, and one of a link without secrets in the file.
     dispatcher.send_message(7, &input(ToUnit::Answer)).unwrap();
     let mut sent = Vec::new();
     dispatcher.poll_transmit(0, &mut sent).unwrap();
@@ -335,7 +301,7 @@ fn capture() -> Capture {
     capture
 }
 
-/// A link of its own that probes the path, which then becomes narrower.
+/// Captures a separate link that probes the path, which then becomes narrower.
 fn capture_probes(capture: &mut Capture) {
     let config = Config { mtu: 2_000, ..Config::default() };
     let mut dispatcher = PeerLink::new(config.clone(), &PROBED, 0).unwrap();
@@ -362,7 +328,7 @@ fn key_log() -> String {
     lines.concat()
 }
 
-/// Runs tshark with the dissector; none if it is not installed, which CI forbids.
+/// Runs tshark with the dissector; `None` if it is not installed, which CI forbids.
 fn tshark(folder: &TempDir, options: &[&str]) -> Option<String> {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let script = root().join("contrib/wireshark/rivulet.lua");
@@ -394,7 +360,7 @@ fn tshark_shows_every_kind_of_frame() {
     std::fs::write(folder.path().join("keys.log"), key_log()).unwrap();
     let Some(summary) = tshark(&folder, &[]) else { return };
     let details = tshark(&folder, &["-O", "rivulet"]).unwrap();
-    // A second pass shows at each part where its message ends, and nothing else.
+    // The only difference of a second pass is the end of the message at each part.
     let second = tshark(&folder, &["-2", "-O", "rivulet"]).unwrap();
     let without_ends = |text: &str| {
         let lines = text.lines().filter(|line| !line.contains("Message complete in"));

@@ -1,6 +1,6 @@
-//! The code of a cluster's processes on a simulated network: what comes out is what a single
-//! machine makes of the same packets, whatever the links do. Each seed is another run.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The code of a cluster's processes on a simulated network: the output is that of a single
+//! machine, whatever the links do. Each seed is another run.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -16,6 +16,7 @@ use cluster::simulated::{
 use io::traffic::{AddressPrefix, Payload, Protocols, Responder, TrafficProfile};
 use packet::split_mix;
 use protocol::dispatcher::{Granularity, UnitChoice};
+use protocol::trace::failure::check_with;
 use runtime::elastic::UnitsConfig;
 use runtime::{Report, Runner};
 
@@ -24,7 +25,7 @@ use support::{
 };
 use texts::{BALANCER, FIREWALL, NAT_ALONE};
 
-/// A NAT, whose ports are divided among groups of flows that move together.
+/// A NAT. Its ports are divided among groups of flows that move together.
 const NAT: &str = "
     settings { flows: 2k, affinity_groups: 16 }
     Port<0> inside; Port<1> outside;
@@ -45,7 +46,7 @@ const BAD_LINKS: LinkFaults = LinkFaults {
     reordered_by_ns: 200_000,
 };
 
-/// Packets, and what a single machine makes of them.
+/// Packets, and the output of a single machine for them.
 struct Expected {
     policy: &'static str,
     frames: Vec<Arriving>,
@@ -60,8 +61,8 @@ impl Expected {
         Expected::of(FIREWALL, frames)
     }
 
-    /// The same for a NAT and packets from inside: an answer in a capture may be there before its
-    /// question has left.
+    /// As `new`, for a NAT and packets from inside: in a capture, a reply may precede the request's
+    /// departure.
     fn of_nat(packets: u64, seed: u64) -> Expected {
         Expected::of(NAT, generated(&profile(Payload::Random, packets, 20_000.0, seed)))
     }
@@ -125,7 +126,7 @@ fn run_on(mut cluster: SimulatedCluster, expected: &Expected) -> (Sink, Simulate
     (sink, outcome)
 }
 
-/// The same packets of each flow have left, in the same order.
+/// Asserts that the same packets of each flow have left, in the same order.
 fn assert_same(got: &Sink, expected: &Sink, what: &str) {
     let (flows, expected) = (by_flow(got), by_flow(expected));
     for (flow, packets) in &expected {
@@ -150,11 +151,11 @@ fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedO
 /// Seeds that have found faults at the end of a run, with replicas.
 const FOUND_AT_THE_END: [u64; 4] = [130, 1354, 100_218, 108_549];
 
-/// Seeds beyond the first ones that have found faults, without replicas.
+/// Later seeds that have found faults, without replicas.
 const FOUND: [u64; 9] = [12, 45, 264, 1644, 2862, 3361, 3480, 17_832, 39_187];
 
-/// Time after the last packet for which packets that leave are answered. Some faults last longer,
-/// so that flows are still on their way when the run ends.
+/// Time after the last packet during which packets that leave are answered. Some faults last
+/// longer, so that flows are still in transfer when the run ends.
 const LAST_ANSWERS_NS: u64 = 500_000_000;
 
 /// Seeds of each test. `RIVULET_SEEDS=FIRST..END` sets others.
@@ -177,8 +178,8 @@ fn bad_links_lose_nothing() {
     }
 }
 
-/// One unit, and links that only lose: of the packets of all flows, some leave before packets of
-/// others that were received earlier.
+/// One unit, and links that only lose datagrams: packets of some flows leave before earlier packets
+/// of others.
 #[test]
 fn a_flow_does_not_wait_for_datagrams_of_another() {
     let expected = Expected::new(1_500, SEED);
@@ -202,7 +203,7 @@ fn a_flow_does_not_wait_for_datagrams_of_another() {
     assert!(with_loss > without_loss, "{with_loss} and {without_loss} times a flow has overtaken another");
 }
 
-/// Long datagrams are lost for a while, again and again: they are sent in parts that are not.
+/// Long datagrams are lost for a while, again and again; the link then sends shorter ones.
 #[test]
 fn paths_that_become_narrower_lose_nothing() {
     let expected = Expected::new(1_500, SEED);
@@ -238,10 +239,8 @@ fn links_are_counted_with_what_they_refuse() {
     assert_eq!(links.messages_refused, 0);
 }
 
-/// The same for a NAT: its groups move together, and each flow has the external endpoint that it
-/// has on one machine.
-/// A39: one unit of three is too many, and is drained. Then packets of a unit that stands still are
-/// dropped, others go on, and the spare unit takes half its load.
+/// A39: one unit of three is superfluous, and is drained. Then packets of a paused unit are
+/// dropped, others continue, and the spare unit takes half of its load.
 #[test]
 fn unit_that_drops_packets_is_relieved() {
     const COUNTS: &str = "
@@ -309,61 +308,75 @@ fn rollouts_lose_nothing() {
     let expected = Expected::new(4_000, SEED);
     let mut done = 0;
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let config = config(mode, seed);
-        let policy = expected.policy;
-        let make = move || -> (GraphMaker, Box<dyn PolicyReader>) {
-            let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
-            (make, Box::new(SameReader(policy, None)))
-        };
-        let start_ns = expected.frames[0].timestamp_ns;
-        let mut cluster = SimulatedCluster::start_reading(
-            assembly_of("test.rvl", policy),
-            config,
-            3,
-            make,
-            faults,
-            (seed, start_ns),
-        )
-        .unwrap();
-        let texts = PolicyTexts { name: "next.rvl".to_owned(), text: what.clone(), files: Vec::new() };
-        let digest = policy_digest([texts.text.as_str()]);
-        let mut next = Some(NewPolicy { texts, digest, graph: assembly_of("test.rvl", policy).graph });
-        let mut sink = Sink::default();
-        for (at, frame) in expected.frames.iter().enumerate() {
-            if at == expected.frames.len() / 4
-                && let Some(next) = next.take()
-            {
-                cluster.handle().apply(next);
-            }
-            cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
-            receive(cluster.runner(), frame, &mut sink);
-            cluster.runner().flush(&mut sink).unwrap();
-        }
-        done += usize::from(cluster.handle().rollout().is_some_and(|status| status.nodes_done > 0));
-        let outcome = cluster.finish(&mut sink).unwrap();
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        done += usize::from(check_with(&faults, |faults| roll_out(&expected, faults, seed)));
     }
     assert!(done > 0, "no node has had a chance");
+}
+
+/// Returns true if a node has got the policy.
+fn roll_out(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> bool {
+    let mode = MODES[(seed % 3) as usize];
+    let what = format!("seed {seed}, {mode}, {faults:?}");
+    println!("{what}");
+    let config = config(mode, seed);
+    let policy = expected.policy;
+    let make = move || -> (GraphMaker, Box<dyn PolicyReader>) {
+        let make: GraphMaker = Box::new(move |_| Ok(assembly_of("test.rvl", policy).graph));
+        (make, Box::new(SameReader(policy, None)))
+    };
+    let start_ns = expected.frames[0].timestamp_ns;
+    let mut cluster = SimulatedCluster::start_reading(
+        assembly_of("test.rvl", policy),
+        config,
+        3,
+        make,
+        faults.clone(),
+        (seed, start_ns),
+    )
+    .unwrap();
+    let texts = PolicyTexts { name: "next.rvl".to_owned(), text: what.clone(), files: Vec::new() };
+    let digest = policy_digest([texts.text.as_str()]);
+    let mut next = Some(NewPolicy { texts, digest, graph: assembly_of("test.rvl", policy).graph });
+    let mut sink = Sink::default();
+    for (at, frame) in expected.frames.iter().enumerate() {
+        if at == expected.frames.len() / 4
+            && let Some(next) = next.take()
+        {
+            cluster.handle().apply(next);
+        }
+        cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
+        receive(cluster.runner(), frame, &mut sink);
+        cluster.runner().flush(&mut sink).unwrap();
+    }
+    let is_done = cluster.handle().rollout().is_some_and(|status| status.nodes_done > 0);
+    let outcome = cluster.finish(&mut sink).unwrap();
+    assert_nothing_is_lost(expected, &sink, &outcome, &what);
+    is_done
+}
+
+/// Runs with these faults, which must cost nothing.
+fn run_without_loss(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> SimulatedOutcome {
+    check_with(faults, |faults| {
+        let mode = MODES[(seed % 3) as usize];
+        let what = format!("seed {seed}, {mode}, {faults:?}");
+        println!("{what}");
+        let (sink, outcome) = run(expected, mode, faults.clone(), seed);
+        assert_nothing_is_lost(expected, &sink, &outcome, &what);
+        outcome
+    })
 }
 
 #[test]
 fn nat_keeps_its_mappings() {
     let expected = Expected::of_nat(1_000, SEED);
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let (sink, outcome) = run(&expected, mode, faults, seed);
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        run_without_loss(&expected, &faults, seed);
     }
 }
 
-/// An answer to a packet that has left finds the packet's flow at once: the dispatcher knew the
+/// The reply to a packet that has left finds the packet's flow at once: the dispatcher knew the
 /// alias before (design.md 3.8).
 #[test]
 fn answers_find_their_flows() {
@@ -373,21 +386,28 @@ fn answers_find_their_flows() {
     balancer.addresses.servers_v4 = AddressPrefix { address: [203, 0, 113, 9].into(), length: 32 };
     balancer.addresses.server_ports = vec![80];
     for (policy, profile) in [(NAT_ALONE, nat), (BALANCER, balancer)] {
-        let answers = seeds().into_iter().map(|seed| find_answers(policy, &profile, seed));
+        let frames = generated(&profile);
+        let duration_ns = frames[frames.len() - 1].timestamp_ns - frames[0].timestamp_ns;
+        let answers = seeds().into_iter().map(|seed| {
+            let faults = SimulatedFaults::random(seed, duration_ns, 3, false);
+            check_with(&faults, |faults| find_answers((policy, &profile, &frames), faults, seed))
+        });
         let (runs, answers) = answers.fold((0, 0), |(runs, sum), answers| (runs + 1, sum + answers));
         assert!(answers > 100 * runs, "{answers} answers in {runs} runs");
     }
 }
 
-/// Returns the number of answers.
-fn find_answers(policy: &'static str, profile: &TrafficProfile, seed: u64) -> usize {
-    let frames = generated(profile);
+/// Returns the number of replies.
+fn find_answers(
+    (policy, profile, frames): (&'static str, &TrafficProfile, &[Arriving]),
+    faults: &SimulatedFaults,
+    seed: u64,
+) -> usize {
     let (start_ns, end_ns) = (frames[0].timestamp_ns, frames[frames.len() - 1].timestamp_ns);
     let mode = MODES[(seed % 3) as usize];
-    let faults = SimulatedFaults::random(seed, end_ns - start_ns, 3, false);
     let what = format!("seed {seed}, {mode}, {faults:?}");
     println!("{what}");
-    let mut cluster = start(policy, mode, faults, (seed, start_ns));
+    let mut cluster = start(policy, mode, faults.clone(), (seed, start_ns));
     let (mut responder, mut sink) = (Responder::new(profile.answer), Sink::default());
     let (mut seen, mut answered) = (0, 0);
     let mut answer_to = |cluster: &mut SimulatedCluster, sink: &mut Sink, timestamp_ns| {
@@ -403,7 +423,7 @@ fn find_answers(policy: &'static str, profile: &TrafficProfile, seed: u64) -> us
             }
         }
     };
-    for frame in &frames {
+    for frame in frames {
         cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
         answer_to(&mut cluster, &mut sink, frame.timestamp_ns);
         receive(cluster.runner(), frame, &mut sink);
@@ -431,19 +451,14 @@ fn same_seed_gives_the_same_run() {
     assert_eq!(play(), play());
 }
 
-/// Nodes that pause, restart in order, or are cut off for less than it takes to be lost, cost
-/// nothing.
+/// Nothing is lost by nodes that pause, restart in order, or are cut off for less than the timeout.
 #[test]
 fn pauses_and_restarts_lose_nothing() {
     let expected = Expected::new(1_000, SEED);
     let (mut seamless, mut deltas) = (0, 0);
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, expected.duration_ns(), 3, false);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
-        let (sink, outcome) = run(&expected, mode, faults, seed);
-        assert_nothing_is_lost(&expected, &sink, &outcome, &what);
+        let outcome = run_without_loss(&expected, &faults, seed);
         let units = outcome.report.units.unwrap();
         (seamless, deltas) = (seamless + units.seamless, deltas + units.deltas);
     }
@@ -456,27 +471,32 @@ fn crashes_and_partitions_are_accounted_for() {
     let policies = [Expected::new(1_000, SEED), Expected::of_nat(1_000, SEED)];
     let mut lost = 0;
     for seed in seeds() {
-        let mode = MODES[(seed % 3) as usize];
         let faults = SimulatedFaults::random(seed, policies[0].duration_ns(), 3, true);
-        let what = format!("seed {seed}, {mode}, {faults:?}");
-        println!("{what}");
         for expected in &policies {
-            let (sink, outcome) = run(expected, mode, faults.clone(), seed);
-            assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
-            lost += outcome.report.drops.get("unit-lost").copied().unwrap_or(0);
-            assert_eq!(outcome.report.packets_out, sink.sent.len() as u64, "{what}");
-            let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
-            let sent = packets.len();
-            packets.sort_unstable();
-            packets.dedup();
-            assert_eq!(packets.len(), sent, "{what}: a packet left twice");
+            lost += check_with(&faults, |faults| account_for(expected, faults, seed));
         }
     }
     assert!(lost > 0, "no unit was lost");
 }
 
-/// Two units lose each other, but not the dispatcher: flows go on to move between them by way of
-/// it, until the two are connected again.
+/// Returns the number of packets that were lost with a unit.
+fn account_for(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> u64 {
+    let mode = MODES[(seed % 3) as usize];
+    let what = format!("seed {seed}, {mode}, {faults:?}");
+    println!("{what}");
+    let (sink, outcome) = run(expected, mode, faults.clone(), seed);
+    assert!(outcome.report.adds_up(), "{what}: {:?}", outcome.report);
+    assert_eq!(outcome.report.packets_out, sink.sent.len() as u64, "{what}");
+    let mut packets: Vec<_> = sink.sent.iter().map(|(port, at_ns, _)| (*port, *at_ns)).collect();
+    let sent = packets.len();
+    packets.sort_unstable();
+    packets.dedup();
+    assert_eq!(packets.len(), sent, "{what}: a packet left twice");
+    outcome.report.drops.get("unit-lost").copied().unwrap_or(0)
+}
+
+/// Two units lose the link between them, but not the dispatcher: flows still move between them,
+/// relayed by it, until the two are connected again.
 #[test]
 fn units_that_lose_each_other_lose_nothing() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -499,7 +519,7 @@ fn units_that_lose_each_other_lose_nothing() {
         }
         let outcome = cluster.finish(&mut sink).unwrap();
         assert_nothing_is_lost(&expected, &sink, &outcome, &format!("{mode}"));
-        // The loss is found after a second; a handshake is tried again every 200 ms.
+        // The loss is detected after a second; a handshake is retried every 200 ms.
         let at = |at_ns: u64| relayed.iter().rfind(|(now_ns, _)| *now_ns <= at_ns).map_or(0, |of| of.1);
         let [before, after, last] = [SECOND_NS, 7 * SECOND_NS / 2, u64::MAX].map(at);
         println!("{mode}: {before}, {after}, {last} messages relayed");
@@ -507,7 +527,7 @@ fn units_that_lose_each_other_lose_nothing() {
     }
 }
 
-/// Two units never reach each other.
+/// Two units never connect.
 #[test]
 fn units_that_never_meet_lose_nothing() {
     let expected = Expected::new(2_000, SEED);

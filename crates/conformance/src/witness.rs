@@ -120,10 +120,10 @@ impl Witness {
         let mut saved = Vec::new();
         for (record, _) in flows(graph) {
             saved.clear();
-            graph.save_flow(record, &mut saved);
-            let restored = other.restore_flow(&saved, pool).map_err(|error| error.to_string());
+            graph.flows_mut().save(record, &mut saved);
+            let restored = other.flows_mut().restore(&saved, pool).map_err(|error| error.to_string());
             self.told.push(format!("a flow moves: {restored:?}"));
-            graph.release_flow(record);
+            graph.flows_mut().release(record);
         }
         self.take_leave(graph);
     }
@@ -141,7 +141,7 @@ impl Witness {
     fn take_leave(&mut self, graph: &Graph) {
         self.told.push(format!("{} events, {:?}", self.events, graph.counters()));
         self.told.extend(graph.stages().iter().take(self.functions).map(|stage| shared(&**stage)));
-        self.followed += graph.fast_path().packets;
+        self.followed += graph.report().fast_path().packets;
     }
 
     /// Returns the number of packets that differ from another run's, or are in one of them only.
@@ -198,7 +198,7 @@ fn bytes(packet: &Packet) -> (u64, Side, Vec<u8>) {
 fn flows(graph: &Graph) -> Vec<(u32, Vec<u8>)> {
     let descriptors = || graph.stages().iter().map(|stage| stage.descriptor());
     let has_blocks = descriptors().any(|descriptor| descriptor.stream || descriptor.buffers.is_some());
-    let records = graph.records();
+    let records = graph.flows().records();
     let live = records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE));
     let bytes = live.map(|record| {
         let bytes = records.bytes(record).unwrap_or_default();

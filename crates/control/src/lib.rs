@@ -31,6 +31,7 @@ mod resources;
 mod routes;
 mod server;
 pub mod socket;
+mod timeline_resources;
 mod token;
 
 pub use clients::ClientsResource;
@@ -52,4 +53,5 @@ pub use resources::{
 };
 pub use routes::{BODY_MAX, POLICY_BODY_MAX, WATCHERS_MAX, document};
 pub use server::{ApiListener, ControlOptions, ControlServer};
+pub use timeline_resources::{TIMELINE_LINES_MAX, TimelineLineResource, TimelineResource};
 pub use token::{TOKEN_LEN_MAX, TOKEN_LEN_MIN, TokenError, read_token};

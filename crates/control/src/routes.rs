@@ -115,6 +115,7 @@ fn documented() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(flows::list))
         .routes(routes!(flows::show))
         .routes(routes!(flows::move_one))
+        .routes(routes!(flows::timeline))
         .routes(routes!(migrations::list, migrations::start))
         .routes(routes!(migrations::show))
         .routes(routes!(migrations::undo))

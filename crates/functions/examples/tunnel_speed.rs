@@ -121,7 +121,7 @@ fn main() {
         for (name, graph, mut times) in ways {
             times.sort_by(f64::total_cmp);
             let Some(median) = times.get(times.len() / 2) else { continue };
-            let path = graph.fast_path();
+            let path = graph.report().fast_path();
             println!("{protocol:7} {name:7} {median:7.1} ns  (followed rules: {})", path.packets);
         }
     }

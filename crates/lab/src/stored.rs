@@ -287,7 +287,7 @@ impl<S: Store> Stored<S> {
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
             if let DispatcherOutput::Send { message: FromDispatcher::End { flow }, .. } = order {
-                self.graph.end_flows_of(flow.index, pool);
+                self.graph.flows_mut().end(flow.index, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
             }
@@ -303,7 +303,7 @@ impl<S: Store> Stored<S> {
     /// Ends the flow if the chain has nothing under this handle.
     fn ended(&mut self, home: u32) {
         let Some(id) = self.dispatcher.flows().at(home) else { return };
-        if self.graph.flows_of(home).next().is_none() {
+        if self.graph.flows().of_handle(home).next().is_none() {
             // One unit, so one owner.
             let message = FromUnit::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
             self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);

@@ -16,6 +16,7 @@
 //! The bounds are small by default. `RIVULET_DEEP=1 cargo test --release -p models` uses larger
 //! ones.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -33,8 +34,9 @@ const VISITS_MAX: usize = 50_000_000;
 /// Visits all states of a model, and prints their number.
 ///
 /// # Panics
-/// If a state violates a property that must always hold, with the path to it; or if a property that
-/// must hold sometimes never does; or if actions have no end.
+/// If a state violates a property that must always hold, with the path to it, which is taken again
+/// for a timeline ([`is_replaying`]); or if a property that must hold sometimes never does; or if
+/// actions have no end.
 pub fn explore<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,
@@ -61,16 +63,45 @@ where
     M::Action: Debug + Clone + PartialEq + Send + Sync,
 {
     let mut found = checker.discoveries();
-    for Property { expectation, name: property, .. } in checker.model().properties() {
+    let model = checker.model();
+    for Property { expectation, name: property, .. } in model.properties() {
         let path = found.remove(property).map(|path| path.into_actions());
         match expectation {
             Expectation::Sometimes => assert!(path.is_some(), "{name}: no state has: {property}"),
-            _ => assert!(path.is_none(), "{name}: violated: {property}, after {path:?}"),
+            _ => {
+                if let Some(path) = &path {
+                    replay(model, path);
+                }
+                assert!(path.is_none(), "{name}: violated: {property}, after {path:?}");
+            }
         }
     }
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
     assert!(depth < DEPTH_MAX && checker.state_count() < VISITS_MAX, "{name}: actions have no end");
     println!("{name}: {states} states, up to {depth} actions");
+}
+
+thread_local! {
+    static IS_REPLAYING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if the thread repeats the way to a violation: a state that is created now notes in
+/// a timeline what happens.
+pub fn is_replaying() -> bool {
+    IS_REPLAYING.get()
+}
+
+/// Takes these actions again, for the timeline.
+fn replay<M: Model>(model: &M, path: &[M::Action])
+where
+    M::Action: Clone,
+{
+    IS_REPLAYING.set(true);
+    let mut state = model.init_states().into_iter().next();
+    for action in path {
+        state = state.and_then(|state| model.next_state(&state, action.clone()));
+    }
+    IS_REPLAYING.set(false);
 }
 
 /// Visits states of a model that breaks a rule, until one violates the property. Prints the

@@ -176,8 +176,8 @@ pub fn icmp_error<'b>(
 /// `from` and `to` are destination and source of the packet's outermost header.
 ///
 /// # Errors
-/// [`NotAnswerable`]: an address is not that of a single host, so the message might reach several; or the
-/// message exceeds [`ANSWER_MAX`] bytes.
+/// [`NotAnswerable`]: an address is not that of a single host, so the message might reach several;
+/// or the message exceeds [`ANSWER_MAX`] bytes.
 pub fn message<'b>(
     packet: &PacketView<'_>,
     (from, to): (Addr, Addr),

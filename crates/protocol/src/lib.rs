@@ -5,6 +5,8 @@
 //! - [`dispatcher`]: numbers packets, cuts flowlets and assigns each to a unit;
 //! - [`unit`](mod@unit): owns flows, processes their packets in order and hands their states over;
 //! - [`timer`]: the timers of both;
+//! - [`trace`]: the timeline of what they did;
+//! - [`wire`]: the bytes of messages on links;
 //! - [`metering`]: demand and allocation per interval, and what a tenant pays for it.
 //!
 //! A role has no clock, socket or thread: time is given with every call, and what it sends is
@@ -87,4 +89,6 @@ pub mod dispatcher;
 pub mod message;
 pub mod metering;
 pub mod timer;
+pub mod trace;
 pub mod unit;
+pub mod wire;

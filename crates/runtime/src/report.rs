@@ -238,7 +238,7 @@ impl Report {
         let timing = Timing {
             cycles_per_packet: cycles.collect(),
             panics: crate::panics::kept(),
-            fast_path: graph.consolidates().then(|| FastPathReport::of(graph)),
+            fast_path: graph.report().consolidates().then(|| FastPathReport::of(graph)),
             ..Timing::default()
         };
         Report {
@@ -258,7 +258,7 @@ impl Report {
             tunnels_not_looked_into: tunnels(&counters),
             flows: FlowsReport::of(&counters, graph),
             fragments_displaced: fragments_displaced(&counters),
-            streams: graph.has_streams().then_some(counters.streams),
+            streams: graph.report().has_streams().then_some(counters.streams),
             functions,
             edges: edge::of_all(graph),
             ports: BTreeMap::new(),

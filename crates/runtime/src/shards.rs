@@ -14,7 +14,7 @@
 //! The owner follows from a hash of the flow's key, the same for both directions, or from the
 //! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows
 //! over to them. The NFs of all graphs share their state, except counters, see
-//! [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! [`nf::SharedHandle`]. `docs/decisions/0025-flow-ownership-of-workers.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -90,12 +90,13 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Worke
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
         match &commons {
-            None => commons = Some(assembly.graph.share()),
-            Some(commons) => assembly.graph.join(commons.clone()),
+            None => commons = Some(assembly.graph.sharing().share()),
+            Some(commons) => assembly.graph.sharing().join(commons.clone()),
         }
         assembly
             .graph
-            .tell_aliases(Arc::new(WorkerAliases { directory: Arc::clone(&directory), worker: number }));
+            .sharing()
+            .claim_aliases_in(Arc::new(WorkerAliases { directory: Arc::clone(&directory), worker: number }));
         let shard = Shard {
             number,
             directory: Arc::clone(&directory),
@@ -166,7 +167,7 @@ impl Backend for Shard {
     /// The first worker ends last and then has the shared state for itself.
     fn finish(&mut self, core: Core<'_>) -> bool {
         if self.number == 0 {
-            core.graph.part();
+            core.graph.sharing().part();
         }
         true
     }
@@ -278,7 +279,7 @@ impl Shard {
             // A pending packet may create the flow.
             self.run(work);
             let meta = packet.meta();
-            if work.graph.flow(meta.hash, &meta.key, meta.reversed).is_none()
+            if work.graph.flows().find(meta.hash, &meta.key, meta.reversed).is_none()
                 && let FlowLookup::Either { hash, .. } = work.graph.flow_of(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {

@@ -38,6 +38,7 @@ fn pages_have_all_fields_and_metrics() {
         assert!(report.contains(&format!("<!-- table: {name} -->")), "report.md lacks {name}");
     }
     compare("logging.md", |name| (name == "events").then(|| events_table(EVENTS)));
+    compare("timeline.md", |name| (name == "timeline").then(protocol::trace::events_table));
     compare("metrics.md", |name| (name == "metrics").then(|| metrics_table(families())));
 }
 

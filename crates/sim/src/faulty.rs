@@ -14,11 +14,16 @@ use std::cell::RefCell;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use graph::Graph;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId};
+use protocol::trace::failure::simulated_timeline;
+use protocol::trace::{
+    EventTimeline, FlowPlace, Machine, MessagePeer, MessageSummary, TimelineEvent, TraceDetail,
+};
 use protocol::unit::{Counters, DropCause};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::Report;
@@ -26,7 +31,7 @@ use runtime::transport::{
     Absent, Barrier, Fleet, LocalGraph, Mail, Return, Sending, Started, ToUnit, Transport, UnitChange,
     UnitEnd, UnitLink, UnitReports,
 };
-use runtime::{Assembly, Runner};
+use runtime::{Assembly, Runner, timeline};
 
 use crate::random::Random;
 use members::Members;
@@ -40,6 +45,9 @@ const STEP_NS: u64 = 1_000_000;
 
 /// Time after which a run is given up in which no pending packet and no answer has arrived.
 const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// The host of all, in timelines.
+const HOST: &str = "simulation";
 
 /// Counts of faults, during and after a run.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +121,7 @@ pub struct Faulty {
     /// Sequence of the next packet, if packets are sent in order of arrival.
     next_sequence: u64,
     outcome: Rc<RefCell<FaultCounts>>,
+    timeline: Arc<EventTimeline>,
 }
 
 /// Something that arrives at a time.
@@ -164,13 +173,14 @@ pub fn runner(
     make: impl Fn() -> Result<Box<Graph>, String> + 'static,
 ) -> Result<(Runner, Rc<RefCell<FaultCounts>>), ElasticError> {
     let outcome = Rc::new(RefCell::new(FaultCounts::default()));
+    let timeline = simulated_timeline();
     let units = usize::from(config.units_max);
     let mut transport = Faulty {
         plan,
         config,
         make: Box::new(make),
         local: LocalGraph::placeholder(&assembly.graph)?,
-        shared: assembly.graph.share(),
+        shared: assembly.graph.sharing().share(),
         units: (0..units).map(|_| None).collect(),
         random: Random::new(seed, "faulty links"),
         now_ns: 0,
@@ -191,12 +201,15 @@ pub fn runner(
         changes: VecDeque::new(),
         next_sequence: 0,
         outcome: Rc::clone(&outcome),
+        timeline: Arc::clone(&timeline),
     };
     for unit in (0..config.units_min).map(UnitId) {
         transport.spawn(unit).map_err(ElasticError::Graph)?;
         transport.members.activate(unit);
     }
-    Ok((Runner::on_transport(assembly, name, config, transport)?, outcome))
+    let runner =
+        timeline::recorded(&timeline, HOST, || Runner::on_transport(assembly, name, config, transport));
+    Ok((runner?, outcome))
 }
 
 /// Units measure no time here.
@@ -209,7 +222,9 @@ impl Faulty {
         let graph = (self.make)()?;
         let flows_max = self.config.dispatcher_of_threads(graph.options()).flows_max;
         let config = self.config.unit(unit);
-        let end = UnitEnd::new(config, graph, self.shared.clone(), flows_max, false, no_clock);
+        let end = timeline::recorded(&self.timeline, HOST, || {
+            UnitEnd::new(config, graph, self.shared.clone(), flows_max, false, no_clock)
+        });
         self.units[unit.index()] = Some(Box::new(end));
         self.collect(unit);
         Ok(())
@@ -269,7 +284,8 @@ impl Faulty {
         let faults = self.plan.messages;
         if self.random.happens(faults.loss.0) {
             self.outcome.borrow_mut().messages_lost += 1;
-            return;
+            let event = TimelineEvent::Lost { message: message.into(), to: MessagePeer::Unit(to) };
+            return self.note_fault(Machine::Unit(from), MessageSummary::from(message).place(), event);
         }
         let mut at_ns = self.arrival_ns();
         if self.random.happens(faults.late.0) {
@@ -341,8 +357,14 @@ impl Faulty {
         }
     }
 
+    /// Notes what a link or the plan does.
+    fn note_fault(&self, role: Machine, place: FlowPlace, event: TimelineEvent) {
+        self.timeline.trace(HOST, role, TraceDetail::Packets).note(self.now_ns, place, None, event);
+    }
+
     fn deliver(&mut self, event: Event) {
         let now_ns = self.now_ns;
+        self.timeline.set_in_flight(self.events.len());
         self.mails -= u64::from(matches!(event, Event::Mail(..)));
         match event {
             Event::Report(report) => self.reports.push_back(report),
@@ -499,7 +521,7 @@ impl Fleet for Faulty {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.reports.is_empty();
         if has_finished {
-            self.local.graph.part();
+            self.local.graph.sharing().part();
         }
         has_finished
     }

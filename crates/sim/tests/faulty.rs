@@ -8,6 +8,7 @@ mod support;
 use io::traffic::{Payload, Protocols, TrafficProfile};
 use packet::LinkType;
 use protocol::dispatcher::Granularity;
+use protocol::trace::failure::check_with;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Ingress};
 use sim::faulty::{FaultCounts, FaultPlan, FaultTrial, TrialFrame};
@@ -89,11 +90,13 @@ trait Assemble: Fn() -> Result<Assembly, String> + Clone + 'static {}
 impl<F: Fn() -> Result<Assembly, String> + Clone + 'static> Assemble for F {}
 
 fn check(trial: &FaultTrial<impl Assemble>, seed: u64) -> FaultCounts {
-    let report = trial.run(seed).unwrap();
-    let (name, mode, units) = (&trial.name, trial.config.mode, &trial.plan.units);
-    assert_eq!(report.difference, None, "{name}, seed {seed}, {mode:?}, {units:?}");
-    assert!(report.released > 0);
-    report.outcome
+    check_with(&trial.plan, |plan| {
+        let report = trial.run_with(plan, seed).unwrap();
+        let (name, mode, units) = (&trial.name, trial.config.mode, &plan.units);
+        assert_eq!(report.difference, None, "{name}, seed {seed}, {mode:?}, {units:?}");
+        assert!(report.released > 0);
+        report.outcome
+    })
 }
 
 /// Traffic that pauses for some time after each number of frames.
@@ -164,6 +167,17 @@ fn policer_survives_faults() {
 #[test]
 fn all_functions_survive_faults() {
     check_all("all.rvl", Payload::Http);
+}
+
+#[test]
+fn explanations_are_the_same_each_time() {
+    let frames = conversation("nat.rvl", &profile(Payload::Random, 200, 800_000.0, 7));
+    let trial = trial("nat.rvl", &frames, LOSSY, Granularity::Packet);
+    let explanation = trial.explain(1).unwrap();
+    assert_eq!(trial.explain(1).unwrap(), explanation);
+    for word in ["FaultPlan", "earlier lines", "owner-changed", "Pull", "state-installed", "processed"] {
+        assert!(explanation.contains(word), "{word}: {explanation}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod patch;
 mod scratch;
 mod suite;
+mod timeline;
 
 use std::fs;
 use std::io;
@@ -16,6 +17,7 @@ use std::time::Instant;
 use patch::PlantedBug;
 use scratch::Scratch;
 use suite::{Finding, Suite};
+use timeline::ExpectedEvent;
 
 /// Seeds that are tried unless an option sets another number.
 const SEEDS: u64 = 256;
@@ -50,7 +52,7 @@ impl Options {
 }
 
 /// Plants the bugs one by one, and prints a table of what found them. Returns false if a suite did
-/// not find a bug that its patch promises.
+/// not find a bug that its patch promises, or its timeline does not show the bug's event.
 ///
 /// # Errors
 /// If no bug has a given name, a patch does not apply, the copy cannot be built, or its tests fail
@@ -70,15 +72,18 @@ pub fn run(root: &Path, options: &Options) -> io::Result<bool> {
             return Err(io::Error::other(error));
         }
     }
-    println!("| bug | rule | suite | found by | violation |\n|---|---|---|---|---|");
+    let events = timeline::expected(&root.join("crates/xtask/planted"))?;
+    println!("| bug | rule | suite | found by | violation | event |\n|---|---|---|---|---|---|");
     let mut is_all = true;
     for (number, bug) in (1..).zip(&bugs) {
         scratch.plant(&bug.path)?;
         for &suite in &bug.found_by {
             progress.report(number, &format!("{}: {}", bug.name, suite.name()));
             let finding = suite.run(&scratch, options.seeds)?;
-            is_all &= finding.is_some();
-            println!("{}", row(bug, suite, finding.as_ref()));
+            let event = events.iter().find(|event| event.bug == bug.name);
+            let is_shown = finding.as_ref().zip(event).is_some_and(|(finding, event)| finding.shows(event));
+            is_all &= is_shown;
+            println!("{}", row(bug, suite, finding.as_ref(), event.filter(|_| is_shown)));
         }
         scratch.restore()?;
     }
@@ -99,12 +104,13 @@ impl Progress {
     }
 }
 
-fn row(bug: &PlantedBug, suite: Suite, finding: Option<&Finding>) -> String {
+fn row(bug: &PlantedBug, suite: Suite, finding: Option<&Finding>, shown: Option<&ExpectedEvent>) -> String {
     let (at, violation) = match finding {
         Some(finding) => (finding.at.as_str(), finding.violation.as_str()),
         None => ("not found", ""),
     };
-    format!("| {} | {} | {} | {at} | {violation} |", bug.title, bug.rule, suite.name())
+    let event = shown.map_or("not shown", |shown| &shown.event);
+    format!("| {} | {} | {} | {at} | {violation} | {event} |", bug.title, bug.rule, suite.name())
 }
 
 /// Returns all planted bugs, by name.
@@ -123,6 +129,20 @@ fn bugs(root: &Path) -> io::Result<Vec<PlantedBug>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_bug_has_an_event_in_its_timeline() -> io::Result<()> {
+        let root = crate::workspace();
+        let page = fs::read_to_string(root.join("docs/timeline.md"))?;
+        let events = timeline::expected(&root.join("crates/xtask/planted"))?;
+        let names =
+            |events: &[ExpectedEvent]| events.iter().map(|event| event.bug.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&events), bugs(&root)?.into_iter().map(|bug| bug.name).collect::<Vec<_>>());
+        for event in events {
+            assert!(page.contains(&format!("\n| `{}` |", event.event)), "no event is {}", event.event);
+        }
+        Ok(())
+    }
 
     #[test]
     fn every_patch_applies() -> io::Result<()> {

@@ -115,6 +115,9 @@ impl ServeOptions {
                 )),
             }
         }
+        if !listeners.is_empty() {
+            runtime::timeline::keep(name);
+        }
         opened.sockets = (!listeners.is_empty()).then(|| ApiSockets { listeners, name: name.to_owned() });
         Ok(opened)
     }

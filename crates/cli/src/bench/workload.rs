@@ -432,7 +432,7 @@ impl Target for GraphTarget {
     }
 
     fn record_len(&self) -> usize {
-        self.graph.record_len()
+        self.graph.flows().record_len()
     }
 }
 

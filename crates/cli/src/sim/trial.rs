@@ -79,6 +79,7 @@ pub fn run(
     let bar = output::progress(Some(runs), "runs");
     let mut sum = TrialSum::default();
     let mut differences: Vec<(String, u64, TrialDifference)> = Vec::new();
+    let mut first = None;
     for &mode in modes {
         trial.config = UnitsConfig {
             mode: mode.into(),
@@ -89,11 +90,17 @@ pub fn run(
         for seed in seeds.first..=seeds.last {
             let report = trial.run(seed).context("cannot set up units")?;
             sum.add(&report);
+            if report.difference.is_some() && differences.is_empty() {
+                first = Some(trial.explain(seed).context("cannot set up units")?);
+            }
             differences.extend(report.difference.map(|difference| (mode.to_string(), seed, difference)));
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
+    if let Some(first) = first {
+        crate::messages::write_text(&first);
+    }
     if as_json {
         let differences: Vec<_> = differences
             .iter()

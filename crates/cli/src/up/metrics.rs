@@ -97,8 +97,8 @@ fn encode_family(
     Ok(())
 }
 
-/// Returns the former name of a metric of external programs, and of its label: both said `node`. The
-/// next release drops them.
+/// Returns the former name of a metric of external programs, and of its label: both said `node`.
+/// The next release drops them.
 fn former_name(family: &Family) -> Option<(String, &'static str)> {
     family.name.strip_prefix("program_").map(|rest| (format!("node_{rest}"), "node"))
 }

@@ -87,6 +87,14 @@ fn flows_are_moved_while_packets_flow_and_none_is_lost() {
     assert_eq!(demo.json(&format!("flows move {id} --to {to}"))["node"], to);
     assert_eq!(demo.json(&format!("flows show {id}"))["id"], id);
     assert!(demo.text(&format!("flows show {id}")).contains(to));
+    let timeline = demo.json(&format!("trace flow {id}"));
+    let lines = timeline["lines"].as_array().unwrap();
+    let at = |event: &str| lines.iter().position(|line| line["event"] == event);
+    let (began, moved) = (at("flow-began"), at("owner-changed"));
+    assert!(moved.is_some() && began < moved, "{timeline}");
+    let changed = &lines[moved.unwrap()];
+    assert_eq!((changed["flow"].as_str(), changed["epoch"].as_u64()), (Some(id), Some(2)), "{timeline}");
+    assert!(demo.text(&format!("trace flow {id}")).contains("owner-changed"));
 
     let units = demo.json("units");
     let busiest = units.as_array().unwrap().iter().max_by_key(|unit| unit["flows"].as_u64()).unwrap();
@@ -129,6 +137,10 @@ fn nodes_are_drained_and_resumed_by_hand() {
     assert!(said.contains("there is no node `unit-9`"), "{said}");
     let said = demo.place.refused(1, "flows move 4000000000.0 --api demo.sock");
     assert!(said.contains("ended"), "{said}");
+    let said = demo.place.refused(1, "trace flow 4000000000.0 --api demo.sock");
+    assert!(said.contains("ended"), "{said}");
+    let said = demo.place.refused(1, "trace flow first --api demo.sock");
+    assert!(said.contains("expected INDEX.GENERATION, such as 17.0"), "{said}");
     let said = demo.place.refused(1, "flows list --filter nonsense --api demo.sock");
     assert!(said.contains("filter"), "{said}");
     assert_eq!(demo.json("drain unit-2 --no-wait")["status"], "draining");
@@ -215,6 +227,8 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
     demo.place.stdout("cluster init certs viewer unit:u=127.0.0.1");
     let with = |name: &str| format!("--cert certs/{name}.pem --key certs/{name}.key");
     assert_eq!(demo.place.json(&format!("{status} {}", with("viewer")))["name"], "demo");
+    let said = demo.place.refused(1, &status.replace("status", "migrate"));
+    assert!(said.contains("--flow, --from, --filter or --count"), "{said}");
     let migrate = status.replace("status", "migrate --from 0 --count 1");
     let said = demo.place.refused(1, &format!("{migrate} {}", with("viewer")));
     assert!(said.contains("the role viewer allows GET only, not POST"), "{said}");

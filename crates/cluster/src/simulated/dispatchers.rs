@@ -11,7 +11,7 @@ use super::faults::SimulatedFaults;
 use super::world::{NodeId, UnitMaker, World};
 use super::{SimulatedCounters, TICK_NS};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, PolicyReader};
-use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{HomeTable, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 
 /// Time for which packets that are on their way between dispatchers may arrive at the end, in
 /// nanoseconds.
@@ -86,9 +86,10 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
                 handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
             }
             let network = world.network(node);
-            let homes = Homes::new(name, &all);
+            let homes = HomeTable::new(name, &all);
             let control = (control, homes, desk);
-            Ok((runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false))?, handle))
+            let start = || runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false));
+            Ok((world.recorded(node, start)?, handle))
         };
         let runners = names.iter().zip(&nodes).enumerate().map(start);
         let runners = runners.collect::<Result<Vec<_>, RemoteError>>()?;

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use protocol::trace::failure::Faults;
+
 use super::Random;
 
 /// The faults of all links, in both directions.
@@ -67,6 +69,23 @@ pub enum NodeFaultKind {
     Apart(u64),
     /// Datagrams between the first two dispatchers are lost for this time, in nanoseconds.
     DispatchersApart(u64),
+}
+
+impl NodeFaultKind {
+    /// Returns the name, for timelines.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            NodeFaultKind::Pause(_) => "pause",
+            NodeFaultKind::PauseDispatcher(_) => "pause of the dispatcher",
+            NodeFaultKind::Crash(_) => "crash",
+            NodeFaultKind::Restart(_) => "restart",
+            NodeFaultKind::Mute(_) => "mute",
+            NodeFaultKind::Deaf(_) => "deaf",
+            NodeFaultKind::Narrow(_) => "narrow path",
+            NodeFaultKind::Apart(_) => "apart from the next unit",
+            NodeFaultKind::DispatchersApart(_) => "dispatchers apart",
+        }
+    }
 }
 
 /// A fault at a message of the ownership protocol.
@@ -181,5 +200,35 @@ impl SimulatedFaults {
         }
         nodes.sort_by_key(|fault| fault.at_ns);
         SimulatedFaults { links, nodes, messages: Vec::new(), clock_skew }
+    }
+}
+
+impl Faults for SimulatedFaults {
+    fn without_one(&self) -> Vec<SimulatedFaults> {
+        let mut fewer = Vec::new();
+        for at in 0..self.nodes.len() {
+            let mut faults = self.clone();
+            faults.nodes.remove(at);
+            fewer.push(faults);
+        }
+        for at in 0..self.messages.len() {
+            let mut faults = self.clone();
+            faults.messages.remove(at);
+            fewer.push(faults);
+        }
+        let LinkFaults { jitter_ns, loss, duplication, reordering, .. } = self.links;
+        let mut with = |is_there: bool, links: LinkFaults| {
+            if is_there {
+                fewer.push(SimulatedFaults { links, ..self.clone() });
+            }
+        };
+        with(loss > 0.0, LinkFaults { loss: 0.0, ..self.links });
+        with(duplication > 0.0, LinkFaults { duplication: 0.0, ..self.links });
+        with(reordering > 0.0, LinkFaults { reordering: 0.0, ..self.links });
+        with(jitter_ns > 0, LinkFaults { jitter_ns: 0, ..self.links });
+        if self.clock_skew > 0.0 {
+            fewer.push(SimulatedFaults { clock_skew: 0.0, ..self.clone() });
+        }
+        fewer
     }
 }

@@ -5,7 +5,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use protocol::trace::EventTimeline;
+use protocol::trace::failure::simulated_timeline;
 
 use super::faults::{MessageFault, MessageFaultKind, NodeFault, NodeFaultKind, SimulatedFaults};
 use super::messages::carries;
@@ -38,7 +42,7 @@ pub(super) type UnitMaker = Rc<dyn Fn() -> (GraphMaker, Box<dyn PolicyReader>)>;
 
 /// A node, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeId(usize);
+pub(super) struct NodeId(pub usize);
 
 /// Counts of the simulated network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,8 +79,8 @@ enum Event {
 }
 
 /// A node.
-struct Node {
-    name: String,
+pub(super) struct Node {
+    pub name: String,
     /// Makes graphs of a unit, and reads other policies.
     make: Option<UnitMaker>,
     policies: KnownPolicies,
@@ -107,7 +111,7 @@ struct Node {
 pub(super) struct World {
     faults: SimulatedFaults,
     random: Random,
-    now_ns: Cell<u64>,
+    pub now_ns: Cell<u64>,
     /// When the dispatcher last waited for nothing but time.
     driven_ns: Cell<u64>,
     /// Attempts to connect so far.
@@ -116,7 +120,7 @@ pub(super) struct World {
     began_ns: Cell<u64>,
     events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
     scheduled: Cell<u64>,
-    nodes: RefCell<Vec<Node>>,
+    pub nodes: RefCell<Vec<Node>>,
     /// Dispatchers that work as time passes, by place of the node. One at work is not here.
     drivers: RefCell<BTreeMap<usize, Driver>>,
     /// Processes of units, by place of the node.
@@ -131,6 +135,7 @@ pub(super) struct World {
     crashed: RefCell<Vec<NodeId>>,
     itself: RefCell<std::rc::Weak<World>>,
     ended: RefCell<Vec<UnitFigures>>,
+    pub timeline: Arc<EventTimeline>,
 }
 
 impl World {
@@ -155,6 +160,7 @@ impl World {
             crashed: RefCell::default(),
             itself: RefCell::default(),
             ended: RefCell::default(),
+            timeline: simulated_timeline(),
         });
         *world.itself.borrow_mut() = Rc::downgrade(&world);
         world
@@ -399,6 +405,7 @@ impl World {
     fn crash(&self, id: NodeId, restart_ns: u64) {
         let is_unit = |node: &&mut Node| node.is_up && node.make.is_some();
         if let Some(node) = self.nodes.borrow_mut().get_mut(id.0).filter(is_unit) {
+            self.note_fault(node, "crash");
             node.end();
             self.units.borrow_mut().remove(&id.0);
             self.crashed.borrow_mut().push(id);
@@ -468,10 +475,11 @@ impl World {
             let wake_ns = woken.map_or(u64::MAX, |(at_ns, _)| at_ns);
             let next_ns = event_ns.unwrap_or(u64::MAX).min(wake_ns);
             if next_ns > until_ns {
-                self.now_ns.set(self.now_ns.get().max(until_ns));
+                self.set_now_ns(self.now_ns.get().max(until_ns));
                 return false;
             }
-            self.now_ns.set(self.now_ns.get().max(next_ns));
+            self.set_now_ns(self.now_ns.get().max(next_ns));
+            self.timeline.set_in_flight(self.events.borrow().len());
             match woken.filter(|_| wake_ns <= event_ns.unwrap_or(u64::MAX)) {
                 Some((_, unit)) => self.work(unit),
                 None => {
@@ -511,7 +519,7 @@ impl World {
             return;
         };
         let order = std::mem::take(&mut self.nodes.borrow_mut()[at].order);
-        let turn = unit.turn(&order);
+        let turn = self.recorded(NodeId(at), || unit.turn(&order));
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[at];
         node.order = order;
@@ -625,6 +633,9 @@ impl World {
         let mut counters = self.counters.get();
         counters.node_faults += 1;
         self.counters.set(counters);
+        if !matches!(kind, NodeFaultKind::Crash(_)) {
+            self.note_fault(node, kind.name());
+        }
         match kind {
             NodeFaultKind::Pause(ns) | NodeFaultKind::PauseDispatcher(ns) => node.paused_ns = now_ns + ns,
             NodeFaultKind::Mute(ns) => node.mute_ns = now_ns + ns,

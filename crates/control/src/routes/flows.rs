@@ -16,6 +16,7 @@ use crate::flow_id;
 use crate::paging::{Page, limit_of};
 use crate::problem::Problem;
 use crate::resources::{FlowResource, MoveRequest, UnitName};
+use crate::timeline_resources::TimelineResource;
 
 /// Limit on the requests to the dispatcher for one page; a page may have fewer items then.
 const LOOKS_MAX: usize = 64;
@@ -118,6 +119,30 @@ pub(super) async fn move_one(
     let results = api.dispatcher.migrate(vec![MigrationTarget { flow, from: None, to }]).await?;
     results.into_iter().next().transpose()?;
     find(&api, flow).await.map(Json)
+}
+
+/// Show the last events of a flow
+#[utoipa::path(
+    get, path = "/v1/flows/{id}/timeline", tag = "flows", operation_id = "show_timeline",
+    description = "The events that the dispatcher's process has noted: those of the dispatcher, and of units that run there. A flow that has ended has a timeline as long as its lines are kept.",
+    params(("id" = String, Path, description = "Its identity", example = "17.0")),
+    responses(
+        (status = 200, description = "The timeline", body = TimelineResource),
+        (status = "default", description = "A problem", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn timeline(
+    State(api): State<Arc<Api>>,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<TimelineResource>, Problem> {
+    let flow = flow_of(&id)?;
+    let no_timeline = || Problem::unknown("no_timeline", "the process keeps no timeline".to_owned());
+    let timeline = runtime::timeline::kept().ok_or_else(no_timeline)?;
+    let timeline = TimelineResource::of(&timeline, flow);
+    if timeline.lines.is_empty() {
+        find(&api, flow).await?; // A live flow has none if nothing has happened to it of late.
+    }
+    Ok(Json(timeline))
 }
 
 async fn find(api: &Api, flow: FlowId) -> Result<FlowResource, Problem> {

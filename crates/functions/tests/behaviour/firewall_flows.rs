@@ -261,7 +261,8 @@ fn recorded_actions_are_stale_after_the_rules_change() {
         let recording = &recorder.0[0];
         assert_eq!((recording.repeats(), recording.functions.len()), (repeats, 0));
         let event = recording.events[0];
-        let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, 0, bench.graph.records());
+        let holds =
+            |bench: &Bench| bench.graph.stages()[0].event_holds(event, 0, bench.graph.flows().records());
         assert!(!holds(&bench));
         bench.control("default reject");
         assert!(holds(&bench));

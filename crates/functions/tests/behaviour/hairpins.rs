@@ -95,7 +95,7 @@ fn a_firewall_judges_each_pass() {
             assert_eq!(bench.one(T, Side::Inside, &syn), [], "{rules}");
             assert_eq!(bench.drops(), [(reason, 1)], "{rules}");
             assert_eq!(bench.graph.counters().flows_live, 0);
-            assert_eq!(bench.graph.records().live(), 0, "neither pass leaves a flow");
+            assert_eq!(bench.graph.flows().records().live(), 0, "neither pass leaves a flow");
             assert_eq!(
                 bench.graph.stages()[1].shared().pools.iter().map(|pool| pool.in_use()).sum::<u32>(),
                 0
@@ -119,14 +119,17 @@ fn a_firewall_judges_each_pass() {
         assert_eq!(counter_of(&bench, 0, "judged"), 2, "once in each pass");
         assert_eq!(bench.graph.stages()[0].counters().packets, 20);
         let counters = bench.graph.counters();
-        assert_eq!((counters.flows_started, counters.flows_live, bench.graph.records().live()), (1, 1, 2));
+        assert_eq!(
+            (counters.flows_started, counters.flows_live, bench.graph.flows().records().live()),
+            (1, 1, 2)
+        );
         // A rule that was disabled ends the second pass, and with it the connection.
         bench.graph.stage_mut(0).unwrap().control("rule 2 disable").unwrap();
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(client(), external(), ACK, b"")), []);
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(server(), mapped, ACK, b"")), []);
         assert_eq!(bench.drops(), [("firewall-default", 2)]);
         bench.advance(T + 20_000_000 * SECOND_NS);
-        assert_eq!(bench.graph.records().live(), 0);
+        assert_eq!(bench.graph.flows().records().live(), 0);
     }
     for options in ways() {
         let mut bench = outside("firewall", &json!({"rules": "", "default": "deny"}), options);

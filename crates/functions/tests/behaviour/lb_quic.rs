@@ -129,7 +129,7 @@ fn a_flow_takes_the_fast_path_after_its_servers_first_packet() {
         assert_eq!(to_server(&mut bench, &client(0), &short(b"serverid", salt)), server);
         bench.reply(&udp(&format!("10.0.0.{server}:443"), &client(0), &short(b"cl", salt)));
     }
-    assert!(bench.graph.fast_path().packets > 10);
+    assert!(bench.graph.report().fast_path().packets > 10);
 }
 
 #[test]

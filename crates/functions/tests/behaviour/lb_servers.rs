@@ -281,7 +281,8 @@ fn a_lost_server_is_a_recorded_event() {
     assert_eq!((recording.functions.len(), recording.events.len(), recording.lost), (1, 1, 0));
     let event = recording.events[0];
     let server = server_of(out[0].data());
-    let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, record, bench.graph.records());
+    let holds =
+        |bench: &Bench| bench.graph.stages()[0].event_holds(event, record, bench.graph.flows().records());
     assert!(!holds(&bench));
     bench.control(&format!("server s{} down", server % 4 + 1));
     assert!(!holds(&bench), "another server");

@@ -67,15 +67,15 @@ impl Unit {
     /// Takes over all flows of another unit.
     fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
         self.graph.handle_timeout(now_ns, &mut self.pool);
-        let records = from.graph.records();
+        let records = from.graph.flows().records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         let mut saved = vec![];
         for record in live {
             saved.clear();
-            from.graph.save_flow(record, &mut saved);
-            self.graph.restore_flow(&saved, &mut self.pool).unwrap();
-            from.graph.release_flow(record);
+            from.graph.flows_mut().save(record, &mut saved);
+            self.graph.flows_mut().restore(&saved, &mut self.pool).unwrap();
+            from.graph.flows_mut().release(record);
         }
         assert_eq!(from.graph.counters().flows_live, 0);
     }

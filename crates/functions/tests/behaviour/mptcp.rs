@@ -239,15 +239,15 @@ fn connection_that_moves_is_one_that_stays() {
 }
 
 fn move_all(from: &mut Bench, to: &mut Bench) {
-    let records = from.graph.records();
+    let records = from.graph.flows().records();
     let is_live = |&record: &u32| records.header(record).has(RecordHeader::FLAG_LIVE);
     let live: Vec<u32> = records.used().filter(is_live).collect();
     assert!(live.len() >= 2);
     for record in live {
         let mut saved = vec![];
-        from.graph.save_flow(record, &mut saved);
-        to.graph.restore_flow(&saved, &mut to.pool).unwrap();
-        from.graph.release_flow(record);
+        from.graph.flows_mut().save(record, &mut saved);
+        to.graph.flows_mut().restore(&saved, &mut to.pool).unwrap();
+        from.graph.flows_mut().release(record);
     }
 }
 

@@ -278,10 +278,10 @@ impl Unit {
     /// Moves the flow to another unit, which knows that its first fragment passed.
     fn hand_over(&mut self, other: &mut Unit, first: &[u8]) {
         let mut saved = vec![];
-        let record = self.graph.records().used().next().unwrap();
-        self.graph.save_flow(record, &mut saved);
-        other.graph.restore_flow(&saved, &mut other.pool).unwrap();
-        self.graph.release_flow(record);
+        let record = self.graph.flows().records().used().next().unwrap();
+        self.graph.flows_mut().save(record, &mut saved);
+        other.graph.flows_mut().restore(&saved, &mut other.pool).unwrap();
+        self.graph.flows_mut().release(record);
         let mut first = [packet(SECOND_NS, Side::Inside, first)];
         other.graph.classify(&mut first, |_| {});
         other.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
@@ -307,7 +307,7 @@ fn held_fragments_move_with_their_flow() {
             let after = there.graph.counters();
             assert_eq!(after.packets_pending, 0);
             assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
-            here.graph.start_anew(0, &mut here.pool);
+            here.graph.restart(0, &mut here.pool);
             assert!(here.graph.counters().add_up());
         }
     }

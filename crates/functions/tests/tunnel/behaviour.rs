@@ -72,9 +72,9 @@ fn packets_in_both_directions_follow_planned_rules() {
                 let sent = other.through(NOW_NS + i, Inside, &back);
                 assert_eq!(one.through(NOW_NS + i, Outside, &sent), back, "{protocol}, {inner} in {outer}");
             }
-            let path = one.graph.fast_path();
+            let path = one.graph.report().fast_path();
             assert!(path.packets > 190 && path.recorded == 0, "{protocol}, {inner} in {outer}: {path:?}");
-            let steps = one.graph.rule_of(0, Direction::Reply).unwrap().steps;
+            let steps = one.graph.flows().rule(0, Direction::Reply).unwrap().steps;
             let off = RuleStep::Decap(1, headers(protocol, outer));
             assert!(matches!(&steps[..], [RuleStep::Functions(1, _), then, ..] if *then == off), "{steps:?}");
             assert_eq!(counter_of(&one, 1, "packets_in"), 100);
@@ -95,7 +95,11 @@ fn most_packets_that_leave_follow_a_rule() {
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
         let mut graph = Bench::new(stages, graph::Options { inner: true, ..options() });
         arrivals.chunks(20).for_each(|batch| graph.batch(batch));
-        assert!(graph.graph.fast_path().packets > 150, "{protocol}: {:?}", graph.graph.fast_path());
+        assert!(
+            graph.graph.report().fast_path().packets > 150,
+            "{protocol}: {:?}",
+            graph.graph.report().fast_path()
+        );
         for (sent, alone) in graph.sent.iter().zip(&one.sent) {
             assert_eq!(sent.2, alone.2, "{protocol}");
         }
@@ -139,7 +143,7 @@ fn rules_of_other_functions_do_not_change_the_output() {
                     }
                 }
                 arrivals.chunks(32).for_each(|batch| one.batch(batch));
-                let followed = one.graph.fast_path().packets;
+                let followed = one.graph.report().fast_path().packets;
                 (one.outcome(), followed)
             };
             let ((plain, none), (short, followed)) = (play(false), play(true));

@@ -143,23 +143,22 @@ fn the_end_of_many_flows_is_told_in_parts() {
     assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(flows));
 }
 
-/// Of a flow whose first packets were all dropped, nothing is left, wherever in the graph they
-/// were.
+/// Nothing is left of a flow with only dropped packets, wherever in the graph they were dropped.
 #[test]
 fn rejected_flows_leave_nothing() {
     let stages = vec![stage::<Masquerade>(8), stage::<Tally>(8), stage::<Gate>(8), stage::<Witness>(8)];
     let mut bench = Bench::new(stages, Options::default());
     for host in 1..=100 {
         assert_eq!(bench.one(T, Side::Inside, &request(host, command::DROP)), []);
-        assert_eq!(bench.graph.records().live(), 0);
+        assert_eq!(bench.graph.flows().records().live(), 0);
         assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
     }
     assert_eq!(bench.graph.counters().ended(EndReason::Rejected), 100);
     assert_eq!(bench.drops(), [("policy", 100)]);
-    // One that passes keeps the flow, though later ones are dropped.
+    // A packet that passes keeps the flow, even if later ones are dropped.
     bench.through(T, Side::Inside, &request(1, 0));
     bench.one(T, Side::Inside, &request(1, command::DROP));
-    assert_eq!(bench.graph.records().live(), 1);
+    assert_eq!(bench.graph.flows().records().live(), 1);
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn an_exhausted_pool_is_a_reason_like_any_other() {
         bench.one(T, Side::Inside, &request(host, 0));
     }
     assert_eq!(bench.drops(), [("nat-ports-exhausted", 2)]);
-    assert_eq!(bench.graph.records().live(), MASQUERADE_PORTS);
+    assert_eq!(bench.graph.flows().records().live(), MASQUERADE_PORTS);
     bench.graph.finish(&mut bench.pool);
     assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
     assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(MASQUERADE_PORTS));

@@ -114,7 +114,8 @@ impl Model for Handover {
                     None => faults.lost -= 1,
                     Some(_) => faults.mute -= 1,
                 }
-                next.world.wire.remove(at);
+                let parcel = next.world.wire.remove(at);
+                next.world.note_lost(&parcel);
             }
             Action::Report(at) => next.report(self, at),
             Action::LoseReport(at) => {

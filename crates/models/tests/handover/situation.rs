@@ -62,6 +62,7 @@ impl Situation {
             retransmit_ns: if has_retransmissions { AGAIN_NS } else { u64::MAX },
             ..unit::Config::new(id)
         });
+        let world = if models::is_replaying() { world } else { world.without_timeline() };
         Situation {
             world,
             crashed: Vec::new(),

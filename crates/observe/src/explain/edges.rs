@@ -37,7 +37,8 @@ impl EdgeExplanation {
     /// Explains the edges of a packet; none in a graph without branches.
     pub fn of_packet(trace: &PacketTrace, runner: &Runner) -> Vec<EdgeExplanation> {
         let assembly = runner.assembly();
-        let Some((topology, _)) = assembly.graph.topology() else { return Vec::new() };
+        let Some(branches) = assembly.graph.branches() else { return Vec::new() };
+        let topology = branches.topology();
         let taken = trace.edges.iter();
         let mut edges: Vec<_> = taken.filter_map(|taken| EdgeExplanation::new(taken, topology)).collect();
         let is_unmatched = trace.outcome == PacketOutcome::Dropped(DropReason::PolicyUnmatched);

@@ -174,7 +174,7 @@ impl Explanation {
                 .collect(),
             rule: trace.rule.as_ref().map(|rule| {
                 let assembly = runner.assembly();
-                let topology = assembly.graph.topology().map(|(topology, _)| topology);
+                let topology = assembly.graph.branches().map(graph::Branches::topology);
                 RuleExplanation::new(rule, &assembly.names, topology)
             }),
             outcome: outcome(trace, collected, runner),
@@ -219,7 +219,7 @@ fn flow(trace: &PacketTrace, runner: &Runner) -> Option<FlowExplanation> {
         key: joined.key.to_string(),
         // Between external nodes, an alias may be the same key in another part of the graph.
         alias: trace.alias.map(|alias| alias.to_string()).filter(|alias| *alias != joined.key.to_string()),
-        record_bytes: runner.assembly().graph.record_len().max(size_of::<RecordHeader>()),
+        record_bytes: runner.assembly().graph.flows().record_len().max(size_of::<RecordHeader>()),
     })
 }
 
@@ -421,11 +421,17 @@ impl fmt::Display for Explanation {
 impl StepExplanation {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {} ({}): {}", self.function, self.kind, self.verdict)?;
-        for text in [self.reason, self.meaning].into_iter().flatten() {
-            write!(f, ": {text}")?;
+        if let Some(reason) = self.reason {
+            write!(f, ": {reason}")?;
         }
-        if let Some(rule) = &self.decided_by {
-            write!(f, ", by {}", rule.label)?;
+        match (self.meaning, &self.decided_by) {
+            (Some(meaning), Some(rule)) => {
+                let sentence = meaning.strip_suffix('.').unwrap_or(meaning);
+                write!(f, ": {sentence}, by {}.", rule.label)?;
+            }
+            (Some(meaning), None) => write!(f, ": {meaning}")?,
+            (None, Some(rule)) => write!(f, ", by {}", rule.label)?,
+            (None, None) => {}
         }
         writeln!(f)?;
         for HeaderChange { field, before, after } in &self.changes {

@@ -129,10 +129,10 @@ impl Tracer {
             }
             if let Some(joined) = &trace.joined {
                 let graph = &runner.assembly().graph;
-                let header = graph.records().header(joined.transit.flow);
+                let header = graph.flows().records().header(joined.transit.flow);
                 let lives = header.has(RecordHeader::FLAG_LIVE);
                 if lives && !trace.generated {
-                    trace.rule = graph.rule_of(joined.transit.flow, joined.transit.direction);
+                    trace.rule = graph.flows().rule(joined.transit.flow, joined.transit.direction);
                 }
                 let learned = joined.transit.seq == 1
                     || trace.left.as_ref().is_some_and(|left| left.meta().transit.relearn_alias);

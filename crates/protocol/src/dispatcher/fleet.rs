@@ -5,6 +5,7 @@ mod starts;
 use telemetry::event;
 
 use crate::message::{FromDispatcher, UnitId};
+use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 
 use crate::dispatcher::assign::{Assigner, UnitPick};
 use crate::dispatcher::config::{
@@ -31,10 +32,11 @@ pub(crate) struct Fleet {
     ask_again_ns: u64,
     /// A unit starts for each flowlet without room.
     starts_for_room: bool,
+    trace: EventSink,
 }
 
 impl Fleet {
-    /// Creates the units, of which the first `units_min` are active.
+    /// Creates the units; the first `units_min` are active.
     ///
     /// # Errors
     ///
@@ -57,11 +59,23 @@ impl Fleet {
             units_min: config.units_min,
             ask_again_ns: config.idle_ns,
             starts_for_room: config.scaling == ScalingRule::Room,
+            trace: EventSink::default(),
         };
         (0..fleet.units_min).for_each(|unit| fleet.meter.activate(UnitId(unit), 0));
         fleet.units.activate_first(fleet.units_min);
         fleet.assigner.set_active(fleet.units.active());
         Ok(fleet)
+    }
+
+    /// Notes in a timeline what happens from now on.
+    pub fn set_trace(&mut self, trace: EventSink) {
+        self.trace = trace;
+    }
+
+    fn set_state(&mut self, unit: UnitId, state: UnitState, now_ns: u64) {
+        self.units.set_state(unit, state);
+        let changed = TimelineEvent::UnitChanged { unit, state: state.name() };
+        self.trace.note(now_ns, FlowPlace::NONE, None, changed);
     }
 
     /// Returns the units.
@@ -120,8 +134,8 @@ impl Fleet {
         self.assigner.choose(self.meter.loads(), estimate_bps, having_state, self.units.active().len())
     }
 
-    /// Returns the lowest unit with room for a flowlet with this estimated rate, or a near one that
-    /// has the state.
+    /// Returns the lowest unit with room for a flowlet with this estimated rate, or a near unit
+    /// with the state.
     pub fn lowest_with_room(&self, estimate_bps: f32, targets: &TargetList) -> Option<UnitId> {
         let chosen = self.assigner.choose_like(
             UnitChoice::LowestId,
@@ -155,11 +169,11 @@ impl Fleet {
             match (self.units.state(unit), is_ready(unit)) {
                 (UnitState::Active, false) => {
                     self.meter.deactivate(unit);
-                    self.units.set_state(unit, UnitState::Starting);
+                    self.set_state(unit, UnitState::Starting, 0);
                 }
                 (UnitState::Off, true) => {
                     self.meter.activate(unit, 0);
-                    self.units.set_state(unit, UnitState::Active);
+                    self.set_state(unit, UnitState::Active, 0);
                 }
                 _ => {}
             }
@@ -178,9 +192,9 @@ impl Fleet {
     /// Makes a unit active. Returns the number of buckets of flows that move to it.
     pub fn activate(&mut self, unit: UnitId, now_ns: u64) -> u64 {
         self.meter.activate(unit, now_ns);
-        self.units.set_state(unit, UnitState::Active);
+        self.set_state(unit, UnitState::Active, now_ns);
         self.note_active();
-        // Buckets of lost units that nobody could take.
+        // Buckets of lost units that no unit could take.
         match (&mut self.rss, self.units.active()) {
             (Some(rss), [_]) => rss.hand_all(unit),
             _ => 0,
@@ -203,7 +217,7 @@ impl Fleet {
 
     /// Drains a unit: it gets no more packets, and its flows move away.
     pub fn drain(&mut self, unit: UnitId, step: &mut Step<'_>) {
-        self.units.set_state(unit, UnitState::Draining);
+        self.set_state(unit, UnitState::Draining, step.now_ns());
         self.units.set_asked_ns(unit, Some(step.now_ns()));
         self.meter.deactivate(unit);
         self.note_active();
@@ -244,13 +258,15 @@ impl Fleet {
         match self.units.state(unit) {
             UnitState::Active => {
                 self.meter.deactivate(unit);
-                self.units.set_state(unit, UnitState::Lost);
+                self.set_state(unit, UnitState::Lost, step.now_ns());
                 self.note_active();
                 if !self.units.active().is_empty() {
                     step.counters().buckets_moved += self.clear_out(unit);
                 }
             }
-            UnitState::Starting | UnitState::Draining => self.units.set_state(unit, UnitState::Lost),
+            UnitState::Starting | UnitState::Draining => {
+                self.set_state(unit, UnitState::Lost, step.now_ns());
+            }
             // It was drained, and would not start any more.
             UnitState::Off => {
                 self.retire(unit);
@@ -262,10 +278,15 @@ impl Fleet {
         true
     }
 
-    /// Notes that nothing is heard from a unit, or that it is heard again. Returns the number of
-    /// buckets of flows that move to others.
-    pub fn suspect(&mut self, unit: UnitId, is_suspect: bool) -> u64 {
+    /// Notes that a unit is silent, or no longer. Returns the number of buckets of flows that move
+    /// to others.
+    pub fn suspect(&mut self, now_ns: u64, unit: UnitId, is_suspect: bool) -> u64 {
         self.units.set_suspect(unit, is_suspect);
+        let event = match is_suspect {
+            true => TimelineEvent::UnitSuspect { unit },
+            false => TimelineEvent::UnitHeard { unit },
+        };
+        self.trace.note(now_ns, FlowPlace::NONE, None, event);
         self.note_active();
         if self.units.is_passed_over(unit) { self.clear_out(unit) } else { 0 }
     }
@@ -287,7 +308,7 @@ impl Fleet {
         if is_stale || owners.count_of(from) > 0 {
             return self.units.set_asked_ns(from, None);
         }
-        self.units.set_state(from, UnitState::Off);
+        self.set_state(from, UnitState::Off, step.now_ns());
         step.counters().units_stopped += 1;
         event::unit_stopped(from.0.into());
         step.push(DispatcherOutput::Stop(from));

@@ -2,7 +2,8 @@
 
 mod packets;
 
-use crate::message::{FromUnit, UnitId};
+use crate::message::{FromDispatcher, FromUnit, UnitId};
+use crate::trace::{EventSink, MessagePeer, MessageSummary, TimelineEvent};
 
 use crate::dispatcher::clock::Clock;
 use crate::dispatcher::config::{Config, DispatcherError};
@@ -15,7 +16,7 @@ use crate::dispatcher::lost_flows::LostFlow;
 use crate::dispatcher::membership::Membership;
 use crate::dispatcher::migrations::Migrations;
 use crate::dispatcher::output::DispatcherOutput;
-use crate::dispatcher::owners::{Aliases, FlowsView, Owners};
+use crate::dispatcher::owners::{Aliases, Owners, OwnersView};
 use crate::dispatcher::placement::Placement;
 use crate::dispatcher::scaling::Scaling;
 use crate::dispatcher::step::Step;
@@ -39,6 +40,7 @@ pub struct Dispatcher {
     sweep: Sweep,
     /// No flow may begin.
     refuses_flows: bool,
+    trace: EventSink,
 }
 
 impl Dispatcher {
@@ -61,8 +63,38 @@ impl Dispatcher {
             evacuation: Evacuation::new(&config),
             sweep: Sweep::new(&config),
             refuses_flows: false,
+            trace: EventSink::default(),
             config,
         })
+    }
+
+    /// Notes in a timeline what happens from now on. If packets are noted, those that continue
+    /// flowlets are dispatched as others are, which is slower.
+    pub fn set_trace(&mut self, trace: EventSink) {
+        if trace.has_packets() {
+            self.cuts.look_for_all();
+        }
+        self.owners.set_trace(trace.clone());
+        self.fleet.set_trace(trace.clone());
+        self.trace = trace;
+    }
+
+    /// Notes that the caller sends a message that this dispatcher returned.
+    pub fn note_sent(&self, to: UnitId, message: &FromDispatcher) {
+        if self.trace.is_on() {
+            let message = MessageSummary::from(message);
+            let event = TimelineEvent::Sent { message, to: MessagePeer::Unit(to) };
+            self.trace.note(self.now_ns(), message.place(), None, event);
+        }
+    }
+
+    /// Notes a message that has arrived.
+    fn note_received(&self, now_ns: u64, from: UnitId, message: &FromUnit) {
+        if self.trace.is_on() {
+            let message = MessageSummary::from(message);
+            let event = TimelineEvent::Received { message, from: MessagePeer::Unit(from) };
+            self.trace.note(now_ns, message.place(), None, event);
+        }
     }
 
     /// Returns the configuration.
@@ -70,7 +102,7 @@ impl Dispatcher {
         &self.config
     }
 
-    /// From now on, no flow may begin; or it may again. Known flows go on.
+    /// Refuses new flows from now on, or accepts them again. Known flows continue.
     pub fn refuse_flows(&mut self, refuses: bool) {
         self.refuses_flows = refuses;
     }
@@ -109,8 +141,8 @@ impl Dispatcher {
     }
 
     /// Returns the live flows, to be looked at.
-    pub fn flows(&self) -> FlowsView<'_> {
-        FlowsView::new(&self.owners)
+    pub fn flows(&self) -> OwnersView<'_> {
+        OwnersView::new(&self.owners)
     }
 
     /// Returns the aliases of flows, to be changed.
@@ -249,8 +281,10 @@ impl Dispatcher {
         message: FromUnit,
         outputs: &mut Vec<DispatcherOutput>,
     ) {
+        let now_ns = self.clock.at(now_ns);
+        self.note_received(now_ns, from, &message);
         let (owners, units) = (&mut self.owners, self.fleet.units());
-        let step = &mut Step::new(self.clock.at(now_ns), &mut self.counters, outputs);
+        let step = &mut Step::new(now_ns, &mut self.counters, outputs);
         match message {
             FromUnit::Expire { flow, epoch, seq } => owners.expire(from, (flow, epoch, seq), units, step),
             FromUnit::Arrived { flow, epoch } => owners.arrived(from, (flow, epoch), units, step),

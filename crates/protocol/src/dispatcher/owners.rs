@@ -1,14 +1,15 @@
 //! The owner of each flow: handovers, moves and ends.
 
 mod aliases;
-mod flows_view;
 mod group_moves;
 mod reports;
+mod view;
 
 use nf::AffinityGroup;
 use packet::FlowKey;
 
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
+use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 
 use crate::dispatcher::config::{Config, DispatcherError};
 use crate::dispatcher::demand::Demand;
@@ -21,7 +22,7 @@ use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 
 pub use aliases::Aliases;
-pub use flows_view::{FlowStatus, FlowsView};
+pub use view::{FlowStatus, OwnersView};
 
 /// The live flows, and the unit that owns each.
 pub(crate) struct Owners {
@@ -35,6 +36,7 @@ pub(crate) struct Owners {
     counts: Vec<u32>,
     /// Silence after which a flow may end for a new one, in ns; `None` if none may.
     displaced_after_ns: Option<u64>,
+    trace: EventSink,
 }
 
 /// A flowlet that begins, before a unit is chosen for it.
@@ -62,7 +64,13 @@ impl Owners {
             lost: LostFlows::default(),
             counts: vec![0; usize::from(config.units_max)],
             displaced_after_ns: config.displaced_after_ns(),
+            trace: EventSink::default(),
         })
+    }
+
+    /// Notes in a timeline what happens from now on.
+    pub fn set_trace(&mut self, trace: EventSink) {
+        self.trace = trace;
     }
 
     /// Returns the table of flows.
@@ -93,7 +101,7 @@ impl Owners {
         &mut self.lost
     }
 
-    /// Returns a guessed flow, whose next packet can be numbered, if it has this key or alias.
+    /// Returns a guessed flow if it has this key or alias, so that its next packet can be numbered.
     #[inline(always)]
     pub fn find_guessed(&mut self, guess: FlowGuess, key: &FlowKey) -> Option<&mut Flow> {
         self.flows.find_guessed(guess, key)
@@ -119,8 +127,8 @@ impl Owners {
         (flow.owner(), flow.stamp(index, targets))
     }
 
-    /// Makes room for another flow, by the end of one that was silent for long enough, if the table
-    /// is full. Returns false if there is none.
+    /// Makes room for another flow if the table is full, by ending a flow that was silent for long
+    /// enough. Returns false if there is none.
     pub fn make_room(&mut self, units: &Units, step: &mut Step<'_>) -> bool {
         if self.flows.is_full()
             && let Some(silent_ns) = self.displaced_after_ns
@@ -151,6 +159,8 @@ impl Owners {
             groups.add(index, group, owner);
         }
         self.counts[owner.index()] += 1;
+        let place = FlowPlace::of(self.flows.id(index));
+        self.trace.note(now_ns, place, None, TimelineEvent::FlowBegan { unit: owner });
         Some(index)
     }
 
@@ -196,6 +206,8 @@ impl Owners {
         let flow = self.flows.get(index);
         self.counts[flow.previous().index()] -= 1; // It owned that one.
         self.counts[to.index()] += 1;
+        let changed = TimelineEvent::OwnerChanged { from: flow.previous(), to };
+        self.trace.note(step.now_ns(), FlowPlace::new(id, flow.epoch(), flow.last()), None, changed);
         let (epoch, last) = (flow.epoch(), flow.last());
         let message = FromDispatcher::Release { flow: id, epoch, owner: to, last, start };
         step.send(flow.previous(), message);
@@ -232,7 +244,7 @@ impl Owners {
         self.flows.forget_refuser(index, unit);
     }
 
-    /// Asks the owner of a flow, or of all flows of its affinity group, for replicas at a unit.
+    /// Requests replicas at a unit from the owner of a flow, or of all flows of its affinity group.
     pub fn ask_for_replicas(
         &self,
         index: u32,
@@ -250,7 +262,7 @@ impl Owners {
         }
     }
 
-    /// Returns the flow and those that move with it: its affinity group.
+    /// Returns the flows that move together with this one: its affinity group, or only itself.
     pub fn moving_with(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let group = self.groups.as_ref().and_then(|groups| Some((groups, groups.of_flow(index)?)));
         let members = group.into_iter().flat_map(|(groups, group)| groups.flows(group));
@@ -277,8 +289,14 @@ impl Owners {
             targets.units().chain(before).for_each(&mut tell);
         }
         self.counts[owner.index()] -= 1; // It owned this one.
+        let (now_ns, place) = (step.now_ns(), FlowPlace::of(self.flows.id(index)));
+        self.trace.note(now_ns, place, None, TimelineEvent::FlowEnded { owner });
+        let had_alias = self.flows.alias(index).0.is_some();
         if !self.flows.remove(index) {
             step.counters().indexes_retired += 1;
+        }
+        if had_alias && self.flows.alias(index).0.is_none() {
+            self.trace.note(now_ns, place, None, TimelineEvent::AliasFreed {});
         }
         self.leave_group(index, units, step);
     }

@@ -13,11 +13,11 @@ use crate::dispatcher::step::Step;
 /// that starts a unit: [on average, or of one of them](crate::dispatcher::DrainCondition).
 pub const DRAIN_BELOW: f32 = 0.8;
 
-/// The rule by which units start and are drained, with what it has measured.
+/// The rule for starting and draining units, with its measurements.
 pub(crate) struct Scaling {
     rule: Rule,
     units_min: usize,
-    /// Load of all units from which on another one starts, in bits per second.
+    /// Minimum load of all units for another one to start, in bits per second.
     start_from_bps: f32,
     /// Load of the others up to which a unit is drained, in bits per second.
     drain_below_bps: f32,

@@ -1,5 +1,7 @@
 //! The packets of a flow that a state covers.
 
+use crate::wire::{FrameError, Reader, Wire, WireForm, part};
+
 /// Limit on the distance of a packet from the first missing one. What is missing beyond it is given
 /// up as lost.
 pub const AHEAD_MAX: u64 = 64;
@@ -10,12 +12,25 @@ pub const AHEAD_MAX: u64 = 64;
 /// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {
-    /// The state covers every packet up to this seq, except those that were given up; 0 for a new
+    /// The state covers every packet up to this seq, except packets given up as lost; 0 for a new
     /// flow.
     pub contiguous: u64,
     /// Bit `i` stands for the packet with seq `contiguous` + 2 + `i`. The packet at `contiguous` +
     /// 1 is missing.
     pub ahead: u64,
+}
+
+impl Wire for Watermark {
+    const FORM: WireForm = WireForm::Parts(&[part("watermark", u64::FORM), part("ahead", u64::FORM)]);
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.contiguous.write(out);
+        self.ahead.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Watermark, FrameError> {
+        Ok(Watermark { contiguous: Wire::read(from)?, ahead: Wire::read(from)? })
+    }
 }
 
 /// The outcome of adding a packet.
@@ -31,7 +46,7 @@ pub enum SeqOutcome {
 }
 
 impl Watermark {
-    /// Creates one that covers all packets up to this seq.
+    /// Creates a watermark that covers all packets up to this seq.
     pub fn up_to(contiguous: u64) -> Watermark {
         Watermark { contiguous, ahead: 0 }
     }

@@ -3,12 +3,14 @@
 use std::hash::{Hash, Hasher};
 
 use crate::message::{Epoch, FlowId, FromDispatcher, FromUnit, Stamp, UnitMessage, Watermark};
+use crate::trace::{EventSink, FlowPlace, MessagePeer, TimelineEvent};
 
 use crate::unit::{
     Config, Counters, Done, DropCause, Engine, FLOWS_MAX, Outbox, TOMBSTONES_MAX,
     flow::{Context, FlowPool},
     flow_entry::FlowEntry,
     flow_table::FlowTable,
+    outcome::Before,
     pending::{PacketSlab, PendingPacket},
     replicas::Replicas,
     timers::Timers,
@@ -24,7 +26,7 @@ pub struct Unit<E: Engine> {
     /// By [`FlowId::index`].
     table: FlowTable,
     tombstones: Tombstones,
-    /// Entries of flows for which the unit has something to do.
+    /// Entries of flows with work left for the unit.
     here: usize,
     /// Pending packets of all flows.
     slab: PacketSlab<E::Packet>,
@@ -33,6 +35,7 @@ pub struct Unit<E: Engine> {
     timers: Timers,
     is_draining: bool,
     counters: Counters,
+    trace: EventSink,
 }
 
 impl<E: Engine> Unit<E> {
@@ -50,7 +53,13 @@ impl<E: Engine> Unit<E> {
             timers: Timers::default(),
             is_draining: false,
             counters: Counters::default(),
+            trace: EventSink::default(),
         }
+    }
+
+    /// Notes in a timeline what happens from now on.
+    pub fn set_trace(&mut self, trace: EventSink) {
+        self.trace = trace;
     }
 
     /// Forgets all flows and pending packets after a failure that left them in an unknown state.
@@ -59,6 +68,11 @@ impl<E: Engine> Unit<E> {
         (self.table, self.tombstones, self.here) = (FlowTable::default(), Tombstones::default(), 0);
         (self.slab, self.spare) = (PacketSlab::default(), FlowPool::default());
         (self.replicas, self.timers) = (Replicas::default(), Timers::default());
+    }
+
+    /// Notes in the timeline that the unit has lost everything.
+    pub fn note_reset(&self, now_ns: u64) {
+        self.trace.note(now_ns, FlowPlace::NONE, Some(0), TimelineEvent::Reset {});
     }
 
     /// First pass over packets to come: prefetches the position of the entry with this index.
@@ -81,8 +95,8 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// Handles a packet from the dispatcher, or one that a unit forwarded ([`Outbox::forwarded`]).
-    /// Packets that were pending for it are processed after it, in the order of their seqs.
+    /// Handles a packet from the dispatcher or forwarded by a unit ([`Outbox::forwarded`]). Packets
+    /// that were pending for it are processed after it, in the order of their seqs.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -91,18 +105,22 @@ impl<E: Engine> Unit<E> {
         packet: E::Packet,
         out: &mut Outbox<E::Packet>,
     ) {
-        if let Err(packet) = self.handle_next_packet(now_ns, &stamp, packet) {
-            self.handle_packet_slow(now_ns, stamp, packet, out);
+        match self.handle_next_packet(now_ns, &stamp, packet) {
+            Err(packet) => self.handle_packet_slow(now_ns, stamp, packet, out),
+            Ok(_) if self.trace.has_packets() => {
+                self.note_packet(now_ns, &stamp, TimelineEvent::Processed {})
+            }
+            Ok(_) => {}
         }
     }
 
-    /// Processes a packet if it is the next of a flow whose state is here, and that is all there is
-    /// to do, as nearly always. Returns the next deadline of the flow if it falls silent;
-    /// `u64::MAX` if there is none.
+    /// Processes a packet if it is the flow's next, its state is here, and nothing else must be
+    /// done, as nearly always. Returns the next deadline of the flow if it falls silent; `u64::MAX`
+    /// if there is none.
     ///
     /// # Errors
     ///
-    /// The packet, and nothing has changed, if more must be done: it is one for
+    /// The packet, and nothing has changed, if more must be done: call
     /// [`handle_packet`](Unit::handle_packet).
     #[inline(always)]
     pub fn handle_next_packet(
@@ -150,10 +168,12 @@ impl<E: Engine> Unit<E> {
             && let Some(pending) = entry.queue_of(&stamp, &self.config, &self.slab)
         {
             self.counters.pending += 1;
-            return pending.add(PendingPacket { stamp, packet, since_ns: now_ns }, &mut self.slab);
+            pending.add(PendingPacket { stamp, packet, since_ns: now_ns }, &mut self.slab);
+            return self.note_packet(now_ns, &stamp, TimelineEvent::Pending {});
         }
         if stamp.flow.index >= FLOWS_MAX || stamp.seq == 0 || stamp.epoch == 0 {
             self.counters.drop(DropCause::Refused);
+            self.note_packet(now_ns, &stamp, TimelineEvent::Dropped { why: DropCause::Refused.name() });
             out.dropped.push((DropCause::Refused, stamp, packet));
             return;
         }
@@ -162,12 +182,14 @@ impl<E: Engine> Unit<E> {
 
     /// Handles a message from the dispatcher or from another unit.
     pub fn handle_message(&mut self, now_ns: u64, message: UnitMessage, out: &mut Outbox<E::Packet>) {
+        self.trace.note_received(now_ns, &message, self.slab.packets());
         if message == UnitMessage::FromDispatcher(FromDispatcher::Drain) {
-            return self.drain(out);
+            return self.drain(now_ns, out);
         }
         let is_own = matches!(message, UnitMessage::FromPeer(from, _) if from == self.config.id);
         let Some(flow) = message.flow().filter(|flow| !is_own && flow.index < FLOWS_MAX) else {
             self.counters.messages_refused += 1;
+            self.trace.note(now_ns, FlowPlace::NONE, None, TimelineEvent::Discarded { why: "refused" });
             return;
         };
         self.at(now_ns, flow, out, |entry, cx| match message {
@@ -205,8 +227,8 @@ impl<E: Engine> Unit<E> {
         self.timers.next_timeout_ns()
     }
 
-    /// Returns the epoch in which this unit owns a flow, and the packets that its state covers;
-    /// `None` if the state is not here, or the next owner is known.
+    /// Returns this unit's epoch of a flow, and the packets that its state covers; `None` if the
+    /// state is not here, or the next owner is known.
     pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
         self.table.get(flow.index).filter(|entry| entry.is_of(flow))?.owned()
     }
@@ -251,13 +273,21 @@ impl<E: Engine> Unit<E> {
         &self.counters
     }
 
-    /// Reports once when no flow is left, now or later. A report for each request at most lets the
-    /// dispatcher distinguish those of a drain from which it has resumed the unit.
-    fn drain(&mut self, out: &mut Outbox<E::Packet>) {
+    /// Reports once when no flow is left, now or later. There is at most one report for each
+    /// request, so that the dispatcher can recognize the reports of drains that it has cancelled.
+    fn drain(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
         self.is_draining = self.here > 0;
         if !self.is_draining {
             out.to_dispatcher.push(FromUnit::Drained);
+            let event =
+                TimelineEvent::Sent { message: (&FromUnit::Drained).into(), to: MessagePeer::Dispatcher };
+            self.trace.note(now_ns, FlowPlace::NONE, Some(self.slab.packets()), event);
         }
+    }
+
+    fn note_packet(&self, now_ns: u64, stamp: &Stamp, event: TimelineEvent) {
+        let place = FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq);
+        self.trace.note(now_ns, place, Some(self.slab.packets()), event);
     }
 
     /// Lets `act` change a flow, then updates timers and the unit's count of flows.
@@ -288,10 +318,18 @@ impl<E: Engine> Unit<E> {
             self.act(now_ns, id, out, act);
             return self.tombstones.tidy(id);
         }
-        self.act(now_ns, before, out, |entry, cx| entry.give_way(before.index, cx));
+        self.act(now_ns, before, out, |entry, cx| {
+            cx.note(FlowPlace::of(before), TimelineEvent::IndexTaken {});
+            entry.give_way(before.index, cx);
+        });
         let entry = std::mem::replace(self.table.get_mut(id.index), FlowEntry::new(id.generation));
         if entry.is_worth_keeping() {
-            self.counters.tombstones_forgotten += self.tombstones.add(before, entry, TOMBSTONES_MAX);
+            let forgotten = self.tombstones.add(before, entry, TOMBSTONES_MAX);
+            self.counters.tombstones_forgotten += forgotten;
+            if forgotten > 0 {
+                let event = TimelineEvent::TombstoneForgotten { flows: forgotten };
+                self.trace.note(now_ns, FlowPlace::NONE, None, event);
+            }
         }
         self.act(now_ns, id, out, act);
     }
@@ -306,10 +344,12 @@ impl<E: Engine> Unit<E> {
         let present = self.table.get_mut(id.index);
         let entry = if present.is_of(id) { present } else { self.tombstones.flow(id) };
         let was_here = entry.is_here();
+        let before = Before::of(&self.trace, out, entry.gone(), &self.counters);
         let mut cx = Context {
             now_ns,
             flow: id,
             config: &self.config,
+            trace: &self.trace,
             engine: &mut self.engine,
             counters: &mut self.counters,
             replicas: &mut self.replicas,
@@ -332,6 +372,10 @@ impl<E: Engine> Unit<E> {
                 }
             }
             _ => {}
+        }
+        if let Some(before) = before {
+            let at = (&self.trace, now_ns, self.slab.packets());
+            before.note(at, id, out, entry.gone(), &self.counters);
         }
     }
 }

@@ -30,6 +30,18 @@ pub enum DropCause {
     Refused,
 }
 
+impl DropCause {
+    /// Returns the name, for the timeline.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropCause::Stale => "stale",
+            DropCause::FlowEnded => "flow ended",
+            DropCause::PendingFull => "too many pending",
+            DropCause::Refused => "refused",
+        }
+    }
+}
+
 impl<P> Default for Outbox<P> {
     fn default() -> Outbox<P> {
         Outbox {

@@ -9,6 +9,7 @@ use protocol::unit::{self, DropCause};
 
 use crate::common::link::LinkFaults;
 use crate::common::pair::Pair;
+use crate::simulations::simulations;
 
 /// A run of both ends.
 #[derive(Clone, Debug)]
@@ -146,8 +147,8 @@ impl Course {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+simulations! {
+    cases = 400;
 
     /// design.md 3.10: a move loses no packet that reached a live unit.
     #[test]
@@ -166,7 +167,7 @@ proptest! {
     fn flows_that_an_operator_migrates_lose_nothing(course in course()) {
         let course = Course { mode: Granularity::Flow, is_operated: true, steps: 250, units: (3, 3), ..course };
         let pair = course.run();
-        // A unit that is left alone has nobody to migrate to.
+        // A single unit has no unit to migrate to.
         prop_assert!(pair.migrated > 0 || pair.dispatcher.counters().units_stopped > 0);
         for flow in pair.flows.values() {
             prop_assert_eq!(pair.world.check_end(flow), 0);

@@ -11,6 +11,7 @@ use protocol::unit;
 
 use crate::common::link::LinkFaults;
 use crate::common::pair::Pair;
+use crate::simulations::simulations;
 
 /// Groups; a flow is in the group of its number.
 const GROUPS: u16 = 3;
@@ -123,8 +124,8 @@ fn check_owners(pair: &Pair) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+simulations! {
+    cases = 400;
 
     // S65
     #[test]

@@ -7,3 +7,5 @@ mod groups;
 mod model;
 mod rules;
 mod schedules;
+mod simulations;
+mod timelines;

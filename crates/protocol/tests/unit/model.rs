@@ -3,8 +3,10 @@
 //! may arrive twice, one between units may be lost, and timers may fire before anything arrives.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use protocol::message::{FlowId, ReplicaTargets, UnitId};
+use protocol::trace::failure::attempt;
 use protocol::unit::{Config, Unit};
 
 use crate::common::world::{Flow, Item, World};
@@ -22,7 +24,7 @@ enum Step {
     Adopt(u16),
     /// The flow ends.
     End,
-    /// The flow ends, and its index has another, of which this many packets go to this unit.
+    /// The flow ends, and another one has its index; this many of its packets go to this unit.
     Next(u16, u64),
 }
 use Step::{Adopt, Ahead, End, Next, Packets};
@@ -44,6 +46,57 @@ fn explore(units: u16, steps: &[Step], copies: ReplicaTargets, faults: Faults) -
 
 /// The same; replicas may be deltas.
 fn explore_with(units: u16, steps: &[Step], copies: ReplicaTargets, deltas: bool, faults: Faults) -> usize {
+    let begin = || begin(units, steps, (copies, deltas), faults);
+    let (world, flow, over) = begin();
+    let (world, first) = (world.without_timeline(), faults);
+    let mut seen = HashSet::from([(world.fingerprint(), faults)]);
+    let mut open = vec![(world, faults, None)];
+    while let Some((world, faults, way)) = open.pop() {
+        if world.wire.is_empty() {
+            let live = Some(&flow).filter(|flow| !over.contains(&flow.id));
+            check_or_replay((begin, first), &way, || check_rest(world.clone(), live, &over));
+        }
+        for (nth, (next, faults)) in successors(&world, faults, None).into_iter().enumerate() {
+            if seen.insert((next.fingerprint(), faults)) {
+                let way = Some(Rc::new(Way { before: way.clone(), nth }));
+                check_or_replay((begin, first), &way, || next.check());
+                open.push((next, faults, way));
+            }
+        }
+    }
+    seen.len()
+}
+
+/// The way to a world: the successor that each step took.
+struct Way {
+    before: Option<Rc<Way>>,
+    nth: usize,
+}
+
+/// Checks a world. If that fails, goes the way to it again, for the timeline.
+#[allow(clippy::panic, reason = "a test fails by panicking")]
+fn check_or_replay(
+    (begin, faults): (impl Fn() -> (World, Flow, Vec<FlowId>), Faults),
+    way: &Option<Rc<Way>>,
+    check: impl FnOnce(),
+) {
+    let Err(message) = attempt(check) else { return };
+    let steps = std::iter::successors(way.as_ref(), |way| way.before.as_ref()).map(|way| way.nth);
+    let (mut world, ..) = begin();
+    let mut faults = faults;
+    for nth in steps.collect::<Vec<_>>().into_iter().rev() {
+        (world, faults) = successors(&world, faults, Some(nth)).remove(0);
+    }
+    panic!("{message}");
+}
+
+/// Returns the first world, the flow at the end of the schedule, and flows that end before.
+fn begin(
+    units: u16,
+    steps: &[Step],
+    (copies, deltas): (ReplicaTargets, bool),
+    faults: Faults,
+) -> (World, Flow, Vec<FlowId>) {
     let mut world = World::new(units, |id| Config {
         deltas,
         replicate_after_ns: (copies != ReplicaTargets::NONE).then_some(150),
@@ -77,30 +130,19 @@ fn explore_with(units: u16, steps: &[Step], copies: ReplicaTargets, deltas: bool
             }
         }
     }
-    let mut seen = HashSet::from([(world.fingerprint(), faults)]);
-    let mut open = vec![(world, faults)];
-    while let Some((world, faults)) = open.pop() {
-        if world.wire.is_empty() {
-            let live = Some(&flow).filter(|flow| !over.contains(&flow.id));
-            check_rest(world.clone(), live, &over);
-        }
-        for (next, faults) in successors(&world, faults) {
-            if seen.insert((next.fingerprint(), faults)) {
-                next.check();
-                open.push((next, faults));
-            }
-        }
-    }
-    seen.len()
+    (world, flow, over)
 }
 
-/// Returns all worlds that may follow.
-fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
-    let mut next = Vec::new();
+/// Returns all worlds that may follow, or only the one with this number.
+fn successors(world: &World, faults: Faults, only: Option<usize>) -> Vec<(World, Faults)> {
+    let (mut next, mut number) = (Vec::new(), 0);
     let mut go = |faults: Faults, act: &dyn Fn(&mut World)| {
-        let mut world = world.clone();
-        act(&mut world);
-        next.push((world, faults));
+        if only.is_none_or(|only| only == number) {
+            let mut world = world.clone();
+            act(&mut world);
+            next.push((world, faults));
+        }
+        number += 1;
     };
     for (at, parcel) in world.wire.iter().enumerate() {
         if parcel.from.is_none() && !world.is_first(at) {
@@ -110,7 +152,7 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
         match parcel.item {
             Item::Packet(..) if faults.lost > 0 => {
                 let faults = Faults { lost: faults.lost - 1, ..faults };
-                go(faults, &|world| _ = world.wire.remove(at));
+                go(faults, &|world| lose(world, at));
             }
             Item::Message(_) if faults.twice > 0 => {
                 let faults = Faults { twice: faults.twice - 1, ..faults };
@@ -121,7 +163,7 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
         match parcel.item {
             Item::Message(_) if parcel.from.is_some() && faults.mute > 0 => {
                 let faults = Faults { mute: faults.mute - 1, ..faults };
-                go(faults, &|world| _ = world.wire.remove(at));
+                go(faults, &|world| lose(world, at));
             }
             _ => {}
         }
@@ -132,6 +174,11 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
         go(faults, &|world| world.handle_timeout(world.next_timeout_ns()));
     }
     next
+}
+
+fn lose(world: &mut World, at: usize) {
+    let parcel = world.wire.remove(at);
+    world.note_lost(&parcel);
 }
 
 /// Deadlines later than this are those of retransmissions: all others are shorter.

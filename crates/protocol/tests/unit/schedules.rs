@@ -7,6 +7,7 @@ use protocol::unit::{Config, DropCause, Unit};
 
 use crate::common::link::{LinkFaults, LossyLink};
 use crate::common::world::{Flow, World};
+use crate::simulations::simulations;
 
 /// The behaviour of a network, and the limits of units.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ struct Nature {
     pending_per_flow_max: usize,
     replica_bytes_max: usize,
     replicate_after_ns: u64,
-    /// Per 1,000 packets: those that ask to replicate at once.
+    /// Packets with the mark to replicate at once, per 1,000.
     at_once: u64,
     deltas: bool,
     /// Units that refuse arriving states, as bits.
@@ -125,7 +126,8 @@ impl Play {
         }
     }
 
-    /// Gives flows back whose new owners have refused their states. Returns true if there were any.
+    /// Gives flows back after their new owners have refused their states. Returns true if there
+    /// were any.
     fn take_refusals(&mut self) -> bool {
         let mut is_any = false;
         for (_, message) in std::mem::take(&mut self.world.to_dispatcher) {
@@ -171,8 +173,8 @@ impl Play {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Returns the flows whose last owner can know that it is one: it got a packet, or the previous
-    /// owner a release.
+    /// Returns the flows with a last owner that can know of its ownership: it got a packet, or the
+    /// previous owner a release.
     fn begun(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(|flow| {
             let is_known = self.world.units[flow.owner.index()].owned(flow.id).is_some();
@@ -199,8 +201,8 @@ fn some_units(link: &mut LossyLink, units: u16) -> ReplicaTargets {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+simulations! {
+    cases = 600;
 
     /// design.md 3.10: a move loses no packet that reached a live unit, whatever is repeated or
     /// overtaken.
@@ -216,7 +218,7 @@ proptest! {
         prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
     }
 
-    /// A flow whose state is refused continues where the state was, without a loss.
+    /// A flow with a refused state continues at the state's holder, without a loss.
     #[test]
     fn a_refused_state_costs_no_packet(nature in network(), refusing in 1u16..8) {
         let play = Play::new(Nature { refusing, ..nature }).run();

@@ -143,7 +143,10 @@ impl<T: Transport> Elastic<T> {
     fn execute(&mut self, output: DispatcherOutput) {
         let since_ns = self.since_ns(self.now_ns);
         match output {
-            DispatcherOutput::Send { to, message } => self.transport.message(self.now_ns, to, message),
+            DispatcherOutput::Send { to, message } => {
+                self.dispatcher.note_sent(to, &message);
+                self.transport.message(self.now_ns, to, message);
+            }
             DispatcherOutput::Start(unit) => match self.transport.start(unit) {
                 Started::Ready => {
                     self.intervals.set_on(since_ns, unit, true);

@@ -77,7 +77,7 @@ impl<T: Transport> Elastic<T> {
         let back = reset_back(&mut packet, pool);
         // With branches, the port of the other host is known where the flow was: that host gets
         // its reset when it sends something itself.
-        let has_way = tells_other && graph.topology().is_none();
+        let has_way = tells_other && graph.branches().is_none();
         let (onward, probe) = match has_way {
             true => reset_onward(&mut packet, &found, pool),
             false => (None, None),

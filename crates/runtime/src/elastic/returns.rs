@@ -36,7 +36,7 @@ impl<T: Transport> Elastic<T> {
             }
             UnitChange::Retire(unit) => self.dispatcher.membership().retire(unit),
             UnitChange::Suspect(unit) => self.dispatcher.membership().suspect(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.membership().suspect(unit, false),
+            UnitChange::Alive(unit) => self.dispatcher.membership().suspect(unit, false),
         }
         self.execute_outputs();
     }
@@ -64,7 +64,7 @@ impl<T: Transport> Elastic<T> {
         for (flow, FlowAlias { key, hash, is_turned }) in aliases {
             let begun = self.dispatcher.flows().status(flow).map(|status| status.key);
             let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
-                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
+                Some(begun) => self.transport.core().graph.flows().sent_alias(key, &begun),
                 None => (key, hash),
             };
             self.dispatcher.aliases().take(flow, &key, hash, &mut self.outputs);

@@ -41,7 +41,7 @@ impl Figures {
             functions: function::of_all(graph, &names),
             edges: edge::of_all_edges(graph),
             flows,
-            streams: graph.has_streams().then_some(counters.streams),
+            streams: graph.report().has_streams().then_some(counters.streams),
             raised: [0; 2],
             lost: [effects.alerts_lost, effects.events.lost(), effects.reports_lost, effects.not_generated],
         }

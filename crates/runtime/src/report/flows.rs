@@ -63,7 +63,7 @@ impl FlowsReport {
             evicted: by_class(&counters.evicted_by_class).filter(|&(_, count)| count > 0).collect(),
             evicted_over_source: counters.evicted_over_source,
             ended: reasons.iter().map(|&reason| (reason.name(), counters.ended(reason))).collect(),
-            record_bytes: graph.record_len(),
+            record_bytes: graph.flows().record_len(),
         }
     }
 }

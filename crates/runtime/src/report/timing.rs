@@ -76,9 +76,9 @@ record! {
 
 impl FastPathReport {
     pub(super) fn of(graph: &Graph) -> FastPathReport {
-        let FastPath { packets, predicted, recorded, failed, beside: _ } = graph.fast_path();
-        let walked: u64 = graph.walked().iter().map(|walked| walked.cycles).sum();
-        let cycles = graph.cycles().iter().sum::<u64>().saturating_sub(walked);
+        let FastPath { packets, predicted, recorded, failed, beside: _ } = graph.report().fast_path();
+        let walked: u64 = graph.report().walked().iter().map(|walked| walked.cycles).sum();
+        let cycles = graph.report().cycles().iter().sum::<u64>().saturating_sub(walked);
         let mut report =
             FastPathReport { packets, predicted, recorded, failed, cycles, cycles_per_packet: None };
         report.set_cycles_per_packet();

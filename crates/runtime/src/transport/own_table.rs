@@ -105,7 +105,7 @@ impl OwnEngine {
             self.through += self.pending.len() as u64;
             self.graph.process_batch(&mut self.pending, &self.handles, &mut self.out, &mut self.pool);
             let graph = &self.graph;
-            let has_none = |&handle: &u32| graph.flows_of(handle).next().is_none();
+            let has_none = |&handle: &u32| graph.flows().of_handle(handle).next().is_none();
             self.without_flow.extend(self.handles.drain(..).filter(has_none));
             self.settle();
         }
@@ -152,8 +152,8 @@ impl OwnEngine {
     /// Returns whether the ends of a flow's alias are in another order than those of its key; none
     /// if it has another alias by now.
     fn is_turned(&self, handle: u32, alias: &FlowKey) -> Option<bool> {
-        let records = self.graph.records();
-        let mut headers = self.graph.flows_of(handle).map(|record| records.header(record));
+        let records = self.graph.flows().records();
+        let mut headers = self.graph.flows().of_handle(handle).map(|record| records.header(record));
         let header = headers.find(|header| header.has(RecordHeader::FLAG_ALIAS) && header.alias == *alias)?;
         Some(header.has(RecordHeader::FLAG_REVERSED) != header.has(RecordHeader::FLAG_ALIAS_REVERSED))
     }
@@ -240,7 +240,7 @@ impl OwnEngine {
     pub fn start_over(&mut self, lost: u64) {
         self.pending.clear();
         self.handles.clear();
-        self.graph.start_anew(lost, &mut self.pool);
+        self.graph.restart(lost, &mut self.pool);
         self.settle();
         self.current.clear();
         self.older.clear();
@@ -260,7 +260,7 @@ impl OwnEngine {
 
     /// Returns whether the graph has a flow with this handle.
     pub fn has(&self, handle: u32) -> bool {
-        self.graph.flows_of(handle).next().is_some()
+        self.graph.flows().of_handle(handle).next().is_some()
     }
 
     /// Notes that the flow's state was sent to another unit. A reliable transport does not lose it,
@@ -294,7 +294,7 @@ impl OwnEngine {
             self.run();
             if self.has(flow.index) {
                 let handle = self.new_handle(FlowId { index: flow.index, generation: known });
-                self.graph.change_handle(flow.index, handle);
+                self.graph.flows_mut().change_handle(flow.index, handle);
             }
             self.current[index] = Current { generation: flow.generation, seq: 0 };
             return flow.index;
@@ -310,7 +310,7 @@ impl OwnEngine {
     fn new_handle(&mut self, flow: FlowId) -> u32 {
         if self.older.len() >= OLDER_KEPT {
             let graph = &self.graph;
-            self.older.retain(|_, handle| graph.flows_of(*handle).next().is_some());
+            self.older.retain(|_, handle| graph.flows().of_handle(*handle).next().is_some());
         }
         let taken: Vec<u32> = self.older.values().copied().collect();
         let handle = (self.indexes..).find(|handle| !taken.contains(handle)).unwrap_or(self.indexes);
@@ -360,7 +360,7 @@ impl Engine for OwnEngine {
         self.handle_timeout(now_ns);
         let handle = self.handle(flow);
         match ended {
-            true => self.graph.end_flows_of(handle, &mut self.pool),
+            true => self.graph.flows_mut().end(handle, &mut self.pool),
             false => release(&mut self.graph, handle),
         }
         self.settle();

@@ -113,7 +113,7 @@ impl Rings {
             make,
             local: LocalGraph::placeholder(front)?,
             commands: Vec::new(),
-            commons: front.share(),
+            commons: front.sharing().share(),
             lanes: (0..config.units_max).map(|_| None).collect(),
             mailboxes,
             mails,
@@ -335,7 +335,7 @@ impl Fleet for Rings {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.running().next().is_none();
         if has_finished {
-            self.local.graph.part();
+            self.local.graph.sharing().part();
         }
         has_finished
     }

@@ -9,11 +9,13 @@ use hdrhistogram::Histogram;
 use nf::SharedHandle;
 use packet::{DropReason, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Stamp, UnitId, UnitMessage};
+use protocol::trace::Machine;
 use protocol::unit::{Counters, DropCause, Outbox, Unit};
 
 use super::Return;
 use super::own_table::OwnEngine;
 use crate::report::{Report, new_histogram};
+use crate::timeline;
 
 /// Buffers that a unit keeps, for packets that functions make.
 const BUFFERS: usize = 64;
@@ -133,10 +135,11 @@ impl UnitEnd {
         is_reliable: bool,
         clock_ns: fn() -> u64,
     ) -> UnitEnd {
-        graph.join(shared);
+        graph.sharing().join(shared);
         graph.classifier_mut().hold_no_fragments();
         let id = config.id;
-        let unit = Unit::new(config, OwnEngine::new(graph, flows_max, is_reliable));
+        let mut unit = Unit::new(config, OwnEngine::new(graph, flows_max, is_reliable));
+        unit.set_trace(timeline::trace(Machine::Unit(id)));
         let mut end = UnitEnd {
             id,
             unit,
@@ -354,6 +357,7 @@ impl UnitEnd {
         self.is_resetting = true;
         self.outbox = Outbox::default();
         self.pulled.clear();
+        self.unit.note_reset(self.now_ns);
         self.unit.reset();
         let engine = self.unit.engine_mut();
         let lost = self.received - self.forwarded - self.lost - engine.through;

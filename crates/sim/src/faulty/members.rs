@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::message::{FlowId, FromDispatcher, FromUnit, UnitId};
+use protocol::trace::{FlowPlace, Machine, TimelineEvent};
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitChange, UnitEnd};
 
 use super::plan::{ChangeKind, PlannedChange};
@@ -156,6 +157,7 @@ impl Faulty {
     /// dropped and counted.
     fn crash(&mut self, unit: UnitId) {
         let Some(mut end) = self.units[unit.index()].take() else { return };
+        self.note_fault(Machine::Unit(unit), FlowPlace::NONE, TimelineEvent::Fault { kind: "crash" });
         end.handle(ToUnit::Reset);
         while let Some(sending) = end.poll() {
             if let Sending::Return(report) = sending {

@@ -1,5 +1,6 @@
 //! Plans of faults, in TOML.
 
+use protocol::trace::failure::Faults;
 use serde::Deserialize;
 use values::Nanos;
 
@@ -43,6 +44,30 @@ pub enum ChangeKind {
     Leave,
     /// A unit is gone, with its flows and its pending packets.
     Crash,
+}
+
+impl Faults for FaultPlan {
+    fn without_one(&self) -> Vec<FaultPlan> {
+        let mut plans = Vec::new();
+        let mut without = |is_there: bool, remove: &dyn Fn(&mut FaultPlan)| {
+            if is_there {
+                let mut plan = self.clone();
+                remove(&mut plan);
+                plans.push(plan);
+            }
+        };
+        for at in 0..self.units.len() {
+            without(true, &|plan| _ = plan.units.remove(at));
+        }
+        let FaultPlan { packets, messages, .. } = self;
+        without(messages.loss.0 > 0.0, &|plan| plan.messages.loss.0 = 0.0);
+        without(messages.again.0 > 0.0, &|plan| plan.messages.again.0 = 0.0);
+        without(messages.late.0 > 0.0, &|plan| plan.messages.late.0 = 0.0);
+        without(packets.loss.0 > 0.0, &|plan| plan.packets.loss.0 = 0.0);
+        without(packets.reorder.0 > 0.0, &|plan| plan.packets.reorder.0 = 0.0);
+        without(packets.jitter.0 > 0, &|plan| plan.packets.jitter.0 = 0);
+        plans
+    }
 }
 
 impl FaultPlan {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use packet::{FlowHasher, FlowKey, LinkType, Packet, PacketClass, Parser};
 use protocol::message::UnitId;
+use protocol::trace::failure::{last_timeline, shrink};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::{FunctionReport, Report};
 use runtime::{Assembly, Frame, Ingress, Runner};
@@ -73,10 +74,18 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> FaultTrial<A> {
     /// # Errors
     /// If the units cannot be set up.
     pub fn run(&self, seed: u64) -> Result<TrialReport, ElasticError> {
+        self.run_with(&self.plan, seed)
+    }
+
+    /// Runs the trial with other faults.
+    ///
+    /// # Errors
+    /// If the units cannot be set up.
+    pub fn run_with(&self, plan: &FaultPlan, seed: u64) -> Result<TrialReport, ElasticError> {
         let assembly = (self.assemble)().map_err(ElasticError::Graph)?;
         let assemble = self.assemble.clone();
         let make = move || assemble().map(|assembly| assembly.graph);
-        let (mut faulty, outcome) = runner(assembly, &self.name, self.config, self.plan.clone(), seed, make)?;
+        let (mut faulty, outcome) = runner(assembly, &self.name, self.config, plan.clone(), seed, make)?;
         let mut observed = Observed::default();
         let keys: Vec<Option<FlowKey>> = self.frames.iter().map(TrialFrame::key).collect();
         let translated = self.translated_keys(&keys)?;
@@ -100,7 +109,7 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> FaultTrial<A> {
         let exempt = Exempt::of(&outcome, &keys, [&observed, &expected]);
         let difference = match () {
             () if outcome.stuck > 0 => Some(TrialDifference::Stuck(outcome.stuck)),
-            () if outcome.stale > 0 && !self.may_give_up() => Some(TrialDifference::Late(outcome.stale)),
+            () if outcome.stale > 0 && !self.may_give_up(plan) => Some(TrialDifference::Late(outcome.stale)),
             () if !report.adds_up() => Some(TrialDifference::Accounts),
             () => observed.difference(&expected, &exempt).or_else(|| {
                 // A flow that begins again after a crash counts twice.
@@ -117,9 +126,25 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> FaultTrial<A> {
         })
     }
 
+    /// Returns text about a run that differs: the faults that it needs, and the last lines of its
+    /// timeline.
+    ///
+    /// # Errors
+    /// If the units cannot be set up.
+    pub fn explain(&self, seed: u64) -> Result<String, ElasticError> {
+        let differs = |plan: &FaultPlan| {
+            let report = self.run_with(plan, seed);
+            report.is_ok_and(|report| report.difference.is_some())
+        };
+        let (plan, runs) = shrink(&self.plan, differs);
+        self.run_with(&plan, seed)?;
+        let timeline = last_timeline().map(|timeline| timeline.to_string()).unwrap_or_default();
+        Ok(format!("faults that are needed, after {runs} runs: {plan:#?}\n{timeline}"))
+    }
+
     /// Returns whether links may delay a packet until its unit has given it up.
-    fn may_give_up(&self) -> bool {
-        let link = self.plan.packets;
+    fn may_give_up(&self, plan: &FaultPlan) -> bool {
+        let link = plan.packets;
         let reorder_ns = if link.reorder.0 > 0.0 { link.reorder_by.0 } else { 0 };
         link.jitter.0 + reorder_ns >= self.config.unit(UnitId(0)).reorder_timeout_ns
     }

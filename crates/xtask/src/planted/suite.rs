@@ -4,6 +4,7 @@ use std::io;
 use std::process::Command;
 
 use super::scratch::Scratch;
+use super::timeline::{self, ExpectedEvent};
 
 /// Runs a program with limits on memory, in KiB, and time, in seconds: a bug may fill the one, and
 /// make the run last forever, which counts as a violation.
@@ -33,6 +34,15 @@ pub struct Finding {
     pub at: String,
     /// The test, and its message.
     pub violation: String,
+    /// The lines of its timeline.
+    timeline: Vec<String>,
+}
+
+impl Finding {
+    /// Returns true if the timeline has the event.
+    pub fn shows(&self, event: &ExpectedEvent) -> bool {
+        self.timeline.iter().any(|line| event.is_in(line))
+    }
 }
 
 impl Suite {
@@ -91,7 +101,8 @@ impl Suite {
             let outcome = run.output()?;
             if !outcome.status.success() {
                 let text = String::from_utf8_lossy(&outcome.stdout);
-                return Ok(Some(Finding { at: seed_or_case(&text), violation: violation(&text) }));
+                let timeline = timeline::lines(&text).into_iter().map(str::to_owned).collect();
+                return Ok(Some(Finding { at: seed_or_case(&text), violation: violation(&text), timeline }));
             }
             if self != Suite::Cluster || end >= seeds {
                 return Ok(None);

@@ -34,8 +34,8 @@ impl Fleet {
         if self.units.starting() > 0 { None } else { self.start_next(step) }
     }
 
-    /// Starts units until `units_min` of them run or start, whatever the load. Those that leave do
-    /// not count, those that an operator wants fewer do.
+    /// Starts units until `units_min` of them run or start, at any load. Leaving units do not
+    /// count; units that an operator has drained without replacement do.
     pub fn hold_minimum(&mut self, step: &mut Step<'_>) {
         while self.units.held() < usize::from(self.units_min) {
             if self.start_next(step).is_none() {
@@ -51,7 +51,7 @@ impl Fleet {
             return None;
         }
         let unit = self.units.first_off()?;
-        self.units.set_state(unit, UnitState::Starting);
+        self.set_state(unit, UnitState::Starting, step.now_ns());
         step.counters().units_started += 1;
         event::unit_started(unit.0.into(), self.units.active().len() as u64);
         step.push(DispatcherOutput::Start(unit));

@@ -6,6 +6,7 @@ use nf::AffinityGroup;
 
 use super::Dispatcher;
 use crate::message::{FlowId, ReplicaTargets, Stamp, UnitId};
+use crate::trace::{FlowPlace, TimelineEvent};
 
 use crate::dispatcher::assign::UnitPick;
 use crate::dispatcher::flowlet::FlowletCut;
@@ -287,6 +288,10 @@ impl Dispatcher {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(len);
         self.fleet.add(unit, len, now_ns);
+        if self.trace.has_packets() {
+            let place = FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq);
+            self.trace.note(now_ns, place, None, TimelineEvent::Dispatched { unit });
+        }
         Dispatched::To { unit, stamp }
     }
 }

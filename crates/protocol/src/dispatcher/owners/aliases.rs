@@ -10,6 +10,7 @@ use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::Units;
 use crate::message::FlowId;
+use crate::trace::{FlowPlace, TimelineEvent};
 
 /// The aliases of a dispatcher's flows.
 pub struct Aliases<'a> {
@@ -37,10 +38,14 @@ impl<'a> Aliases<'a> {
     /// If another flow has this key, as its own or as its alias. The flow's alias stays as it was.
     pub fn set(&mut self, flow: FlowId, alias: &FlowKey, hash: u64) -> Result<(), AliasConflict> {
         match self.owners.flows.set_alias(flow, alias, hash) {
-            Ok(()) => self.counters.aliases += 1,
+            Ok(()) => {
+                self.counters.aliases += 1;
+                self.note(flow, TimelineEvent::AliasSet {});
+            }
             Err(AliasRefused::Late) => self.counters.aliases_late += 1,
             Err(AliasRefused::Taken(taken)) => {
                 self.counters.aliases_taken += 1;
+                self.note(flow, TimelineEvent::AliasRefused { by: taken.by });
                 event::alias_conflict(&flow);
                 return Err(taken);
             }
@@ -91,6 +96,10 @@ impl<'a> Aliases<'a> {
         }
     }
 
+    fn note(&self, flow: FlowId, event: TimelineEvent) {
+        self.owners.trace.note(self.now_ns, FlowPlace::of(flow), None, event);
+    }
+
     /// Takes a key from a flow: it loses its alias, or ends if it began with this key.
     fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, outputs: &mut Vec<DispatcherOutput>) {
         match self.owners.flows.live(flow) {
@@ -98,7 +107,10 @@ impl<'a> Aliases<'a> {
                 let mut step = Step::new(self.now_ns, self.counters, outputs);
                 self.owners.end(flow.index, self.units, &mut step);
             }
-            Some(_) => self.owners.flows.drop_alias(flow.index),
+            Some(_) => {
+                self.owners.flows.drop_alias(flow.index);
+                self.note(flow, TimelineEvent::AliasFreed {});
+            }
             None => {}
         }
     }

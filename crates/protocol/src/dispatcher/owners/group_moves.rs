@@ -8,6 +8,7 @@ use crate::dispatcher::output::DispatcherOutput;
 use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 use crate::message::{Epoch, FlowId, UnitId};
+use crate::trace::{FlowPlace, TimelineEvent};
 
 impl Owners {
     /// Returns the owner for a flow of this group that begins; `None` if it has to wait, or no unit
@@ -36,6 +37,8 @@ impl Owners {
         }
         groups.set_owner(group, to);
         step.counters().groups_moved += 1;
+        let moved = TimelineEvent::GroupMoved { group: group.0, to };
+        self.trace.note(step.now_ns(), FlowPlace::NONE, None, moved);
         for index in groups.flows(group).collect::<Vec<u32>>() {
             if self.flows.get(index).owner() != to {
                 self.move_member(index, to, units, step);
@@ -109,7 +112,11 @@ impl Owners {
     pub(super) fn follow_up(&mut self, after: AfterArrival, units: &Units, step: &mut Step<'_>) {
         match after {
             AfterArrival::Nothing => {}
-            AfterArrival::Settled(group) => step.push(DispatcherOutput::GroupSettled(group)),
+            AfterArrival::Settled(group) => {
+                let settled = TimelineEvent::GroupSettled { group: group.0 };
+                self.trace.note(step.now_ns(), FlowPlace::NONE, None, settled);
+                step.push(DispatcherOutput::GroupSettled(group));
+            }
             AfterArrival::GoesBack(group, to) => {
                 self.move_group(group, to, units, step);
                 // If that unit does not run any more, the group stays.

@@ -8,6 +8,7 @@ use crate::message::{
 };
 
 use super::FlowPool;
+use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 use crate::unit::{
     Config, Counters, DropCause, Engine, Outbox,
     pending::PacketSlab,
@@ -19,6 +20,7 @@ pub(crate) struct Context<'a, E: Engine> {
     pub now_ns: u64,
     /// The flow.
     pub flow: FlowId,
+    pub trace: &'a EventSink,
     pub config: &'a Config,
     pub engine: &'a mut E,
     pub counters: &'a mut Counters,
@@ -42,8 +44,37 @@ impl<E: Engine> Context<'_, E> {
         since_ns.saturating_add(self.config.reorder_timeout_ns) <= self.now_ns
     }
 
+    /// Notes an event in the timeline.
+    #[inline]
+    pub fn note(&self, place: FlowPlace, event: TimelineEvent) {
+        self.trace.note(self.now_ns, place, Some(self.slab.packets()), event);
+    }
+
+    /// Notes an event about a packet.
+    #[inline]
+    pub fn note_packet(&self, stamp: &Stamp, event: TimelineEvent) {
+        self.note(FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq), event);
+    }
+
+    /// Lets the engine process a packet.
+    pub fn process(&mut self, stamp: &Stamp, packet: E::Packet) {
+        if self.trace.has_packets() {
+            self.note_packet(stamp, TimelineEvent::Processed {});
+        }
+        self.engine.process(self.now_ns, stamp.flow, stamp.seq, packet);
+    }
+
+    /// Counts packets of an epoch up to a seq that are given up as lost.
+    pub fn give_up(&mut self, packets: u64, (epoch, seq): (Epoch, u64)) {
+        self.counters.given_up += packets;
+        if packets > 0 {
+            self.note(FlowPlace::new(self.flow, epoch, seq), TimelineEvent::GivenUp { packets });
+        }
+    }
+
     /// Drops a packet, and counts it under this reason.
     pub fn drop(&mut self, reason: DropCause, stamp: Stamp, packet: E::Packet) {
+        self.note_packet(&stamp, TimelineEvent::Dropped { why: reason.name() });
         self.counters.drop(reason);
         self.out.dropped.push((reason, stamp, packet));
     }
@@ -71,14 +102,15 @@ impl<E: Engine> Context<'_, E> {
         Ok(())
     }
 
-    /// Notifies the dispatcher that the state that an epoch begins with is here, if it asks.
+    /// Notifies the dispatcher that the state that an epoch begins with is here, if flows have
+    /// affinity groups.
     pub fn report_arrival(&mut self, epoch: Epoch) {
         if self.config.has_groups && epoch > 1 {
             self.out.to_dispatcher.push(FromUnit::Arrived { flow: self.flow, epoch });
         }
     }
 
-    /// Asks a unit for the state that an epoch begins with.
+    /// Pulls the state that an epoch begins with from a unit.
     pub fn pull(&mut self, from: UnitId, epoch: Epoch, last: u64) {
         self.counters.pulls_sent += 1;
         event::handover_asked(&self.flow, epoch.into(), &from);
@@ -86,7 +118,7 @@ impl<E: Engine> Context<'_, E> {
         self.out.to_units.push((from, pull));
     }
 
-    /// Asks a unit once more for the state that an epoch begins with.
+    /// Repeats the pull of the state that an epoch begins with.
     pub fn pull_again(&mut self, from: UnitId, epoch: Epoch, last: u64) {
         self.counters.pulls_retransmitted += 1;
         let pull = self.pull_of(epoch, last, true);

@@ -2,6 +2,7 @@
 
 use super::{Context, Flow, Unacceptable};
 use crate::message::{Epoch, UnitId, Watermark};
+use crate::trace::{FlowPlace, TimelineEvent};
 use crate::unit::{
     Engine,
     ownership::{StateSource, Successor},
@@ -81,7 +82,7 @@ impl Flow {
             StateSource::Unknown => {}
             StateSource::New => {
                 if cx.restore(&[], here.is_some()).is_ok() {
-                    self.take(epoch, here.map(|state| state.mark).unwrap_or_default(), cx);
+                    self.take(epoch, here.map(|state| state.mark).unwrap_or_default(), "new flow", cx);
                 }
             }
             // No packet of the previous epoch follows this one on its way here: it counts as
@@ -98,7 +99,7 @@ impl Flow {
                 if let Some((version, record)) = copy {
                     if cx.restore(&record.bytes, here.is_some()).is_ok() {
                         cx.counters.seamless += 1;
-                        self.take(epoch, record.watermark, cx);
+                        self.take(epoch, record.watermark, "replica", cx);
                         cx.keep_taken(version, record, (epoch, previous));
                         cx.acknowledge(previous, epoch);
                         return Ok(());
@@ -130,15 +131,24 @@ impl Flow {
         Ok(self.ownerships.admit(epoch - 1)?.next_or(Successor::new(owner, last)))
     }
 
-    /// Accepts the state that an epoch begins with. Everything before it is finished.
-    pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
+    /// Accepts the state that an epoch begins with. Everything before it is finished. `source`: the
+    /// source of the state, for the timeline.
+    pub(super) fn take<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        mark: Watermark,
+        source: &'static str,
+        cx: &mut Context<'_, E>,
+    ) {
+        let place = FlowPlace::new(cx.flow, epoch, mark.contiguous);
+        cx.note(place, TimelineEvent::StateInstalled { source });
         self.ownerships.begin_with(epoch);
         self.ending.withdraw();
         self.packets.begin(epoch, mark, cx);
     }
 
-    /// Returns the epoch, previous owner and last seq before it of the next ownership, if its state
-    /// must come from another unit.
+    /// Returns the epoch, previous owner and last seq before it of the next ownership, if another
+    /// unit has its state.
     #[inline]
     pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
         self.ownerships.awaited(self.packets.state().is_some(), cx.id())
@@ -160,8 +170,8 @@ impl Flow {
         }
     }
 
-    /// Requests the next state from another unit if it had to come from an epoch of this unit that
-    /// has turned out to be the other's.
+    /// Requests the next state from another unit if its source was an epoch of this unit that has
+    /// turned out to be the other's.
     pub(super) fn start_at<E: Engine>(&mut self, owner: UnitId, cx: &mut Context<'_, E>) {
         if let Some(first) = self.ownerships.first_mut()
             && let StateSource::From { previous, last } = first.start()

@@ -3,13 +3,14 @@
 use crate::message::{Epoch, FlowId, Stamp, UnitId, Watermark};
 
 use super::{Context, State, Tombstone, replication::Replication};
+use crate::trace::{FlowPlace, TimelineEvent};
 use crate::unit::{
     Config, DropCause, Engine,
     pending::{PacketSlab, PendingPacket, PendingQueue},
 };
 
-/// The state that is here, the packets that are processed with it in order, and the ones that wait
-/// for it or for earlier packets.
+/// The state that is here, the progress of packets through it, and the packets pending for it or
+/// for earlier packets.
 ///
 /// Fields are in the order of use: nearly every packet needs only the first cache line, and the
 /// first packet of a flowlet the second one, too.
@@ -173,6 +174,8 @@ impl Packets {
         let state = self.state.as_mut()?;
         state.epoch += 1;
         let epoch = state.epoch;
+        let place = FlowPlace::new(cx.flow, epoch, state.mark.contiguous);
+        cx.note(place, TimelineEvent::StateContinued {});
         self.drop_before(epoch, cx);
         cx.report_arrival(epoch);
         Some(epoch)
@@ -183,6 +186,9 @@ impl Packets {
         self.is_quiescent = false;
         let state = self.state.take()?;
         cx.engine.forget(cx.now_ns, cx.flow, ended);
+        let place = FlowPlace::new(cx.flow, state.epoch, state.mark.contiguous);
+        let event = if ended { TimelineEvent::StateEnded {} } else { TimelineEvent::StateReleased {} };
+        cx.note(place, event);
         Some(state.epoch)
     }
 
@@ -204,7 +210,8 @@ impl Packets {
             (None, Some(last)) => last,
             (_, None) => return false,
         };
-        cx.counters.given_up += state.mark.give_up_to(until);
+        let packets = state.mark.give_up_to(until);
+        cx.give_up(packets, (state.epoch, until));
         true
     }
 
@@ -233,7 +240,7 @@ impl Packets {
     ) {
         self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
-        cx.engine.process(cx.now_ns, self.id, stamp.seq, packet);
+        cx.process(&stamp, packet);
         if stamp.targets.is_some_and(|targets| targets.are_at_once()) && may_copy {
             self.copy_ahead(cx); // The flowlet is about to be cut by its size: no silence will come (S62).
         }
@@ -271,7 +278,8 @@ impl Packets {
             };
             let first =
                 self.pending.first_of(stamp.epoch, cx.slab).map_or(stamp.seq, |first| first.min(stamp.seq));
-            cx.counters.given_up += state.mark.give_up_to(first - 1);
+            let packets = state.mark.give_up_to(first - 1);
+            cx.give_up(packets, (state.epoch, first - 1));
             if first == stamp.seq {
                 self.process(stamp, packet, may_copy, cx);
                 return true;
@@ -284,6 +292,7 @@ impl Packets {
         }
         cx.counters.pending += 1;
         self.pending.add(PendingPacket { stamp, packet, since_ns: cx.now_ns }, cx.slab);
+        cx.note_packet(&stamp, TimelineEvent::Pending {});
         true
     }
 

@@ -14,14 +14,15 @@ use telemetry::event;
 use crate::message::{Epoch, FlowRecord, FromPeer, RefuseReason, UnitId};
 
 use super::{Context, Flow, Tombstone, Unacceptable};
+use crate::trace::{FlowPlace, TimelineEvent};
 use crate::unit::{
     Engine,
     ownership::{StateSource, Successor},
 };
 
 impl Flow {
-    /// Gives an epoch back to the holder of its state, forwards the epoch's packets there, and asks
-    /// it for the next owner's state. Returns the tombstone.
+    /// Gives an epoch back to the holder of its state, forwards the epoch's packets there, and
+    /// pulls the next owner's state from it. Returns the tombstone.
     pub fn give_back<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -75,6 +76,8 @@ impl Flow {
             first.set_next(next);
         }
         cx.counters.states_returned += 1;
+        let place = FlowPlace { epoch: Some(epoch), ..FlowPlace::of(cx.flow) };
+        cx.note(place, TimelineEvent::StateReturned { from: refuser });
         if cx.restore(&record.bytes, here.is_some()).is_err() {
             cx.counters.states_lost += 1;
             event::state_lost(&cx.flow);

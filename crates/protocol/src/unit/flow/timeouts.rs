@@ -1,6 +1,7 @@
 //! The timers of a flow: which are armed, when they fire, and what they do.
 
 use crate::timer::UnitTimer;
+use crate::trace::{FlowPlace, TimelineEvent};
 
 use super::{Context, Ending, Flow, Packets, ownerships::Ownerships, transfer::Fetch};
 use crate::unit::{Engine, timers::NEVER_NS};
@@ -108,6 +109,7 @@ impl Flow {
     }
 
     fn fire<E: Engine>(&mut self, timer: UnitTimer, cx: &mut Context<'_, E>) {
+        cx.note(FlowPlace::of(cx.flow), TimelineEvent::TimerFired { timer });
         match timer {
             UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
             UnitTimer::Pull => self.pull_again(cx),

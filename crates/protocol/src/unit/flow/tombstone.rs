@@ -3,6 +3,7 @@
 use crate::message::{Epoch, FromUnit, Handover, RefuseReason, Stamp, UnitId};
 
 use super::Context;
+use crate::trace::TimelineEvent;
 use crate::unit::Engine;
 
 /// The tombstone of a flow that left.
@@ -14,8 +15,8 @@ pub(crate) struct Tombstone {
     pub owner: UnitId,
     /// The last seq before it.
     pub last: u64,
-    /// The reason for which this unit, the owner of that epoch, refused the state, which stayed
-    /// with `owner`.
+    /// The reason for this unit's refusal of the state: this unit was the owner of that epoch, and
+    /// the state stayed with `owner`.
     pub refused: Option<RefuseReason>,
 }
 
@@ -25,6 +26,7 @@ impl Tombstone {
         let previous = if self.refused.is_some() { self.owner } else { cx.id() };
         let handover = Handover::From { previous, last: self.last };
         cx.counters.forwarded += 1;
+        cx.note_packet(&stamp, TimelineEvent::Relayed { to: self.owner });
         if let Some(reason) = self.refused {
             // The earlier message may have been lost.
             let (epoch, holder) = (self.epoch, self.owner);

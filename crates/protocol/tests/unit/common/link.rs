@@ -66,6 +66,7 @@ impl LossyLink {
         };
         if self.happens(loss) {
             let parcel = world.wire.remove(at);
+            world.note_lost(&parcel);
             // A forwarded packet would be dropped there: it was given up.
             if let Item::Packet(stamp, seq) = parcel.item
                 && is_between

@@ -46,10 +46,14 @@ impl Pair {
         faults: LinkFaults,
         seed: &[u8; 32],
     ) -> Pair {
+        let mut world = World::new(config.units_max, unit);
+        let forgets = config.forget_after_ns.is_some();
+        let mut dispatcher = Dispatcher::new(config).unwrap();
+        dispatcher.set_trace(std::mem::take(&mut world.dispatcher));
         Pair {
-            world: World::new(config.units_max, unit),
-            forgets: config.forget_after_ns.is_some(),
-            dispatcher: Dispatcher::new(config).unwrap(),
+            world,
+            forgets,
+            dispatcher,
             link: LossyLink::new(faults, seed),
             flows: BTreeMap::new(),
             hasher: FlowHasher::new(1),
@@ -98,6 +102,11 @@ impl Pair {
         let running: Vec<UnitId> =
             self.dispatcher.units().filter(|unit| runs(unit.state)).map(|unit| unit.unit).collect();
         let unit = running[self.link.below(running.len() as u64) as usize];
+        self.crash_unit(unit);
+    }
+
+    /// This unit crashes.
+    pub fn crash_unit(&mut self, unit: UnitId) {
         self.world.lose(unit);
         self.dispatcher.membership().lose(self.world.now_ns, unit, &mut self.outputs);
         self.execute();
@@ -131,6 +140,19 @@ impl Pair {
                 }
             }
         }
+        self.execute();
+    }
+
+    /// An operator migrates a flow.
+    pub fn migrate(&mut self, now_ns: u64, flow: FlowId, to: UnitId) {
+        self.dispatcher.migrations().migrate(now_ns, flow, Some(to), &mut self.outputs).unwrap();
+        self.execute();
+    }
+
+    /// An operator asks for a replica of a flow.
+    pub fn replicate(&mut self, now_ns: u64, flow: FlowId, to: UnitId) {
+        let asked = &mut Vec::new();
+        self.dispatcher.migrations().replicate(now_ns, flow, Some(to), &mut self.outputs, asked).unwrap();
         self.execute();
     }
 
@@ -183,7 +205,7 @@ impl Pair {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Dispatches packets whose affinity groups have settled.
+    /// Dispatches packets of affinity groups that have settled.
     fn dispatch_again(&mut self) {
         for (group, number, len) in std::mem::take(&mut self.again) {
             self.packet_of(number, len, Some(group.0));
@@ -191,7 +213,7 @@ impl Pair {
     }
 
     /// Delivers what units reported to the dispatcher.
-    fn deliver_reports(&mut self, may_be_lost: bool) {
+    pub fn deliver_reports(&mut self, may_be_lost: bool) {
         for (from, message) in std::mem::take(&mut self.world.to_dispatcher) {
             let mute = self.link.faults.mute;
             if !may_be_lost || !self.link.happens(mute) {
@@ -214,6 +236,7 @@ impl Pair {
                     self.again.extend(freed);
                 }
                 DispatcherOutput::Send { to, message } => {
+                    self.dispatcher.note_sent(to, &message);
                     if let FromDispatcher::Release { flow, epoch, owner, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)
                     {

@@ -3,15 +3,22 @@
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
 };
 
 use protocol::message::{
-    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage,
-    Watermark,
+    Epoch, FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage, Watermark,
+};
+use protocol::trace::failure::simulated_timeline;
+use protocol::trace::{
+    EventSink, EventTimeline, FlowPlace, Machine, MessagePeer, MessageSummary, TimelineEvent, TraceDetail,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
 use super::Ledger;
+
+/// The host of all, in timelines.
+const HOST: &str = "test";
 
 /// An item on the wire. A flow's packets are their seqs.
 #[derive(Clone, Debug)]
@@ -39,6 +46,10 @@ pub struct World {
     pub wire: Vec<Parcel>,
     pub to_dispatcher: Vec<(UnitId, FromUnit)>,
     pub dropped: Vec<(DropCause, FlowId, u64)>,
+    pub timeline: Arc<EventTimeline>,
+    is_noted: bool,
+    /// Notes what is posted for the dispatcher, unless a real one does.
+    pub dispatcher: EventSink,
 }
 
 /// The dispatcher's knowledge of a flow.
@@ -83,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Asks the owner for a replica at another unit.
+    /// Requests a replica at another unit from the owner.
     pub fn copy_to(&self, to: UnitId, world: &mut World) {
         let copy = FromDispatcher::Replicate { flow: self.id, epoch: self.epoch, to };
         world.post(None, self.owner, dispatched(copy));
@@ -108,10 +119,18 @@ impl Flow {
 
 impl World {
     pub fn new(units: u16, config: impl Fn(UnitId) -> Config) -> World {
-        let units = (0..units).map(|id| Unit::new(config(UnitId(id)), Ledger::default())).collect();
+        let timeline = simulated_timeline();
+        let unit = |id| {
+            let mut unit = Unit::new(config(id), Ledger::default());
+            unit.set_trace(timeline.trace(HOST, Machine::Unit(id), TraceDetail::Packets));
+            unit
+        };
         World {
             now_ns: 1,
-            units,
+            units: (0..units).map(UnitId).map(unit).collect(),
+            dispatcher: timeline.trace(HOST, Machine::Dispatcher, TraceDetail::Packets),
+            timeline,
+            is_noted: true,
             lost: BTreeSet::new(),
             wire: Vec::new(),
             to_dispatcher: Vec::new(),
@@ -119,16 +138,58 @@ impl World {
         }
     }
 
+    /// Notes nothing more: many worlds share the timeline.
+    pub fn without_timeline(mut self) -> World {
+        (self.dispatcher, self.is_noted) = (EventSink::default(), false);
+        self.units.iter_mut().for_each(|unit| unit.set_trace(EventSink::default()));
+        self
+    }
+
     /// A unit crashes: of its flows, only the record of what it processed remains.
     pub fn lose(&mut self, unit: UnitId) {
         self.lost.insert(unit);
+        self.note(Machine::Unit(unit), FlowPlace::NONE, TimelineEvent::Fault { kind: "crash" });
         let unit = &mut self.units[unit.index()];
         unit.engine_mut().states.clear();
         unit.engine_mut().items.clear();
         unit.reset();
     }
 
+    fn note(&self, role: Machine, place: FlowPlace, event: TimelineEvent) {
+        if self.is_noted {
+            self.timeline.trace(HOST, role, TraceDetail::Packets).note(self.now_ns, place, None, event);
+        }
+    }
+
+    /// Notes that a parcel is lost.
+    pub fn note_lost(&self, parcel: &Parcel) {
+        let to = MessagePeer::Unit(parcel.to);
+        let (place, event) = match &parcel.item {
+            Item::Packet(stamp, _) => {
+                (FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq), TimelineEvent::PacketLost { to })
+            }
+            Item::Message(message) => {
+                let message = MessageSummary::from(message);
+                (message.place(), TimelineEvent::Lost { message, to })
+            }
+        };
+        self.note(parcel.from.map_or(Machine::Dispatcher, Machine::Unit), place, event);
+    }
+
     pub fn post(&mut self, from: Option<UnitId>, to: UnitId, item: Item) {
+        if from.is_none() {
+            let (place, event) = match &item {
+                Item::Packet(stamp, _) => (
+                    FlowPlace::new(stamp.flow, stamp.epoch, stamp.seq),
+                    TimelineEvent::Dispatched { unit: to },
+                ),
+                Item::Message(message) => {
+                    let message = MessageSummary::from(message);
+                    (message.place(), TimelineEvent::Sent { message, to: MessagePeer::Unit(to) })
+                }
+            };
+            self.dispatcher.note(self.now_ns, place, None, event);
+        }
         self.wire.push(Parcel { from, to, item });
     }
 
@@ -147,6 +208,9 @@ impl World {
     /// Delivers an item, which stays on the wire if it comes twice.
     pub fn deliver(&mut self, index: usize, comes_twice: bool) {
         let parcel = if comes_twice { self.wire[index].clone() } else { self.wire.remove(index) };
+        if self.is_noted {
+            self.timeline.set_in_flight(self.wire.len());
+        }
         if self.lost.contains(&parcel.to) {
             return self.answer_for(parcel.to, parcel.item);
         }
@@ -305,43 +369,14 @@ fn print(item: &Item) -> u64 {
     let mut hasher = DefaultHasher::new();
     match item {
         Item::Packet(stamp, _) => (stamp.flow, stamp.seq, stamp.epoch).hash(&mut hasher),
-        Item::Message(UnitMessage::FromDispatcher(message)) => match message {
-            FromDispatcher::Release { flow, epoch, owner, last, start } => {
-                (1, flow, epoch, owner, last).hash(&mut hasher);
-                if let Handover::From { previous, last } = start {
-                    (previous, last).hash(&mut hasher);
-                }
+        Item::Message(message) => {
+            let mut bytes = Vec::new();
+            match message {
+                UnitMessage::FromDispatcher(message) => message.write(&mut bytes),
+                UnitMessage::FromPeer(_, message) => message.write(&mut bytes),
             }
-            FromDispatcher::Adopt { flow, epoch, previous, last } => {
-                (2, flow, epoch, previous, last).hash(&mut hasher)
-            }
-            FromDispatcher::Replicate { flow, epoch, to } => (13, flow, epoch, to).hash(&mut hasher),
-            FromDispatcher::End { flow } => (8, flow).hash(&mut hasher),
-            FromDispatcher::Drain => 9.hash(&mut hasher),
-        },
-        Item::Message(UnitMessage::FromPeer(_, message)) => match message {
-            FromPeer::Pull { flow, epoch, owner, last, again, has } => {
-                (3, flow, epoch, owner, last, again, has).hash(&mut hasher)
-            }
-            FromPeer::State { flow, epoch, record } => {
-                (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-            FromPeer::Changes { flow, epoch, watermark, delta } => {
-                (14, flow, epoch, watermark, delta).hash(&mut hasher)
-            }
-            FromPeer::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
-            FromPeer::Replicate { flow, epoch, record, is_reported } => {
-                (6, flow, epoch, record.watermark, &record.bytes, is_reported).hash(&mut hasher)
-            }
-            FromPeer::Delta { flow, epoch, watermark, delta } => {
-                (11, flow, epoch, watermark, delta).hash(&mut hasher)
-            }
-            FromPeer::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
-            FromPeer::End { flow, epoch } => (10, flow, epoch).hash(&mut hasher),
-            FromPeer::Refuse { flow, epoch, record, .. } => {
-                (13, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-        },
+            (matches!(message, UnitMessage::FromPeer(..)), bytes).hash(&mut hasher);
+        }
     }
     hasher.finish()
 }

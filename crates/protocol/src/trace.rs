@@ -1,0 +1,25 @@
+//! The timeline: what dispatchers and units of a flow did, one line per event.
+//!
+//! ```text
+//! Dispatcher, Unit --(EventSink)--> EventTimeline: a ring of the last lines --> text, in columns
+//! ```
+//!
+//! A machine has an [`EventSink`], which is off unless its driver
+//! [sets](crate::unit::Unit::set_trace) another. The machine notes transitions: messages, states,
+//! owners, tombstones, timers; and, with [`TraceDetail::Packets`], each packet. A machine has no
+//! clock: a line has the time of the call that caused it. [`EVENTS`] lists all kinds of lines.
+//!
+//! Off, a sink costs a comparison per transition. A packet that continues a flow costs nothing at
+//! the dispatcher, and a comparison at the unit: with [`TraceDetail::Packets`], the dispatcher
+//! takes its slower way for each packet, on which it notes them.
+
+mod event;
+pub mod failure;
+mod line;
+mod summary;
+mod timeline;
+
+pub use event::{EVENTS, TimelineEvent, TimelineEventInfo, events_table};
+pub use line::{FlowPlace, Machine, TimelineLine, heading};
+pub use summary::{MessagePeer, MessageSummary};
+pub use timeline::{EventSink, EventTimeline, TraceDetail};

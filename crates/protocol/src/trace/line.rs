@@ -1,0 +1,122 @@
+//! A line of the timeline, and its columns.
+
+use std::fmt;
+
+use crate::message::{Epoch, FlowId, UnitId};
+
+use super::event::TimelineEvent;
+
+/// A machine of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Machine {
+    /// The dispatcher.
+    Dispatcher,
+    /// A unit.
+    Unit(UnitId),
+    /// The host itself: what its driver notes.
+    Host,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Machine::Dispatcher => f.write_str("dispatcher"),
+            Machine::Unit(unit) => unit.fmt(f),
+            Machine::Host => f.write_str("host"),
+        }
+    }
+}
+
+/// The subject of an event: a flow, an epoch of it, and a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowPlace {
+    /// The flow; `None` for an event of a unit.
+    pub flow: Option<FlowId>,
+    /// The epoch.
+    pub epoch: Option<Epoch>,
+    /// The packet; the last one that a message, a state or a tombstone covers.
+    pub seq: Option<u64>,
+}
+
+impl FlowPlace {
+    /// No flow.
+    pub const NONE: FlowPlace = FlowPlace { flow: None, epoch: None, seq: None };
+
+    /// Creates the place of a packet, or of a state that covers it.
+    pub fn new(flow: FlowId, epoch: Epoch, seq: u64) -> FlowPlace {
+        FlowPlace { flow: Some(flow), epoch: Some(epoch), seq: Some(seq) }
+    }
+
+    /// Creates the place of a flow.
+    pub fn of(flow: FlowId) -> FlowPlace {
+        FlowPlace { flow: Some(flow), ..FlowPlace::NONE }
+    }
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineLine {
+    /// The time of the call that caused the event, in ns.
+    pub at_ns: u64,
+    /// The host of the machine.
+    pub host: String,
+    /// The machine.
+    pub role: Machine,
+    /// The subject.
+    pub place: FlowPlace,
+    /// Packets that wait at the unit.
+    pub pending: Option<usize>,
+    /// Packets and messages on their way, if the driver
+    /// [knows](super::EventTimeline::set_in_flight).
+    pub in_flight: Option<usize>,
+    /// The event.
+    pub event: TimelineEvent,
+}
+
+impl TimelineLine {
+    /// Returns the time as text, in seconds.
+    pub fn time(&self) -> String {
+        const SECOND_NS: u64 = 1_000_000_000;
+        format!("{}.{:09}", self.at_ns / SECOND_NS, self.at_ns % SECOND_NS)
+    }
+}
+
+/// Returns the heading of the columns.
+pub fn heading() -> String {
+    row(["time", "host", "role", "flow", "epoch", "seq", "pend", "wire", "event", "details"])
+}
+
+fn row([time, host, role, flow, epoch, seq, pending, in_flight, event, details]: [&str; 10]) -> String {
+    let row = format!(
+        "{time:>14}  {host:<12} {role:<10} {flow:>7} {epoch:>5} {seq:>6} {pending:>4} {in_flight:>4}  \
+         {event:<18} {details}"
+    );
+    row.trim_end().to_owned()
+}
+
+impl fmt::Display for TimelineLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flow = self.place.flow.map(|flow| format!("{}.{}", flow.index, flow.generation));
+        let flow = flow.unwrap_or_else(absent);
+        let epoch = self.place.epoch.map_or_else(absent, |epoch| epoch.to_string());
+        let seq = self.place.seq.map_or_else(absent, |seq| seq.to_string());
+        let [pending, in_flight] =
+            [self.pending, self.in_flight].map(|count| count.map_or_else(absent, |count| count.to_string()));
+        f.write_str(&row([
+            &self.time(),
+            &self.host,
+            &self.role.to_string(),
+            &flow,
+            &epoch,
+            &seq,
+            &pending,
+            &in_flight,
+            self.event.name(),
+            &self.event.to_string(),
+        ]))
+    }
+}
+
+fn absent() -> String {
+    "-".to_owned()
+}
