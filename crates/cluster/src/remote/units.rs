@@ -131,7 +131,7 @@ impl RemoteUnit {
         self.is_alive = false;
         self.is_behind = false;
         if has_flows {
-            self.figures.lose();
+            self.figures.mark_lost();
         }
         self.figures.set_returned((self.returned.packets, self.returned.bytes));
     }
