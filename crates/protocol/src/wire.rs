@@ -23,6 +23,11 @@ pub trait Wire: Sized {
     /// If there are too few bytes, or they have a value that the type has not.
     fn read(from: &mut Reader<'_>) -> Result<Self, FrameError>;
 
+    /// Returns the value if it is a number.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the number of bytes of flow state in the value; `None` if it has room for none.
     fn state_bytes(&self) -> Option<usize> {
         None
@@ -91,6 +96,10 @@ macro_rules! numbers {
             #[inline]
             fn read(from: &mut Reader<'_>) -> Result<$number, FrameError> {
                 from.$number()
+            }
+
+            fn number(&self) -> Option<u64> {
+                Some(u64::from(*self))
             }
         }
     )+};

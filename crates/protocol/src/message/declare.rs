@@ -149,6 +149,27 @@ macro_rules! messages {
                 }
             }
 
+            /// Returns the name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($group::$message { .. } => stringify!($message),)+
+                }
+            }
+
+            /// Returns the value of the field with this name; `None` if the message has no such
+            /// field, or it is no number.
+            #[allow(unused_variables, reason = "if the message has no fields")]
+            pub fn number(&self, name: &str) -> Option<u64> {
+                match self {
+                    $($group::$message $({ $($field),+ })? => {
+                        $($(if name == stringify!($field) {
+                            return $crate::wire::Wire::number($field);
+                        })+)?
+                        None
+                    })+
+                }
+            }
+
             /// Appends the bytes of the message.
             pub fn write(&self, out: &mut Vec<u8>) {
                 match self {

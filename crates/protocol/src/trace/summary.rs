@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::message::{FromDispatcher, FromPeer, FromUnit, RefuseReason, UnitId, UnitMessage, Version};
+use crate::message::{
+    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, RefuseReason, UnitId, UnitMessage, Version, Watermark,
+};
 
 use super::place::FlowPlace;
 
@@ -50,7 +52,10 @@ enum Note {
 }
 
 impl MessageSummary {
-    fn new(name: &'static str, place: FlowPlace) -> MessageSummary {
+    /// Creates the summary of a message; `number` returns the value of a field.
+    fn new(name: &'static str, flow: Option<FlowId>, number: impl Fn(&str) -> Option<u64>) -> MessageSummary {
+        let epoch = number("epoch").and_then(|epoch| Epoch::try_from(epoch).ok());
+        let place = FlowPlace { flow, epoch, seq: number("seq").or_else(|| number("last")) };
         MessageSummary { name, place, unit: None, base: None, bytes: None, note: None }
     }
 
@@ -90,86 +95,66 @@ impl From<&UnitMessage> for MessageSummary {
     }
 }
 
+// A message shows its name, flow, epoch and seq; those below show more.
+
 impl From<&FromDispatcher> for MessageSummary {
     fn from(message: &FromDispatcher) -> MessageSummary {
-        match *message {
-            FromDispatcher::Release { flow, epoch, owner, last, .. } => {
-                let unit = Some(("owner", owner));
-                MessageSummary { unit, ..MessageSummary::new("Release", FlowPlace::new(flow, epoch, last)) }
-            }
-            FromDispatcher::Adopt { flow, epoch, previous, last } => {
-                let unit = Some(("previous", previous));
-                MessageSummary { unit, ..MessageSummary::new("Adopt", FlowPlace::new(flow, epoch, last)) }
-            }
-            FromDispatcher::Replicate { flow, epoch, to } => {
-                let place = FlowPlace { epoch: Some(epoch), ..FlowPlace::of(flow) };
-                MessageSummary { unit: Some(("to", to)), ..MessageSummary::new("Replicate", place) }
-            }
-            FromDispatcher::End { flow } => MessageSummary::new("End", FlowPlace::of(flow)),
-            FromDispatcher::Drain => MessageSummary::new("Drain", FlowPlace::NONE),
-        }
+        let plain = MessageSummary::new(message.name(), message.flow(), |field| message.number(field));
+        let unit = match *message {
+            FromDispatcher::Release { owner, .. } => Some(("owner", owner)),
+            FromDispatcher::Adopt { previous, .. } => Some(("previous", previous)),
+            FromDispatcher::Replicate { to, .. } => Some(("to", to)),
+            _ => None,
+        };
+        MessageSummary { unit, ..plain }
     }
 }
 
 impl From<&FromUnit> for MessageSummary {
     fn from(message: &FromUnit) -> MessageSummary {
-        let of = |flow, epoch| FlowPlace { epoch: Some(epoch), ..FlowPlace::of(flow) };
+        let plain = MessageSummary::new(message.name(), message.flow(), |field| message.number(field));
         match *message {
-            FromUnit::Expire { flow, epoch, seq } => {
-                MessageSummary::new("Expire", FlowPlace::new(flow, epoch, seq))
+            FromUnit::Refuse { reason, holder, .. } => {
+                let (unit, note) = (Some(("holder", holder)), Some(Note::Refused(reason)));
+                MessageSummary { unit, note, ..plain }
             }
-            FromUnit::Arrived { flow, epoch } => MessageSummary::new("Arrived", of(flow, epoch)),
-            FromUnit::Replicated { flow, epoch } => MessageSummary::new("Replicated", of(flow, epoch)),
-            FromUnit::Drained => MessageSummary::new("Drained", FlowPlace::NONE),
-            FromUnit::Lost { flow, epoch } => MessageSummary::new("Lost", of(flow, epoch)),
-            FromUnit::Refuse { flow, epoch, reason, holder } => MessageSummary {
-                unit: Some(("holder", holder)),
-                note: Some(Note::Refused(reason)),
-                ..MessageSummary::new("Refuse", of(flow, epoch))
-            },
+            _ => plain,
         }
     }
 }
 
 impl From<&FromPeer> for MessageSummary {
     fn from(message: &FromPeer) -> MessageSummary {
-        let of = |flow, epoch| FlowPlace { epoch: Some(epoch), ..FlowPlace::of(flow) };
-        let bytes = message.state_bytes();
+        let plain = MessageSummary::new(message.name(), Some(message.flow()), |field| message.number(field));
+        let plain = MessageSummary { bytes: message.state_bytes(), ..plain };
+        let covers = |watermark: &Watermark| FlowPlace { seq: Some(watermark.contiguous), ..plain.place };
         match *message {
-            FromPeer::Pull { flow, epoch, owner, last, again, has } => MessageSummary {
-                unit: Some(("owner", owner)),
-                base: has,
-                note: again.then_some(Note::Again),
-                ..MessageSummary::new("Pull", FlowPlace::new(flow, epoch, last))
-            },
-            FromPeer::State { flow, epoch, ref record } => {
-                let place = FlowPlace::new(flow, epoch, record.watermark.contiguous);
-                MessageSummary { bytes, ..MessageSummary::new("State", place) }
+            FromPeer::Pull { owner, again, has, .. } => {
+                let (unit, note) = (Some(("owner", owner)), again.then_some(Note::Again));
+                MessageSummary { unit, base: has, note, ..plain }
             }
-            FromPeer::Changes { flow, epoch, watermark, ref delta } => MessageSummary {
-                base: delta.base(Version::beginning(epoch, watermark)).ok(),
-                bytes,
-                ..MessageSummary::new("Changes", FlowPlace::new(flow, epoch, watermark.contiguous))
-            },
-            FromPeer::StateAck { flow, epoch } => MessageSummary::new("StateAck", of(flow, epoch)),
-            FromPeer::Replicate { flow, epoch, ref record, is_reported } => MessageSummary {
-                bytes,
-                note: is_reported.then_some(Note::Reported),
-                ..MessageSummary::new("Replicate", FlowPlace::new(flow, epoch, record.watermark.contiguous))
-            },
-            FromPeer::Delta { flow, epoch, watermark, ref delta } => MessageSummary {
-                base: delta.base(Version { epoch, seq: watermark.contiguous }).ok(),
-                bytes,
-                ..MessageSummary::new("Delta", FlowPlace::new(flow, epoch, watermark.contiguous))
-            },
+            FromPeer::State { ref record, .. } => {
+                MessageSummary { place: covers(&record.watermark), ..plain }
+            }
+            FromPeer::Changes { epoch, watermark, ref delta, .. } => {
+                let base = delta.base(Version::beginning(epoch, watermark)).ok();
+                MessageSummary { place: covers(&watermark), base, ..plain }
+            }
+            FromPeer::Replicate { ref record, is_reported, .. } => {
+                let note = is_reported.then_some(Note::Reported);
+                MessageSummary { place: covers(&record.watermark), note, ..plain }
+            }
+            FromPeer::Delta { epoch, watermark, ref delta, .. } => {
+                let base = delta.base(Version { epoch, seq: watermark.contiguous }).ok();
+                MessageSummary { place: covers(&watermark), base, ..plain }
+            }
             FromPeer::NeedFull { flow, version } => {
-                MessageSummary::new("NeedFull", FlowPlace::new(flow, version.epoch, version.seq))
+                MessageSummary { place: FlowPlace::new(flow, version.epoch, version.seq), ..plain }
             }
-            FromPeer::End { flow, epoch } => MessageSummary::new("End", of(flow, epoch)),
-            FromPeer::Refuse { flow, epoch, reason, .. } => MessageSummary {
-                note: Some(Note::Refused(reason)),
-                ..MessageSummary::new("Refuse", of(flow, epoch))
-            },
+            FromPeer::Refuse { reason, .. } => {
+                MessageSummary { note: Some(Note::Refused(reason)), bytes: None, ..plain }
+            }
+            _ => plain,
         }
     }
 }
