@@ -52,7 +52,7 @@ pub struct TimelineLineResource {
     /// The kind of event.
     #[schema(example = "owner-changed")]
     pub event: String,
-    /// What else is known of it.
+    /// Details of the event.
     #[schema(example = "from unit 0, to unit 1")]
     pub details: String,
 }

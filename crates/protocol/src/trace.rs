@@ -16,10 +16,12 @@
 mod event;
 pub mod failure;
 mod line;
+mod place;
 mod summary;
 mod timeline;
 
 pub use event::{EVENTS, TimelineEvent, TimelineEventInfo, events_table};
-pub use line::{FlowPlace, Machine, TimelineLine, heading};
+pub use line::{TimelineLine, heading};
+pub use place::{FlowPlace, Machine};
 pub use summary::{MessagePeer, MessageSummary};
 pub use timeline::{EventSink, EventTimeline, TraceDetail};

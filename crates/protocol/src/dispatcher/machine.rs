@@ -88,15 +88,6 @@ impl Dispatcher {
         }
     }
 
-    /// Notes a message that has arrived.
-    fn note_received(&self, now_ns: u64, from: UnitId, message: &FromUnit) {
-        if self.trace.is_on() {
-            let message = MessageSummary::from(message);
-            let event = TimelineEvent::Received { message, from: MessagePeer::Unit(from) };
-            self.trace.note(now_ns, message.place(), None, event);
-        }
-    }
-
     /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
@@ -282,7 +273,7 @@ impl Dispatcher {
         outputs: &mut Vec<DispatcherOutput>,
     ) {
         let now_ns = self.clock.at(now_ns);
-        self.note_received(now_ns, from, &message);
+        self.trace.note_report(now_ns, from, &message);
         let (owners, units) = (&mut self.owners, self.fleet.units());
         let step = &mut Step::new(now_ns, &mut self.counters, outputs);
         match message {

@@ -4,9 +4,7 @@ use std::fmt;
 
 use crate::message::{FromDispatcher, FromPeer, FromUnit, RefuseReason, UnitId, UnitMessage, Version};
 
-use super::event::TimelineEvent;
-use super::line::FlowPlace;
-use super::timeline::EventSink;
+use super::place::FlowPlace;
 
 /// The other end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,19 +171,5 @@ impl From<&FromPeer> for MessageSummary {
                 ..MessageSummary::new("Refuse", of(flow, epoch))
             },
         }
-    }
-}
-
-impl EventSink {
-    /// Notes a message that arrived at a unit.
-    pub(crate) fn note_received(&self, now_ns: u64, message: &UnitMessage, pending: usize) {
-        if !self.is_on() {
-            return;
-        }
-        let (message, from) = match message {
-            UnitMessage::FromDispatcher(message) => (MessageSummary::from(message), MessagePeer::Dispatcher),
-            UnitMessage::FromPeer(from, message) => (MessageSummary::from(message), MessagePeer::Unit(*from)),
-        };
-        self.note(now_ns, message.place(), Some(pending), TimelineEvent::Received { message, from });
     }
 }

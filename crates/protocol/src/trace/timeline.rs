@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::message::FlowId;
+use crate::message::{FlowId, FromUnit, UnitId, UnitMessage};
 
 use super::event::TimelineEvent;
-use super::line::{FlowPlace, Machine, TimelineLine, heading};
+use super::line::{TimelineLine, heading};
+use super::place::{FlowPlace, Machine};
+use super::summary::{MessagePeer, MessageSummary};
 
 /// The last events of one or more machines.
 #[derive(Debug)]
@@ -187,6 +189,29 @@ impl EventSink {
         if let Some(to) = &self.to {
             to.note(at_ns, place, pending, event);
         }
+    }
+}
+
+impl EventSink {
+    /// Notes a message of a unit that arrived at the dispatcher.
+    pub(crate) fn note_report(&self, now_ns: u64, from: UnitId, message: &FromUnit) {
+        if self.is_on() {
+            let message = MessageSummary::from(message);
+            let event = TimelineEvent::Received { message, from: MessagePeer::Unit(from) };
+            self.note(now_ns, message.place(), None, event);
+        }
+    }
+
+    /// Notes a message that arrived at a unit.
+    pub(crate) fn note_received(&self, now_ns: u64, message: &UnitMessage, pending: usize) {
+        if !self.is_on() {
+            return;
+        }
+        let (message, from) = match message {
+            UnitMessage::FromDispatcher(message) => (MessageSummary::from(message), MessagePeer::Dispatcher),
+            UnitMessage::FromPeer(from, message) => (MessageSummary::from(message), MessagePeer::Unit(*from)),
+        };
+        self.note(now_ns, message.place(), Some(pending), TimelineEvent::Received { message, from });
     }
 }
 
