@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::bail;
 use control::{MigrationRequest, MigrationResource, MigrationState};
 
 use crate::api::{ApiOptions, Client};
@@ -99,6 +100,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = |id: &u64, end: &str| format!("/v1/migrations/{id}{end}");
     let (client, migration, waits, output) = match &args.task {
         None => {
+            if args.flow.is_empty() && args.from.is_none() && args.filter.is_none() && args.count.is_none() {
+                bail!("no flows are selected; give --flow, --from, --filter or --count");
+            }
             let request = MigrationRequest {
                 flows: Some(args.flow.clone()).filter(|flows| !flows.is_empty()),
                 from: args.from.as_deref().map(unit_name),

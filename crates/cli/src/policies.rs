@@ -5,7 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cluster::policies::{AppliedPolicy, Digest, NumberedDigest, PolicyTexts};
-use policy::{Colour, Diagnostics, FileText, Files, Filter, Policy};
+use nf::{Field, Registry};
+use policy::ast::FilterSide;
+use policy::{
+    Colour, Diagnostics, FileText, Files, Filter, FilterField, FilterNumberField, Nf, NfFacts, Policy, Value,
+};
 use runtime::Assembly;
 use runtime::transport::Maker;
 
@@ -140,7 +144,7 @@ pub fn read_for_node(texts: &PolicyTexts) -> Result<NodePolicy, String> {
             .map(|(_, text)| FileText::from(text.clone()))
             .ok_or_else(|| "it did not come with the policy".to_owned())
     };
-    let policy = Policy::read(&texts.name, &texts.text, &mut files);
+    let policy = read_all(&texts.name, &texts.text, &mut files);
     policy
         .map(|policy| NodePolicy::new(policy, texts.clone()))
         .map_err(|report| lines(report.diagnostics.iter().map(|fault| fault.line(&report.sources))))
@@ -209,7 +213,7 @@ pub fn read_file(path: &Path) -> anyhow::Result<Policy> {
 /// Parses and checks a policy without assembling it, and returns its errors if there are any.
 pub fn parse_file(path: &Path) -> anyhow::Result<Result<Policy, Box<Diagnostics>>> {
     let mut files = |file: &str| read_named(folder(path), file);
-    Ok(Policy::read(&path.display().to_string(), &text(path)?, &mut files))
+    Ok(read_all(&path.display().to_string(), &text(path)?, &mut files))
 }
 
 fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
@@ -218,7 +222,7 @@ fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
 
 fn read_with(name: &str, text: &str, files: &mut Files<'_>) -> anyhow::Result<Policy> {
     let colour = colour();
-    let policy = Policy::read(name, text, files).map_err(|report| {
+    let policy = read_all(name, text, files).map_err(|report| {
         messages::write_text(&report.render(colour));
         AlreadyReported(format!("{name} is not a valid policy"))
     })?;
@@ -226,6 +230,24 @@ fn read_with(name: &str, text: &str, files: &mut Files<'_>) -> anyhow::Result<Po
         messages::write_text(&policy.report.render(colour));
     }
     Ok(policy)
+}
+
+/// Parses and checks a policy. If names in it are wrong, its configurations are checked, too.
+fn read_all(name: &str, text: &str, files: &mut Files<'_>) -> Result<Policy, Box<Diagnostics>> {
+    let policy = Policy::read_partial(name, text, files)?;
+    if !policy.report.has_errors() {
+        return Ok(policy);
+    }
+    let registry = functions::registry();
+    let mut faults = runtime::config_faults(&policy, &registry);
+    faults.extend(policy.unknown_attributes(&facts(&policy, &registry)));
+    Err(policy.refuse(faults))
+}
+
+/// Returns what the analysis of a policy needs to know of its NFs.
+pub fn facts(policy: &Policy, registry: &Registry<Value>) -> Vec<NfFacts> {
+    let of = |nf: &Nf| registry.find(&nf.type_name).map(|entry| facts_of(entry.descriptor));
+    policy.nfs.iter().map(|nf| of(nf).unwrap_or_default()).collect()
 }
 
 fn made(name: &str, policy: &Policy, seed: Option<u64>) -> anyhow::Result<Assembly> {
@@ -264,4 +286,31 @@ fn read_named(folder: &Path, file: &str) -> Result<FileText, String> {
 /// Returns whether to use colours in messages.
 pub fn colour() -> Colour {
     if output::colours() { Colour::On } else { Colour::Off }
+}
+
+fn facts_of(descriptor: &nf::Descriptor) -> NfFacts {
+    let number = |field| vec![FilterField::Number(field)];
+    let writes = |field: &Field| match field {
+        Field::SourceAddress => vec![FilterField::Address(FilterSide::Src)],
+        Field::DestinationAddress => vec![FilterField::Address(FilterSide::Dst)],
+        Field::SourcePort => number(FilterNumberField::SrcPort),
+        Field::DestinationPort => number(FilterNumberField::DstPort),
+        Field::Protocol => number(FilterNumberField::Proto),
+        Field::Dscp => number(FilterNumberField::Dscp),
+        Field::Vlan => number(FilterNumberField::Vlan),
+        Field::TcpFlags => vec![FilterField::TcpFlags],
+        Field::TimeToLive => Vec::new(),
+        // Another IP header is the outermost one then.
+        Field::Encapsulation => [FilterSide::Src, FilterSide::Dst]
+            .map(FilterField::Address)
+            .into_iter()
+            .chain(FilterNumberField::ALL.map(FilterField::Number))
+            .chain([FilterField::TcpFlags])
+            .collect(),
+    };
+    NfFacts {
+        attributes: descriptor.attributes.iter().map(|attribute| attribute.name.to_owned()).collect(),
+        writes: descriptor.writes.iter().flat_map(writes).collect(),
+        sources: None,
+    }
 }

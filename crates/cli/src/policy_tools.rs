@@ -10,11 +10,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use nf::Field;
-use policy::ast::FilterSide;
 use policy::{
-    Diagnostic, DiagnosticSeverity, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts, Policy,
-    PortFacts, Prefix, SourceMap, Span,
+    Diagnostic, DiagnosticSeverity, Diagnostics, FilterAddressSet, Nf, Policy, PortFacts, Prefix, SourceMap,
+    Span,
 };
 use runtime::Assembly;
 use runtime::external::tags::NodeTags;
@@ -202,26 +200,26 @@ struct Finding {
 }
 
 fn check(paths: &[PathBuf], deny_warnings: bool, format: Format) -> anyhow::Result<ExitCode> {
-    let (mut errors, mut warnings) = (0, 0);
+    let (mut errors, mut warnings, mut omitted) = (0, 0, 0);
     let mut findings = Vec::new();
     for path in paths {
-        let (found, sources) = match policies::parse_file(path)? {
-            Ok(policy) => {
-                let found = analyse(&policy);
-                (found, policy.report.sources)
-            }
-            Err(report) => (report.diagnostics.clone(), report.sources.clone()),
-        };
-        for diagnostic in &found {
+        let report = policies::parse_file(path)?.map_or_else(|report| *report, |policy| analyse(&policy));
+        omitted += report.omitted;
+        for diagnostic in &report.diagnostics {
             match diagnostic.severity {
                 DiagnosticSeverity::Error => errors += 1,
                 DiagnosticSeverity::Warning => warnings += 1,
             }
             match format {
-                Format::Table => messages::write_text(&diagnostic.render(&sources, policies::colour())),
-                Format::Json => findings.push(Finding::of(diagnostic, &sources)),
+                Format::Table => {
+                    messages::write_text(&diagnostic.render(&report.sources, policies::colour()))
+                }
+                Format::Json => findings.push(Finding::of(diagnostic, &report.sources)),
             }
         }
+    }
+    if omitted > 0 {
+        say!("... and {omitted} more");
     }
     match format {
         Format::Json => output::print_json(&findings)?,
@@ -265,14 +263,10 @@ fn format_all(paths: &[PathBuf], write: bool, check: bool) -> anyhow::Result<Exi
 
 /// Returns all that is wrong with a policy that could be read: its own report, its graph's, and
 /// that of NFs and ports.
-fn analyse(policy: &Policy) -> Vec<Diagnostic> {
+fn analyse(policy: &Policy) -> Diagnostics {
     let registry = functions::registry();
-    let mut facts: Vec<NfFacts> = policy
-        .nfs
-        .iter()
-        .map(|nf| registry.find(&nf.type_name).map_or_else(NfFacts::default, |entry| facts(entry.descriptor)))
-        .collect();
-    let mut found = policy.report.diagnostics.clone();
+    let mut facts = policies::facts(policy, &registry);
+    let mut report = policy.report.clone();
     let assembly = runtime::assemble(policy, &registry, 0, None);
     let mut ports = Vec::new();
     if let Ok(assembly) = &assembly {
@@ -286,7 +280,7 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
         };
         ports = policy.ports.iter().enumerate().map(facts_of).collect();
     }
-    found.extend(policy.analyse(&facts, &ports).diagnostics);
+    let mut found = policy.analyse(&facts, &ports).diagnostics;
     match assembly {
         Ok(assembly) => {
             let warnings = assembly.warnings.iter();
@@ -294,8 +288,8 @@ fn analyse(policy: &Policy) -> Vec<Diagnostic> {
         }
         Err(errors) => found.extend(errors),
     }
-    found.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
-    found
+    report.extend(found);
+    report
 }
 
 /// Returns the sources that an NF lets pass, and the position of the key that names them.
@@ -326,33 +320,6 @@ fn port_facts(number: u16, assembly: &Assembly) -> PortFacts {
 fn span_of(policy: &Policy, name: &str) -> Span {
     let nf = policy.nfs.iter().find(|nf| nf.name == name).map(|nf| nf.span);
     nf.or_else(|| policy.ports.first().map(|port| port.span)).unwrap_or(policy.settings.span)
-}
-
-fn facts(descriptor: &nf::Descriptor) -> NfFacts {
-    let number = |field| vec![FilterField::Number(field)];
-    let writes = |field: &Field| match field {
-        Field::SourceAddress => vec![FilterField::Address(FilterSide::Src)],
-        Field::DestinationAddress => vec![FilterField::Address(FilterSide::Dst)],
-        Field::SourcePort => number(FilterNumberField::SrcPort),
-        Field::DestinationPort => number(FilterNumberField::DstPort),
-        Field::Protocol => number(FilterNumberField::Proto),
-        Field::Dscp => number(FilterNumberField::Dscp),
-        Field::Vlan => number(FilterNumberField::Vlan),
-        Field::TcpFlags => vec![FilterField::TcpFlags],
-        Field::TimeToLive => Vec::new(),
-        // Another IP header is the outermost one then.
-        Field::Encapsulation => [FilterSide::Src, FilterSide::Dst]
-            .map(FilterField::Address)
-            .into_iter()
-            .chain(FilterNumberField::ALL.map(FilterField::Number))
-            .chain([FilterField::TcpFlags])
-            .collect(),
-    };
-    NfFacts {
-        attributes: descriptor.attributes.iter().map(|attribute| attribute.name.to_owned()).collect(),
-        writes: descriptor.writes.iter().flat_map(writes).collect(),
-        sources: None,
-    }
 }
 
 impl Finding {

@@ -116,6 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         runner => runner?,
     };
+    let second_core = args.units.second_core(&mut runner)?;
     api.said.iter().for_each(|line| say!("{line}"));
     let _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
     let mut pace = Speedup::new(args.speedup);
@@ -176,6 +177,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     has_failed |= !broken.is_empty();
     for reason in sources.passed_over().iter().chain(&broken) {
         messages::report(|| event::input_incomplete(reason), || format!("rivulet: {reason}"));
+    }
+    if let Some(second_core) = second_core.filter(|_| !args.quiet) {
+        let groups = output::thousands(second_core.groups());
+        say!("rivulet: the second core ran the state functions of {groups} groups of packets");
     }
     Ok(match signals.stop() {
         Some(signal) => signals::exit_code(signal),

@@ -78,6 +78,11 @@ impl Sources {
                 true => CaptureReader::new(WatchedStdin),
                 false => CaptureReader::open(&file.path),
             };
+            // The error of a file that cannot be opened names it, as the context does.
+            let opened = opened.map_err(|error| match error {
+                ReadError::Open { source, .. } => anyhow::Error::new(source),
+                other => other.into(),
+            });
             let reader = opened.with_context(|| format!("cannot read {}", file.path.display()))?;
             let mut source = Source {
                 path: file.path.clone(),

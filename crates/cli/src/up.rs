@@ -104,7 +104,7 @@ pub struct Args {
     pub output: Format,
     /// Worker threads, each with a share of the flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
-    #[arg(conflicts_with_all = ["assign", "mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api"])]
+    #[arg(conflicts_with_all = ["assign", "mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api", "second_core"])]
     pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,
@@ -244,12 +244,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
     let sinks = sinks.begin(Some(&console.notices()))?;
-    let mut _api = None;
+    let (mut _api, mut _second_core) = (None, None);
     let mut cluster = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, true)?;
             cluster = nodes.as_ref().map(|nodes| nodes.nodes.clone());
+            _second_core = args.units.second_core(&mut runner)?;
             _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }

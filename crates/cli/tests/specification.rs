@@ -1,8 +1,10 @@
-//! The limits in SPECIFICATION.md equal those of the code.
-#![allow(clippy::panic, reason = "a test fails by panicking")]
+//! The limits in SPECIFICATION.md equal those of the code, and the names in it exist.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Constants and their values, by the paths in the page.
 macro_rules! constants {
@@ -129,6 +131,7 @@ fn limits_equal_those_of_the_code() {
         packet::parse::SHIM_MAX,
         packet::parse::TUNNEL_MAX,
         packet::parse::VXLAN_PORTS_MAX,
+        policy::CONFIG_FAULTS_MAX,
         policy::DEPTH_MAX,
         policy::DIAGNOSTICS_MAX,
         policy::NAME_BYTES_MAX,
@@ -188,6 +191,100 @@ fn limits_equal_those_of_the_code() {
     promised.sort();
     real.sort();
     assert_eq!(promised, real);
+}
+
+/// Words in code spans that are programs and settings of others.
+const FOREIGN: [&str; 4] = ["nmap", "ping", "traceroute", "txqueuelen"];
+
+#[test]
+fn names_in_code_spans_exist() {
+    let sources: String = sources(&workspace("crates")).into_iter().map(|(_, text)| text).collect();
+    let known: BTreeSet<&str> = sources.split(|c: char| !is_word(c)).collect();
+    let mut missing = Vec::new();
+    for page in ["SPECIFICATION.md", "docs/commands/run.md"] {
+        for span in code_spans(&fs::read_to_string(workspace(page)).unwrap()) {
+            let fault = match span.split(' ').collect::<Vec<_>>()[..] {
+                ["rivulet", command, ..] => (!is_command(command)).then_some("no such command"),
+                ["cargo", "test" | "bench", "-p", name, ref rest @ ..] => test_fault(name, rest),
+                [word] if FOREIGN.contains(&word) || !word.chars().all(|c| is_word(c) || c == '.') => None,
+                [word] => {
+                    let is_known = |part| known.contains(part);
+                    (!word.split('.').all(is_known)).then_some("no such name in the sources")
+                }
+                _ => None,
+            };
+            missing.extend(fault.map(|fault| format!("{page}: `{span}`: {fault}")));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Returns what is wrong with `cargo test -p NAME ...`: the crate, a test program or a filter of
+/// tests does not exist.
+fn test_fault(name: &str, rest: &[&str]) -> Option<&'static str> {
+    let package = workspace("crates").join(name);
+    if !package.exists() {
+        return Some("no such crate");
+    }
+    let mut files = Vec::new();
+    let mut filters = Vec::new();
+    let mut words = rest.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "--test" | "--bench" => {
+                let folder = if word == "--test" { "tests" } else { "benches" };
+                let program = package.join(folder).join(words.next().copied().unwrap_or_default());
+                match [program.with_extension("rs"), program].into_iter().find(|path| path.exists()) {
+                    Some(path) => files.extend(sources(&path)),
+                    None => return Some("no such test program"),
+                }
+            }
+            "--features" => drop(words.next()),
+            option if option.starts_with("--") => {}
+            filter => filters.push(filter),
+        }
+    }
+    if files.is_empty() {
+        files = sources(&package);
+    }
+    let has = |filter: &str| files.iter().any(|(path, text)| path.contains(filter) || text.contains(filter));
+    (!filters.into_iter().all(has)).then_some("no test of this name")
+}
+
+/// Checks if the program has this command.
+fn is_command(name: &str) -> bool {
+    let program = Command::new(env!("CARGO_BIN_EXE_rivulet")).args([name, "--help"]).output();
+    program.unwrap().status.success()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c)
+}
+
+fn workspace(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Returns the Rust files in a folder, or a file, by path, with their text.
+fn sources(path: &Path) -> Vec<(String, String)> {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        return entries.flat_map(|entry| sources(&entry)).collect();
+    }
+    let is_source = path.extension().is_some_and(|extension| extension == "rs");
+    let read = is_source.then(|| (path.display().to_string(), fs::read_to_string(path).unwrap()));
+    read.into_iter().collect()
+}
+
+/// Returns the code spans of a page without code blocks.
+fn code_spans(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let prose = text.lines().filter(|line| {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    prose.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
 }
 
 /// Returns constant and value of a row in a table of limits, if it names a constant.

@@ -1,10 +1,10 @@
-//! Messages between two sockets of one thread over loopback, by a link, by TLS 1.3 over TCP, and by
-//! TCP alone: `cargo bench -p cluster --bench transports`.
+//! Messages between two sockets of one thread over loopback: a link, TLS 1.3 over TCP, and TCP
+//! alone: `cargo bench -p cluster --bench transports`.
 //!
 //! A link is encrypted and authenticated as TLS is, with the same cipher, and its 1,024 streams do
-//! not wait for each other. Both ends are on one thread, so a time is what both take. Medians of
-//! rounds that take turns.
-#![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
+//! not wait for each other. Both ends are on one thread, so a time covers both. Results are medians
+//! of interleaved rounds.
+#![allow(clippy::unwrap_used)] // A bench fails by panicking.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,14 +23,14 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 const ROUNDS: usize = 15;
 /// Messages offered before they are carried.
 const BURST: usize = 256;
-/// Bytes of a stream that wait to be sent, at most.
+/// Limit on the bytes of a stream that wait to be sent.
 const WAITING_MAX: usize = 256 * 1024;
 
-/// A way for messages from one end to the other.
+/// A transport for messages from one end to the other.
 trait Transport {
     /// Returns false if there is no room now.
     fn send(&mut self, number: usize, message: &[u8]) -> bool;
-    /// Carries what was sent. Returns the number of messages that have come.
+    /// Carries the sent messages. Returns the number of received ones.
     fn carry(&mut self) -> usize;
 }
 
@@ -45,7 +45,7 @@ struct Link {
 impl Link {
     fn new() -> Link {
         let keys = LinkKeys { send: [1; 32], receive: [2; 32] };
-        // Others are measured in between: silence is no fault.
+        // Others are measured in between, so silence is no fault.
         let long_ns = 600_000_000_000;
         let config = Config {
             heartbeat_ns: long_ns,
@@ -124,7 +124,7 @@ fn streams() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// Returns the bytes of a call, 0 if it has to wait.
+/// Returns the bytes of a call, 0 if it would block.
 fn done(call: std::io::Result<usize>) -> usize {
     match call {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
@@ -132,7 +132,7 @@ fn done(call: std::io::Result<usize>) -> usize {
     }
 }
 
-/// Appends a message to a stream. Returns false if too much waits.
+/// Appends a message to a stream. Returns false if it is full.
 fn push(stream: &mut Vec<u8>, message: &[u8]) -> bool {
     let has_room = stream.len() < WAITING_MAX;
     if has_room {
@@ -185,7 +185,7 @@ impl Tls {
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(certificate(authority.certificate())).unwrap();
-        let suites = vec![ring::cipher_suite::TLS13_AES_256_GCM_SHA384]; // As a link.
+        let suites = vec![ring::cipher_suite::TLS13_AES_256_GCM_SHA384]; // As for a link.
         let provider = Arc::new(CryptoProvider { cipher_suites: suites, ..ring::default_provider() });
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let client = client.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
@@ -223,7 +223,7 @@ impl Transport for Tls {
 
     fn carry(&mut self) -> usize {
         if !self.client.wants_write() && !self.client.is_handshaking() {
-            // All at once, in as few records as there can be.
+            // All at once, in as few records as possible.
             self.client.writer().write_all(&self.out).unwrap();
             self.out.clear();
         }

@@ -1,4 +1,4 @@
-//! Addresses of nodes, and sockets at them: of IPv4 and of IPv6, by names or not.
+//! Addresses of nodes, IPv4 or IPv6, by name or number, and sockets at them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
@@ -8,30 +8,31 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use values::HostPort;
 
-/// Addresses of a name that an attempt to connect tries, at most. The next attempt tries others.
+/// Limit on the addresses of a name that one connection attempt tries. The next attempt tries
+/// others.
 pub const ADDRESSES_MAX: usize = 8;
 
-/// Connections that the kernel holds until they are taken.
+/// Limit on connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 128;
 
-/// The ends of a link's datagrams.
+/// Addresses of a link's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// The address of this host that the other end uses; none: the system chooses.
+    /// Address of this host that the other end uses; `None` lets the system choose.
     pub local: Option<IpAddr>,
     /// The other end.
     pub remote: SocketAddr,
 }
 
 impl Endpoints {
-    /// Creates those with these addresses, in their [one form](canonical).
+    /// Creates endpoints in [canonical](canonical) form.
     pub(crate) fn new(local: Option<IpAddr>, remote: SocketAddr) -> Endpoints {
         Endpoints { local: local.map(|local| local.to_canonical()), remote: canonical(remote) }
     }
 }
 
-/// Returns an address in the form in which addresses are compared and shown: one of IPv4 as such,
-/// also if a socket for both has it in the form of IPv6 (RFC 4291 2.5.5.2).
+/// Returns the canonical form of an address, for comparison and display: an IPv4-mapped IPv6
+/// address becomes an IPv4 address (RFC 4291 2.5.5.2).
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => (ip, address.port()).into(),
@@ -39,11 +40,11 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns the addresses of a host, in the order in which they must be tried (RFC 6724): at least
-/// one. It may take as long as the system's resolver.
+/// Resolves a host to at least one address, in the order of preference (RFC 6724). Blocks as long
+/// as the system's resolver does.
 ///
 /// # Errors
-/// If it has none.
+/// If the host has no address.
 pub fn resolve(at: &HostPort) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in (at.host().as_str(), at.port()).to_socket_addrs()?.map(canonical) {
@@ -57,11 +58,11 @@ pub fn resolve(at: &HostPort) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Listens at an address; for a name, at the first of its addresses that this host has. `[::]` is
-/// for IPv4, too, and for IPv4 alone where the kernel has no IPv6.
+/// Listens at an address; for a name, at the first of its addresses that this host has. `[::]`
+/// accepts IPv4, too, and only IPv4 where the kernel has no IPv6.
 ///
 /// # Errors
-/// If it cannot be used.
+/// If the address cannot be bound.
 pub fn listen_at(at: &HostPort) -> io::Result<TcpListener> {
     let mut fault = None;
     for address in resolve(at)? {
@@ -87,7 +88,7 @@ fn listen_at_all(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// Returns a socket for all addresses, of IPv6 and of IPv4; none if the kernel has no IPv6.
+/// Returns a socket bound to all IPv6 and IPv4 addresses; `None` if the kernel has no IPv6.
 pub(crate) fn bound_to_all(kind: SocketType, port: u16) -> io::Result<Option<OwnedFd>> {
     let socket = match socket_with(AddressFamily::INET6, kind, SocketFlags::CLOEXEC, None) {
         Err(Errno::AFNOSUPPORT) => return Ok(None),
@@ -103,7 +104,7 @@ pub(crate) fn bound_to_all(kind: SocketType, port: u16) -> io::Result<Option<Own
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use std::net::TcpStream;
 

@@ -1,9 +1,9 @@
-//! Identities: a node has a certificate of the cluster's authority. In a handshake two nodes
-//! show theirs to each other and agree on the keys of a link (TLS 1.3, RFC 8446).
+//! Identities: a node has a certificate of the cluster's authority. In a handshake two nodes show
+//! theirs and agree on the keys of a link (TLS 1.3, RFC 8446).
 //!
-//! The handshake goes over TCP, and so does one [`Hello`](crate::wire::Hello) from each end. Then
-//! the connection ends: keys exported from it (RFC 5705) protect the datagrams of the link.
-//! Handshakes are made on threads of their own; packets never wait for one.
+//! A handshake uses TCP, as does one [`Hello`](crate::wire::Hello) from each end. Then the
+//! connection ends: keys exported from it (RFC 5705) protect the datagrams of the link. Handshakes
+//! run on threads of their own; packets never wait for one.
 
 mod authority;
 mod credential;
@@ -40,21 +40,21 @@ pub use reread::Reread;
 pub use role::{CertifiedRole, NAME_LEN_MAX, SCHEME, Subject, check_name};
 pub use role_map::{ROLES_LEN_MAX, RoleMap, RoleMapError};
 
-/// The file of roles in a folder of certificates.
+/// File name of the role map in a folder of certificates.
 pub const ROLES_FILE: &str = "roles.toml";
 
-/// The files of a node's identity.
+/// Files of a node's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
-    /// Its certificate, and those between it and its authority.
+    /// Its certificate chain, up to its authority.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Its private key.
     pub key: PathBuf,
-    /// The cluster's authority.
+    /// The certificate of the cluster's authority.
     pub authority: PathBuf,
-    /// A list of revoked certificates, if it is there.
+    /// Revoked certificates; optional.
     pub revoked: PathBuf,
-    /// Roles of certificates that do not say theirs, if it is there.
+    /// Roles of certificates that state none; optional.
     pub roles: PathBuf,
 }
 
@@ -70,21 +70,21 @@ impl IdentityFiles {
         }
     }
 
-    /// Returns all of them; the certificate is the first.
+    /// Returns all files; the certificate is the first.
     pub fn all(&self) -> [&Path; 5] {
         [&self.certificate, &self.key, &self.authority, &self.revoked, &self.roles]
     }
 }
 
-/// A node's name, certificate and key, and the authority that it trusts. Its files are read again
-/// when they have changed.
+/// A node's name, certificate and key, and the authority that it trusts. Changed files are read
+/// again.
 #[derive(Clone)]
 pub struct Identity {
     shared: Arc<Shared>,
     key_log: Option<Arc<KeyLog>>,
 }
 
-/// The part that copies of an identity share.
+/// The part shared by copies of an identity.
 struct Shared {
     name: String,
     files: Reread<IdentityParts>,
@@ -92,7 +92,7 @@ struct Shared {
     links: Mutex<Vec<Weak<PeerCertificate>>>,
 }
 
-/// Why an identity cannot be used.
+/// The reason why an identity cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// A file cannot be read, or has no certificate or key.
@@ -102,10 +102,10 @@ pub enum IdentityError {
         file: String,
         /// The cause.
         cause: rustls_pki_types::pem::Error,
-        /// The content that was expected.
+        /// The expected content.
         expected: &'static str,
     },
-    /// Certificate and key do not fit together, or are not usable.
+    /// Certificate and key do not match, or are unusable.
     #[error("the certificate cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
     /// The authority's certificate cannot be used.
@@ -114,13 +114,13 @@ pub enum IdentityError {
     /// Other nodes would refuse the certificate.
     #[error("other nodes would refuse the certificate: {0}")]
     Own(rustls::Error),
-    /// A list is of another authority.
+    /// A revocation list is of another authority.
     #[error("{0}: expected lists of revoked certificates of the authority, and found another one's")]
     OtherList(String),
     /// The certificate is not this node's.
     #[error("the certificate is not for a node `{0}`")]
     OtherName(String),
-    /// The certificate has no role, or another one.
+    /// The certificate has no role, or a wrong one.
     #[error("{file}: {cause}")]
     Credential {
         /// The file.
@@ -156,7 +156,7 @@ impl Identity {
     /// Checks that the certificate is for this role.
     ///
     /// # Errors
-    /// If it is for another one.
+    /// If it is for another role.
     pub fn check_role(&self, role: CertifiedRole) -> Result<(), CredentialError> {
         self.now().credential.check_node(self.name(), role)
     }
@@ -167,7 +167,7 @@ impl Identity {
         Identity { key_log: Some(Arc::new(key_log)), ..self }
     }
 
-    /// Returns the file to which the secrets of links are written, if any.
+    /// Returns the file that receives the secrets of links, if any.
     pub fn key_log(&self) -> Option<&Path> {
         self.key_log.as_deref().map(KeyLog::path)
     }
@@ -177,15 +177,14 @@ impl Identity {
         &self.shared.name
     }
 
-    /// Returns begin and end of the certificate's validity, in seconds since 1970, as it was read
-    /// last; the end of its authority, if that is earlier.
+    /// Returns begin and end of the certificate's validity, in seconds since 1970, as last read;
+    /// the end of its authority, if that is earlier.
     pub fn valid(&self) -> (i64, i64) {
         self.shared.files.latest().valid
     }
 
-    /// Looks at the files each second, on a thread, as long as the identity is in use. Links to
-    /// nodes that would be refused now are marked, and operators are warned before the certificate
-    /// ends.
+    /// Checks the files each second, on a thread, while the identity is in use. Marks links to
+    /// nodes that would be refused now, and warns operators before the certificate expires.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -193,12 +192,12 @@ impl Identity {
         watch::start(&self.shared)
     }
 
-    /// Returns what the files have now.
+    /// Returns the present content of the files.
     fn now(&self) -> Arc<IdentityParts> {
         self.shared.files.current()
     }
 
-    /// Remembers the other end of a link, which was right for these files.
+    /// Remembers the other end of a link, which was accepted with these files.
     fn remember(&self, peer: &Arc<PeerCertificate>, files: &Arc<IdentityParts>) {
         let mut links = self.shared.lock();
         links.retain(|link| link.strong_count() > 0);
@@ -215,7 +214,7 @@ impl Shared {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the other ends of links for other files than before.
+    /// Checks the other ends of links against changed files.
     fn check_links(&self, parts: &IdentityParts) {
         let links: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         links.iter().for_each(|peer| peer.check(parts));

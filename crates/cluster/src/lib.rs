@@ -1,7 +1,7 @@
 //! Rivulet on several hosts (S11, S18, S19; A3-A8, A25-A27).
 //!
 //! A dispatcher and its units are processes, and flows move between them. The ownership protocol
-//! and its state machines are those of [`protocol`]; this crate carries their messages.
+//! and its state machines are in [`protocol`]; this crate carries their messages.
 //!
 //! | module | content |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`mod@unit`] | a unit as a process |
 //! | [`policies`] | policies of nodes, and how units get another one |
 //! | [`network`] | access to other nodes and to the time |
-//! | [`simulated`] | nodes of one thread, on virtual time, behind faulty links |
+//! | [`simulated`] | nodes of one thread, on virtual time, with faulty links |
 
 pub mod addresses;
 mod digest;

@@ -17,32 +17,32 @@ pub struct LinkInfo {
     pub address: SocketAddr,
     /// Smoothed round-trip time, in nanoseconds.
     pub rtt_ns: u64,
-    /// Length of IP packets, at most, as far as the path is known to carry them.
+    /// Longest IP packet that the path is known to carry, in bytes.
     pub mtu: usize,
     /// Counts since the link began.
     pub counters: Counters,
 }
 
-/// Counts of a node's handshakes.
+/// Counters of a node's handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeCounters {
     /// Handshakes that this node began, and that succeeded.
     pub connected: u64,
-    /// Attempts of this node that failed; it tries again.
+    /// Failed attempts of this node; it tries again.
     pub failed: u64,
-    /// Nodes that this node has not tried to reach, because too many were named.
+    /// Nodes that this node has not tried to reach, because the limit was exceeded.
     pub no_room: u64,
-    /// Handshakes of other nodes that succeeded.
+    /// Successful handshakes of other nodes.
     pub accepted: u64,
-    /// Handshakes of others that failed.
+    /// Failed handshakes of other nodes.
     pub refused: u64,
-    /// Connections that were closed because there were too many at a time.
+    /// Connections closed because there were too many at a time.
     pub too_many: u64,
-    /// Times at which no connection could be taken, as for want of descriptors.
+    /// Failures to accept a connection, as for want of descriptors.
     pub not_taken: u64,
 }
 
-/// Counts of links that outlive them.
+/// Link counters that outlive their links.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkTotals {
     /// Sums over links that have ended.
@@ -51,13 +51,13 @@ pub(crate) struct LinkTotals {
     pub started: u64,
     /// Links that died.
     pub dead: u64,
-    /// Times at which nothing was heard from a node for a while.
+    /// Transitions of a link to suspect.
     pub suspected: u64,
     /// Datagrams of no link.
     pub strange: u64,
 }
 
-/// Returns the length of an IP packet to this address with a datagram of `size` bytes.
+/// Returns the length of the IP packet that carries a datagram of `size` bytes to this address.
 pub(crate) fn mtu_of(address: SocketAddr, size: usize) -> usize {
     const UDP_HEADER: usize = 8;
     let ip_header = match address.ip() {
@@ -68,7 +68,7 @@ pub(crate) fn mtu_of(address: SocketAddr, size: usize) -> usize {
 }
 
 impl HandshakeCounters {
-    /// Adds what a listener has counted.
+    /// Adds the counters of a listener.
     pub(crate) fn with_listener(self, listener: &ListenerCounters) -> HandshakeCounters {
         HandshakeCounters {
             accepted: listener.accepted.load(Ordering::Relaxed),
@@ -81,7 +81,7 @@ impl HandshakeCounters {
 }
 
 impl LinkTotals {
-    /// Returns the report of all links, with those of now, and of handshakes.
+    /// Returns the report of all links, present and ended, and of handshakes.
     pub fn report(&self, now: &[LinkInfo], handshakes: HandshakeCounters) -> LinksReport {
         let mut sum = self.ended;
         now.iter().for_each(|link| sum.add(&link.counters));

@@ -1,9 +1,10 @@
-//! A node's access to other nodes, and to the time: everything of it that is not a state machine.
+//! A node's access to other nodes and to the time: all of its input and output outside the state
+//! machines.
 //!
 //! | network | nodes |
 //! |---|---|
 //! | [`HostNetwork`] | processes: a UDP socket, handshakes on threads, the system's clock |
-//! | [`SimulatedNetwork`](crate::simulated::SimulatedNetwork) | of one thread, on virtual time, behind faulty links |
+//! | [`SimulatedNetwork`](crate::simulated::SimulatedNetwork) | of one thread, on virtual time, with faulty links |
 
 mod attempts;
 mod connector;
@@ -22,9 +23,9 @@ use crate::links::HandshakeCounters;
 use crate::policies::{KnownPolicies, NumberedDigest};
 use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
 
-/// A node's access to other nodes, and to the time.
+/// A node's access to other nodes and to the time.
 pub trait Network: 'static {
-    /// Returns the time in nanoseconds, from any beginning.
+    /// Returns the time in nanoseconds, with any origin.
     fn now_ns(&self) -> u64;
 
     /// Returns a clock to measure durations.
@@ -33,47 +34,48 @@ pub trait Network: 'static {
     /// Returns the policies that the node knows.
     fn policies(&self) -> &KnownPolicies;
 
-    /// Connects to a node of this name, and tries again until it is there. An attempt at another
-    /// address of this node has ended. `scope`: the dispatcher for which two units meet, see
+    /// Connects to a node of this name, and retries until it succeeds. Cancels attempts at another
+    /// address of this node. `scope`: the common dispatcher of two units, see
     /// [`Hello::scope`].
     fn connect(&mut self, scope: &str, name: &str, address: &str);
 
     /// Stops connecting to a node of this name in this scope.
     fn forget(&mut self, scope: &str, name: &str);
 
-    /// Returns the next node that has connected, or to which this one has.
+    /// Returns the next session, initiated by either end.
     fn poll_session(&mut self) -> Option<Session>;
 
-    /// Returns the next failed attempt to connect, unless the one before failed for the same
-    /// reason: scope, name and reason.
+    /// Returns the next failed attempt to connect as scope, name and reason, unless the previous
+    /// one failed for the same reason.
     fn poll_fault(&mut self) -> Option<(String, String, String)> {
         None
     }
 
-    /// Hands over datagrams that have arrived, each with the ends of its answer. Returns false if
+    /// Passes each received datagram to `take`, with the endpoints of a reply. Returns false if
     /// there is none.
     fn receive(&mut self, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool;
 
-    /// Notes a message for a node before its link has it: simulated faults hit chosen messages.
+    /// Notes a message for a node before its link has it. Simulated faults use it to hit chosen
+    /// messages.
     fn note_message(&mut self, _to: SocketAddr, _message: &[u8]) {}
 
     /// Sends datagrams of `segment` bytes each; the last may be shorter.
     fn send(&mut self, ends: Endpoints, datagrams: &[u8], segment: usize) -> Handover;
 
-    /// Returns counts of handshakes, where there are any.
+    /// Returns the counters of handshakes; zero if the network has none.
     fn handshakes(&self) -> HandshakeCounters {
         HandshakeCounters::default()
     }
 
-    /// Returns the end of the node's certificate, in seconds since 1970, if it has one.
+    /// Returns the end of the certificate's validity, in seconds since 1970, if there is one.
     fn certificate_expiry_s(&self) -> Option<u64> {
         None
     }
 
-    /// Waits until a datagram arrives.
+    /// Waits until a datagram arrives, up to a timeout.
     fn wait(&mut self, timeout: Duration);
 
-    /// Returns what becomes readable when a datagram arrives, if there is such a thing.
+    /// Returns the descriptor that becomes readable when a datagram arrives, if there is one.
     fn event(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -89,20 +91,20 @@ pub struct HostNetwork {
     identity: Identity,
 }
 
-/// A node's description of itself, for others.
+/// A node's description of itself for others.
 pub(crate) struct NodeSelf {
     /// Certificate and key.
     pub identity: Identity,
-    /// The policy.
+    /// The policy in use.
     pub policy: NumberedDigest,
-    /// Counts restarts of the process.
+    /// Number of restarts of the process.
     pub incarnation: u64,
     /// The role.
     pub role: Role,
 }
 
 impl HostNetwork {
-    /// Opens a socket for links; others can connect at `listening`, if that is given.
+    /// Opens a socket for links; accepts handshakes at `listening`, if given.
     pub(crate) fn open(node: NodeSelf, listening: Option<TcpListener>) -> std::io::Result<HostNetwork> {
         let socket = DatagramSocket::open()?;
         let address = socket.address()?;
@@ -126,12 +128,12 @@ impl HostNetwork {
         Ok(HostNetwork { policies, socket, address, connector, listener, identity })
     }
 
-    /// Returns the address at which others can connect; that of links, if they cannot.
+    /// Returns the address of handshakes; of links, if no handshakes are accepted.
     pub(crate) fn address(&self) -> SocketAddr {
         canonical(self.listener.as_ref().map_or(self.address, Listener::address))
     }
 
-    /// Nobody can connect any more.
+    /// Stops accepting handshakes.
     pub(crate) fn close(&self) {
         self.listener.iter().for_each(Listener::close);
     }

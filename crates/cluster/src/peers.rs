@@ -1,12 +1,11 @@
 //! The nodes that a node has links with.
 //!
-//! A node that is silent is *suspect* first, which costs waiting: its link stays, and goes on when
-//! it is heard again. It is *given up* later, after a silence that depends on what was seen of it
-//! ([`PeerLink::silence_ns`]). A node that gives a node up ends the link, so that the other end
-//! finds out with the first datagram that it sends. Time in which this process did not run is no
-//! silence of others; after [`FENCE_NS`] of it, others may have given this process up: its links
-//! carry nothing until the other ends confirm that they have them. A node whose certificate is
-//! revoked is given up at once.
+//! A silent node is *suspect* first: messages to it wait, but the link stays, and continues when a
+//! datagram arrives. It is *given up* later, after a silence that depends on its earlier behaviour
+//! ([`PeerLink::silence_ns`]). A node that gives a peer up ends the link; the peer finds out with
+//! the first datagram that it sends. Stalls of this process do not count as silence. After a stall
+//! of [`FENCE_NS`], peers may have given this process up: its links carry nothing until the other
+//! ends confirm them. A node with a revoked certificate is given up at once.
 
 mod stalls;
 
@@ -30,50 +29,48 @@ use crate::links::{LinkInfo, LinkTotals, mtu_of};
 use crate::network::{Handover, Network};
 use crate::wire::Role;
 
-/// Silence before which no node is given up.
+/// Least silence after which a node is given up.
 pub const GIVE_UP_MIN: Duration = Duration::from_secs(2);
-/// Silence after which a node is given up, whatever was seen of it before.
+/// Silence after which a node is given up in any case.
 pub const GIVE_UP_MAX: Duration = Duration::from_secs(10);
-/// Least silence after which two units give their link up. It costs no state: what they exchange
-/// goes by way of the dispatcher.
+/// Least silence after which two units give their link up. No state is lost: they relay through the
+/// dispatcher.
 const APART_MIN: Duration = Duration::from_secs(1);
-/// A node sends something at least this often.
+/// Longest time without a datagram from this node.
 const HEARTBEAT: Duration = Duration::from_millis(25);
-/// Round trips of silence after which a node is given up, if they take longer than
-/// [`GIVE_UP_MIN`].
+/// Round trips of silence after which a node is given up, if they take longer than [`GIVE_UP_MIN`].
 const ROUND_TRIPS: u32 = 40;
-/// Limit on the links that have ended, and whose other ends are notified.
+/// Limit on ended links that still notify their other ends.
 const ENDED_MAX: usize = 64;
 
 /// Silence after which a node is suspect: it keeps its flows, and new ones go elsewhere.
 pub const SUSPECT_NS: u64 = 300_000_000;
 
-/// Silence after which a link may have failed.
+/// Silence after which a link is no longer considered sound.
 const SOUND_NS: u64 = 4 * HEARTBEAT.as_nanos() as u64;
 
-/// Datagrams that fill a call of the kernel.
+/// Datagrams that fill one system call.
 const FULL: u64 = 40;
 
-/// The stream of messages whose order among packets does not matter: the time, and reports that
-/// only count.
+/// Stream of messages that may be reordered with packets: the time, and reports without
+/// dependencies.
 pub(crate) const ASIDE: u16 = u16::MAX;
 
-/// Streams of flows.
+/// Number of streams for flows.
 const FLOW_STREAMS: u64 = 255;
 
-/// Returns the stream of a flow, by its index or hash: what is sent for it waits for no datagram of
-/// flows in other streams.
+/// Returns the stream of a flow, by its index or hash. Streams do not block each other.
 #[inline]
 pub(crate) fn stream_of(flow: u64) -> u16 {
     1 + (flow % FLOW_STREAMS) as u16
 }
 
-/// A node with a link, by its place.
+/// A peer's slot in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PeerId(usize);
 
 impl PeerId {
-    /// Returns the place, which a later link may have once this one has ended.
+    /// Returns the slot; a later link may reuse it.
     pub fn index(self) -> usize {
         self.0
     }
@@ -84,16 +81,16 @@ impl PeerId {
     }
 }
 
-/// A change of a node.
+/// A change of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerEvent {
-    /// The first datagram has come: the other end has the link.
+    /// The first datagram has arrived: the other end uses the link.
     Up(PeerId),
-    /// Nothing is heard from it.
+    /// The node is silent.
     Suspect(PeerId),
-    /// It is heard again.
-    Heard(PeerId),
-    /// It is given up, or has ended the link.
+    /// A suspect node has sent a datagram.
+    Alive(PeerId),
+    /// The node is given up, or has ended the link.
     Dead(PeerId),
 }
 
@@ -102,27 +99,27 @@ impl PeerEvent {
         match self {
             PeerEvent::Up(peer)
             | PeerEvent::Suspect(peer)
-            | PeerEvent::Heard(peer)
+            | PeerEvent::Alive(peer)
             | PeerEvent::Dead(peer) => peer,
         }
     }
 }
 
-/// Nodes, and the links to them.
+/// All links of a node.
 pub(crate) struct Peers<N> {
     network: N,
     config: Config,
     peers: Vec<Option<Peer>>,
-    /// By the number that datagrams from them carry.
+    /// Links by the connection id of received datagrams.
     connections: HashMap<u64, PeerId>,
-    /// The peer whose messages are taken next.
+    /// The peer polled next.
     next: usize,
-    /// A message.
+    /// Buffer for a message.
     frame: Vec<u8>,
-    /// Datagrams to be sent.
+    /// Buffer for datagrams to send.
     datagrams: Vec<u8>,
     events: VecDeque<PeerEvent>,
-    /// Links that have ended here, the latest last, and where their other ends are.
+    /// Links that have ended here, latest last, with the addresses of their other ends.
     ended: VecDeque<(EndedLink, Endpoints)>,
     stalls: Stalls,
     totals: LinkTotals,
@@ -134,9 +131,9 @@ struct Peer {
     name: String,
     /// Distinguishes processes of the node.
     incarnation: u64,
-    /// Messages for which the link had no room.
+    /// Messages that wait because the link is full.
     waiting: VecDeque<(u16, Vec<u8>)>,
-    /// Its messages wait in the link.
+    /// Received messages stay in the link.
     is_held: bool,
     is_suspect: bool,
     /// Its certificate, until it is refused.
@@ -148,7 +145,7 @@ impl Peer {
         !self.is_held && self.link.is_confirmed() && self.link.has_message()
     }
 
-    /// Uses the addresses from which the node was heard: it may have moved.
+    /// Follows the node to the addresses of its latest authentic datagram.
     fn follow(&mut self, ends: Endpoints) {
         let from = std::mem::replace(&mut self.ends, ends).remote;
         if from != ends.remote {
@@ -156,7 +153,7 @@ impl Peer {
         }
     }
 
-    /// Returns true, once, if the node's certificate is refused since the handshake.
+    /// Returns true, once, if the node's certificate is no longer accepted.
     fn ends_by_certificate(&mut self) -> bool {
         let Some(reason) = self.certificate.as_deref().and_then(PeerCertificate::refused) else {
             return false;
@@ -172,7 +169,7 @@ impl Peer {
 }
 
 impl<N: Network> Peers<N> {
-    /// Creates a node without links.
+    /// Creates a table without links.
     pub fn new(network: N) -> Peers<N> {
         let heartbeat_ns = HEARTBEAT.as_nanos() as u64;
         let config = Config {
@@ -243,13 +240,13 @@ impl<N: Network> Peers<N> {
         self.connections.remove(&link.receive_id());
         self.totals.ended.add(link.counters());
         if link.dead() == Some(DeadReason::Closed) {
-            return; // The other end was first.
+            return; // The other end has closed it first.
         }
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
         self.ended.push_back((link.into_ended(), ends));
-        self.tell_ended(self.ended.len() - 1);
+        self.notify_ended(self.ended.len() - 1);
     }
 
     /// Returns true if the node has ended the link.
@@ -257,23 +254,23 @@ impl<N: Network> Peers<N> {
         self.peers[peer.0].as_ref().is_some_and(|peer| peer.link.dead() == Some(DeadReason::Closed))
     }
 
-    /// Ends all links, and notifies the other ends: they need not wait for the silence.
+    /// Ends all links, and notifies the other ends, which need not wait for a timeout.
     pub fn remove_all(&mut self) {
         let all: Vec<PeerId> = self.ids().collect();
         all.into_iter().for_each(|peer| self.remove(peer));
     }
 
     /// Notifies the other end of a link that it has ended here.
-    fn tell_ended(&mut self, at: usize) {
+    fn notify_ended(&mut self, at: usize) {
         let now_ns = self.now_ns();
         let Some((link, ends)) = self.ended.get_mut(at) else { return };
-        if link.tell(now_ns, &mut self.datagrams) {
-            // It asks again by another datagram if this one is lost.
+        if link.notify(now_ns, &mut self.datagrams) {
+            // If this one is lost, the other end's next datagram triggers another.
             let _ = self.network.send(*ends, &self.datagrams, self.datagrams.len());
         }
     }
 
-    /// Returns the links to a node but this one, of an earlier process or a second handshake.
+    /// Returns the other links to the same node: of a former process or a second handshake.
     pub fn besides(&self, kept: PeerId) -> Vec<PeerId> {
         let name = self.name(kept);
         let is_other =
@@ -291,9 +288,9 @@ impl<N: Network> Peers<N> {
         self.peers[peer.0].as_ref().map_or_else(String::new, |peer| peer.name.clone())
     }
 
-    /// Sends a message, which `write` appends to the bytes that it gets. It waits here as long as
-    /// the link has no room. It is in order with what its stream has; in stream [`ORDERED`], with
-    /// all that is sent.
+    /// Sends a message, which `write` appends to its buffer. The message waits here while the link
+    /// is full. It keeps its order within its stream; in stream [`ORDERED`], relative to all
+    /// messages.
     pub fn send(&mut self, peer: PeerId, stream: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(peer) = &mut self.peers[peer.0] else { return };
         let (network, address) = (&mut self.network, peer.ends.remote);
@@ -303,7 +300,7 @@ impl<N: Network> Peers<N> {
             network.note_message(address, &out[start..]);
         };
         if peer.waiting.is_empty() && peer.link.has_room() {
-            // A link that has ended is about to be removed.
+            // A link that has ended will be removed soon.
             let _ = peer.link.write_message(stream, write);
             return;
         }
@@ -314,14 +311,14 @@ impl<N: Network> Peers<N> {
         }
     }
 
-    /// Lets a node's messages wait, or no longer: they stay in the link, which is bounded.
+    /// Holds a node's received messages in the link, which is bounded, or releases them.
     pub fn hold(&mut self, peer: PeerId, is_held: bool) {
         if let Some(peer) = &mut self.peers[peer.0] {
             peer.is_held = is_held;
         }
     }
 
-    /// Returns the next message that has been [received](Peers::receive), and its sender.
+    /// Returns the next [received](Peers::receive) message, and its sender.
     pub fn poll(&mut self) -> Option<(PeerId, &[u8])> {
         let count = self.peers.len();
         let has_message = |at: &usize| self.peers[*at].as_ref().is_some_and(Peer::may_be_polled);
@@ -331,8 +328,7 @@ impl<N: Network> Peers<N> {
         Some((PeerId(at), message.bytes))
     }
 
-    /// Takes datagrams from the socket, some of them if there are many. Returns false if there were
-    /// none.
+    /// Receives a bounded number of datagrams from the socket. Returns false if there were none.
     pub fn receive(&mut self) -> bool {
         let now_ns = self.begin_round();
         let (peers, connections, strange) = (&mut self.peers, &self.connections, &mut self.totals.strange);
@@ -355,17 +351,17 @@ impl<N: Network> Peers<N> {
             if peer.link.handle_datagram(now_ns, datagram).is_err() {
                 return;
             }
-            peer.follow(ends); // The datagram is authentic.
+            peer.follow(ends); // Only an authentic datagram changes the address.
             if !was_up {
                 events.push_back(PeerEvent::Up(id));
             }
             if std::mem::take(&mut peer.is_suspect) {
                 event::peer_heard(&peer.name, silent_ns / 1_000_000);
-                events.push_back(PeerEvent::Heard(id));
+                events.push_back(PeerEvent::Alive(id));
             }
         });
         if let Some(at) = unaware {
-            self.tell_ended(at);
+            self.notify_ended(at);
         }
         has_received
     }
@@ -375,8 +371,8 @@ impl<N: Network> Peers<N> {
         self.events.pop_front()
     }
 
-    /// Handles deadlines, and sends everything that may be sent now. All datagrams must have been
-    /// received before: a process that was suspended would take its peers for dead.
+    /// Handles deadlines, and sends everything that may be sent now. The caller must have received
+    /// all datagrams before, or a process that was suspended would give its peers up.
     pub fn flush(&mut self) {
         let now_ns = self.begin_round();
         for at in 0..self.peers.len() {
@@ -399,7 +395,7 @@ impl<N: Network> Peers<N> {
         self.transmit();
     }
 
-    /// Finds out whether this process has not run for a while. Returns the time.
+    /// Detects whether this process was stalled. Returns the time.
     fn begin_round(&mut self) -> u64 {
         let now_ns = self.now_ns();
         if let Some(stall_ns) = self.stalls.note_round(now_ns) {
@@ -421,24 +417,24 @@ impl<N: Network> Peers<N> {
         }
     }
 
-    /// Returns the times at which this process has not run for [`FENCE_NS`]: others may have given
-    /// it up each time.
+    /// Returns the number of stalls of [`FENCE_NS`] or more; peers may have given this process up
+    /// at each.
     pub fn fences(&self) -> u64 {
         self.stalls.fences
     }
 
-    /// Returns whether a datagram of the node has come.
+    /// Returns true if a datagram of the node has arrived.
     pub fn is_up(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_some_and(|peer| peer.link.is_up())
     }
 
-    /// Returns what distinguishes the process at the other end from others of its node.
+    /// Returns the incarnation of the process at the other end.
     pub fn incarnation(&self, peer: PeerId) -> u64 {
         self.peers[peer.0].as_ref().map_or(0, |peer| peer.incarnation)
     }
 
-    /// Returns whether a session is with the process that is at the other end of a link already. If
-    /// nothing is heard of that, it may have moved: the link goes on where the process is now.
+    /// Returns true if a session is with the process at the other end of this link. If the link is
+    /// suspect, the process may have moved: the link continues at the session's address.
     pub fn is_of(&mut self, peer: PeerId, session: &Session) -> bool {
         let Some(peer) = &mut self.peers[peer.0] else { return false };
         let is_it = peer.incarnation == session.peer.incarnation;
@@ -448,7 +444,7 @@ impl<N: Network> Peers<N> {
         is_it
     }
 
-    /// Returns whether nothing is heard from the node.
+    /// Returns true if the node is suspect.
     pub fn is_suspect(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_some_and(|peer| peer.is_suspect)
     }
@@ -458,7 +454,7 @@ impl<N: Network> Peers<N> {
         self.transmit_if(|_| true);
     }
 
-    /// Sends what fills a call of the kernel, because more follows at once.
+    /// Sends links that can fill a system call, because more follows at once.
     pub fn transmit_full(&mut self) {
         self.transmit_if(|link| link.unsent_datagrams() >= FULL);
     }
@@ -478,7 +474,7 @@ impl<N: Network> Peers<N> {
                 let Some(transmit) = peer.link.poll_transmit(now_ns, &mut self.datagrams) else { break };
                 match self.network.send(peer.ends, &self.datagrams[..transmit.len], transmit.segment) {
                     Handover::Taken => {}
-                    Handover::Busy => break, // The link takes the datagrams for lost, and sends them again.
+                    Handover::Busy => break, // The link treats the datagrams as lost, and retransmits them.
                     Handover::TooLarge(sent) if peer.link.handle_too_large(&transmit, sent) => {}
                     Handover::TooLarge(_) => break,
                 }
@@ -500,7 +496,7 @@ impl<N: Network> Peers<N> {
         }
     }
 
-    /// Returns the links of now.
+    /// Returns the present links.
     pub fn links(&self) -> Vec<LinkInfo> {
         let info = |peer: &Peer| LinkInfo {
             peer: peer.name.clone(),
@@ -512,7 +508,7 @@ impl<N: Network> Peers<N> {
         self.peers.iter().flatten().map(info).collect()
     }
 
-    /// Returns the counts of all links so far, and of handshakes.
+    /// Returns the counters of all links so far, and of handshakes.
     pub fn links_report(&self) -> LinksReport {
         let report = self.totals.report(&self.links(), self.network.handshakes());
         LinksReport {
@@ -523,35 +519,35 @@ impl<N: Network> Peers<N> {
         }
     }
 
-    /// Returns the number of messages for which a link has no room.
+    /// Returns the number of messages that wait because the link is full.
     pub fn backlog(&self, peer: PeerId) -> usize {
         self.peers[peer.0].as_ref().map_or(0, |peer| peer.waiting.len())
     }
 
-    /// Returns true if a node has acknowledged everything.
+    /// Returns true if the node has acknowledged everything.
     pub fn is_flushed(&self, peer: PeerId) -> bool {
         self.peers[peer.0].as_ref().is_none_or(|peer| peer.waiting.is_empty() && peer.link.is_flushed())
     }
 
-    /// Returns true if a node has acknowledged everything, and was heard of lately.
+    /// Returns true if the node has acknowledged everything and is not silent.
     pub fn is_sound(&self, peer: PeerId) -> bool {
         let heard_ns = self.peers[peer.0].as_ref().map_or(0, |peer| peer.link.heard_ns());
         self.is_flushed(peer) && self.now_ns().saturating_sub(heard_ns) < SOUND_NS
     }
 
-    /// Returns the time since a node was heard last, if it is suspect.
+    /// Returns the length of a suspect node's silence; `None` if it is not suspect.
     pub fn suspect_ns(&self, peer: PeerId) -> Option<u64> {
         let peer = self.peers[peer.0].as_ref().filter(|peer| peer.is_suspect)?;
         Some(peer.link.silent_ns(self.now_ns()))
     }
 
-    /// Returns the time until a link has something to do.
+    /// Returns the time until the next deadline of a link.
     pub fn sleep_ns(&self) -> u64 {
         let due = self.peers.iter().flatten().filter_map(|peer| peer.link.next_timeout_ns());
         due.min().unwrap_or(u64::MAX).saturating_sub(self.now_ns())
     }
 
-    /// Returns what becomes readable when a datagram arrives.
+    /// Returns the descriptor that becomes readable when a datagram arrives.
     pub fn event(&self) -> Option<BorrowedFd<'_>> {
         self.network.event()
     }
@@ -562,7 +558,7 @@ impl<N: Network> Peers<N> {
     }
 }
 
-/// Logs a change of the size that the path to a node carries.
+/// Logs a change of the path MTU to a node.
 fn note_mtu(peer: &Peer, size: usize, change: MtuChange) {
     let mtu = mtu_of(peer.ends.remote, size) as u64;
     match change {

@@ -1,26 +1,26 @@
-//! Policies of nodes: their digests, by which nodes find out whether they fit together, and their
-//! texts, which a dispatcher gives to units while they run.
+//! Policies of nodes: their digests, with which nodes check that they fit together, and their
+//! texts, which a dispatcher sends to running units.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use graph::Graph;
 
-/// Limit on the bytes of a policy's texts that travels to units.
+/// Limit on the bytes of a policy's texts that are sent to units.
 pub const POLICY_BYTES_MAX: usize = 8 << 20;
-/// Limit on the digests that a node knows besides its own. The oldest is forgotten.
+/// Limit on digests that a node knows in addition to its own. The oldest is forgotten.
 pub const DIGESTS_MAX: usize = 16;
 
-/// Bytes of a digest that messages show.
+/// Bytes of a digest in messages.
 const SHOWN_LEN: usize = 4;
 
 /// The digest of a policy: see [`policy_digest`](crate::policy_digest).
 pub type Digest = [u8; 32];
 
-/// A policy that a node runs: its digest, and its number in the cluster.
+/// A policy's digest, and its number in the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NumberedDigest {
-    /// Raised by each policy that is applied; 0 until then: each node runs its own file.
+    /// Raised by each applied policy; 0 before the first, when each node runs its own file.
     pub number: u64,
     /// The digest.
     pub digest: Digest,
@@ -33,7 +33,7 @@ impl fmt::Display for NumberedDigest {
     }
 }
 
-/// A policy as a cluster has it.
+/// A policy with its number in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedPolicy {
     /// Its number and digest.
@@ -42,39 +42,39 @@ pub struct AppliedPolicy {
     pub texts: PolicyTexts,
 }
 
-/// The outcome of keeping a policy.
+/// The outcome of storing a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptPolicy {
     /// The policy.
     pub policy: NumberedDigest,
-    /// It was ordered here.
+    /// The order was given at this node.
     pub is_order: bool,
-    /// Why it was not kept, if it was not.
+    /// The error if it was not stored.
     pub outcome: Result<(), String>,
 }
 
-/// Keeps the policy of a cluster beyond the end of a process: in a store that nodes share, or in
-/// files of this one. It holds up no packets.
+/// Storage for the policy of a cluster that survives the process: a store shared by nodes, or local
+/// files. It does not block packets.
 pub trait PolicyShelf: Send {
-    /// Begins to keep a policy. `is_order`: it was ordered here, and must not be kept if another
-    /// process was first with this number.
+    /// Begins to store a policy. With `is_order` the order was given here, and must fail if another
+    /// process has already stored this number.
     fn keep(&mut self, policy: &AppliedPolicy, is_order: bool);
 
     /// Returns the next outcome, once.
     fn poll_kept(&mut self) -> Option<KeptPolicy>;
 
-    /// Returns true if all nodes share it: then it decides which of two orders is first.
+    /// Returns true if all nodes share the storage: then it decides between two concurrent orders.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Returns a later policy that another process has kept.
+    /// Returns a later policy stored by another process.
     fn poll_newer(&mut self) -> Option<AppliedPolicy> {
         None
     }
 }
 
-/// No shelf: the policy ends with the process.
+/// No storage: the policy ends with the process.
 #[derive(Debug, Default)]
 pub struct NoShelf(Option<KeptPolicy>);
 
@@ -88,14 +88,14 @@ impl PolicyShelf for NoShelf {
     }
 }
 
-/// A policy as its texts, which have everything that it needs.
+/// A policy as its complete texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyTexts {
     /// The name of its file.
     pub name: String,
     /// Its text.
     pub text: String,
-    /// The files that it names, as it does, and their texts.
+    /// The files that it names, by the names it uses, and their texts.
     pub files: Vec<(String, String)>,
 }
 
@@ -106,7 +106,7 @@ impl PolicyTexts {
         self.name.len() + self.text.len() + files.sum::<usize>()
     }
 
-    /// Returns true if there is nothing.
+    /// Returns true if all names and texts are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -123,16 +123,16 @@ pub struct ReadPolicy {
     pub make: GraphMaker,
 }
 
-/// Reads policies, without holding up packets.
+/// A reader of policies that does not block packets.
 pub trait PolicyReader {
-    /// Begins to read a policy. An earlier one that has not been read is forgotten.
+    /// Begins to read a policy. An unfinished earlier one is forgotten.
     fn begin(&mut self, texts: PolicyTexts);
 
-    /// Returns the outcome, once: the policy, or why there is none.
+    /// Returns the outcome, once: the policy, or the error.
     fn poll(&mut self) -> Option<Result<ReadPolicy, String>>;
 }
 
-/// A reader for nodes whose policy stays: it refuses any other.
+/// A reader for nodes with a fixed policy: it refuses any other.
 pub struct FixedPolicy(bool);
 
 impl FixedPolicy {
@@ -158,8 +158,8 @@ impl PolicyReader for FixedPolicy {
     }
 }
 
-/// The policies that a node knows, by digest: its own, and those that it accepts at other nodes. A
-/// link begins only if the node that connects knows the policy of the node that listens.
+/// The policies that a node knows, by digest: its own, and others that it accepts at peers. A link
+/// begins only if the connecting node knows the policy of the listening node.
 #[derive(Clone, Debug)]
 pub struct KnownPolicies(Arc<Mutex<Digests>>);
 
@@ -170,7 +170,7 @@ struct Digests {
 }
 
 impl KnownPolicies {
-    /// Knows a node's own policy.
+    /// Creates the set with a node's own policy.
     pub fn new(own: NumberedDigest) -> KnownPolicies {
         KnownPolicies(Arc::new(Mutex::new(Digests { own, others: Vec::new() })))
     }
@@ -186,7 +186,7 @@ impl KnownPolicies {
         std::iter::once(known.own.digest).chain(known.others.iter().copied()).collect()
     }
 
-    /// Connects to nodes of a version before that run this policy, too, from now on.
+    /// Accepts this policy, too, at peers that still run it.
     pub fn accept(&self, digest: Digest) {
         let mut known = self.lock();
         if known.own.digest == digest || known.others.contains(&digest) {
@@ -198,7 +198,7 @@ impl KnownPolicies {
         known.others.push(digest);
     }
 
-    /// The node runs another policy from now on, and still knows the one before.
+    /// Switches the node to another policy. The former one stays known.
     pub fn adopt(&self, policy: NumberedDigest) {
         let before = {
             let mut known = self.lock();

@@ -1,9 +1,9 @@
 //! Units on other machines: the dispatcher's end of a transport over links.
 //!
-//! What a dispatcher sends a unit about a flow goes in one stream, in order; what concerns more
-//! than a flow is in order with all of it. A node that connects is spare until the dispatcher
-//! starts a unit; then it gets the unit's number. A node that is lost takes its unit's flows with
-//! it; if it comes back, it is another unit.
+//! Packets and messages about one flow share a stream, in order. Messages that concern more than
+//! one flow are ordered relative to all streams. A node that connects is spare until the dispatcher
+//! starts a unit; then it gets the unit's number. A lost node loses its unit's flows; if it comes
+//! back, it becomes another unit.
 
 mod accounts;
 mod desk;
@@ -34,7 +34,7 @@ use runtime::{Assembly, Runner};
 use telemetry::{event, refuse_peer};
 
 use self::handle::RemoteStatus;
-pub(crate) use self::homes::Homes;
+pub(crate) use self::homes::HomeTable;
 use self::nodes::{Nodes, ResumedNode};
 use self::rollout::Rollout;
 use self::start::Start;
@@ -57,42 +57,42 @@ pub use rollout::{RolloutState, RolloutStatus};
 pub use sharing::{SharingError, check_sharing};
 pub use start::{START_GRACE, StartStatus};
 
-/// Limit on packets in flight to units; at the limit the dispatcher waits.
+/// Limit on packets in flight to all units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
 /// Limit on packets in flight to one unit. Further packets of its flows are dropped if they arrived
-/// at an interface, so that a slow unit does not hold up the others.
+/// at an interface, so that a slow unit does not block the others.
 pub const UNIT_IN_FLIGHT_MAX: u64 = IN_FLIGHT_MAX / 2;
-/// Buffers that are allocated at once if there is none for packets that leave.
+/// Buffers that are allocated at once when outgoing packets find none.
 const BUFFERS_MORE: usize = 256;
-/// Period in which units are notified of the time.
+/// Period of time messages to units.
 const TIME_NS: u64 = 1_000_000;
-/// Limit on the time for which packets wait for others that fill a datagram, or a call of the
-/// kernel, while more arrive.
+/// Limit on the time that packets wait for others to fill a datagram, or a system call, while more
+/// arrive.
 const HOLD_NS: u64 = 100_000;
 /// Sleep while the dispatcher waits for units.
 const WAIT: Duration = Duration::from_micros(200);
-/// Period of the status that others see.
+/// Period of the published status.
 const STATUS_NS: u64 = 50_000_000;
-/// Limit on the time for a drained unit to end its link, to be taken back; longer than it forwards
-/// packets if it cannot reach all others.
+/// Limit on the time for a drained unit to end its link before it is assigned again; longer than it
+/// forwards packets if it cannot reach all others.
 const PART_NS: u64 = 3 * crate::peers::GIVE_UP_MIN.as_nanos() as u64;
-/// Commands that are taken between two batches of packets, at most; others wait.
+/// Limit on commands between two batches of packets; others wait.
 const COMMANDS_MAX: usize = 16;
 
 /// The settings of a cluster's dispatcher.
 pub struct RemoteOptions {
     /// Certificate and key.
     pub identity: Identity,
-    /// The policy that it begins with, and how it gets others.
+    /// The policy at start, and how others are made.
     pub policy: PolicyDesk,
     /// Counts restarts of the process.
     pub incarnation: u64,
-    /// Commands about nodes: the first ones add those with units.
+    /// Commands about nodes; the first ones add the nodes of the units.
     pub control: RemoteControl,
-    /// All dispatchers of the cluster, this one included: name and address. Empty if it is the only
-    /// one. All need the same list, and the same seed.
+    /// All dispatchers of the cluster, this one included, by name and address; empty if it is the
+    /// only one. All dispatchers need the same list and the same seed.
     pub dispatchers: Vec<(String, String)>,
-    /// The socket at which others connect to this one.
+    /// Socket that accepts links of other dispatchers.
     pub listening: Option<TcpListener>,
 }
 
@@ -104,13 +104,13 @@ pub struct RemoteUnits<N> {
     peers: Peers<N>,
     nodes: Nodes,
     units: UnitTable,
-    homes: Homes,
+    homes: HomeTable,
     desk: PolicyDesk,
     rollout: Option<Rollout>,
     failed_orders: VecDeque<FailedOrder>,
-    /// Graphs of policies before, for their counters.
+    /// Graphs of former policies, for their counters.
     former_graphs: Vec<Box<Graph>>,
-    /// Units that the dispatcher wants, and for which there is no node yet.
+    /// Units that wait for a node.
     wanted: VecDeque<UnitId>,
     streams: Streams,
     start: Start,
@@ -118,24 +118,24 @@ pub struct RemoteUnits<N> {
     control: RemoteControl,
     shown_ns: u64,
     now_ns: u64,
-    told_ns: u64,
+    clock_sent_ns: u64,
     /// A packet was sent since the last batch.
     is_busy: bool,
-    /// A unit has [`UNIT_IN_FLIGHT_MAX`] packets in flight, and further ones are dropped.
+    /// A unit has [`UNIT_IN_FLIGHT_MAX`] packets in flight; further ones are dropped.
     has_full_units: bool,
     /// Time since which packets wait to be sent.
     unsent_since_ns: Option<u64>,
-    /// Commands to functions so far.
+    /// Commands to functions so far, repeated to new units.
     controls: Vec<(usize, String)>,
     is_finishing: bool,
-    /// Times at which others may have given this process up, as far as they were heeded.
+    /// Stalls at which others may have given this process up, already handled.
     fences: u64,
     refused: u64,
-    /// Frames between units that could not reach each other.
+    /// Frames relayed between units that could not reach each other.
     relayed: u64,
 }
 
-/// Why the dispatcher of a cluster cannot start.
+/// The reason why the dispatcher of a cluster cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The socket cannot be opened.
@@ -144,23 +144,23 @@ pub enum RemoteError {
     /// The configuration of units is invalid, or memory for tables is missing.
     #[error(transparent)]
     Units(#[from] ElasticError),
-    /// A function's flows share state that several nodes cannot have.
+    /// A function's flows share state that cannot span nodes.
     #[error(transparent)]
     Shared(#[from] SharingError),
-    /// It was stopped before a unit was there.
+    /// Stopped before a unit was ready.
     #[error("stopped while waiting for units: {0}")]
     Stopped(StartStatus),
 }
 
-/// Decides whether a dispatcher that waits for units is to end.
+/// Returns true if a dispatcher that waits for units must stop.
 pub type IsStopped<'a> = &'a dyn Fn(&StartStatus) -> bool;
 
-/// Creates a runner of a policy on units at other nodes. With `is_stopped`, waits until it can
-/// begin: all units that it wants are ready, or at least one for [`START_GRACE`]. Without, it is
-/// the caller's to wait until [`RemoteHandle::start`] says so, before packets come.
+/// Creates a runner of a policy on units at other nodes. With `is_stopped`, waits until all units
+/// that it wants are ready, or at least one for [`START_GRACE`]. Without it, the caller waits until
+/// [`RemoteHandle::start`] reports the start, before it passes packets.
 ///
 /// # Errors
-/// If the configuration is invalid, or it was stopped.
+/// If the configuration is invalid, or the wait was stopped.
 pub fn remote_runner(
     assembly: Assembly,
     name: &str,
@@ -169,19 +169,19 @@ pub fn remote_runner(
     is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     let RemoteOptions { identity, policy, incarnation, control, dispatchers, listening } = options;
-    let homes = Homes::new(identity.name(), &dispatchers);
+    let homes = HomeTable::new(identity.name(), &dispatchers);
     let node = NodeSelf { identity, policy: policy.present.id, incarnation, role: Role::Dispatcher };
     let open = || Ok(HostNetwork::open(node, listening)?);
     runner_over(assembly, name, config, open, (control, homes, policy), is_stopped)
 }
 
-/// Creates a runner of a policy on units that are reached over a network.
+/// Creates a runner of a policy on units over a network.
 pub(crate) fn runner_over<N: Network>(
     assembly: Assembly,
     name: &str,
     config: UnitsConfig,
     open: impl FnOnce() -> Result<N, RemoteError>,
-    (control, homes, desk): (RemoteControl, Homes, PolicyDesk),
+    (control, homes, desk): (RemoteControl, HomeTable, PolicyDesk),
     is_stopped: Option<IsStopped<'_>>,
 ) -> Result<Runner, RemoteError> {
     check_sharing(&assembly)?;
@@ -207,7 +207,7 @@ pub(crate) fn runner_over<N: Network>(
         control,
         shown_ns: 0,
         now_ns: 0,
-        told_ns: 0,
+        clock_sent_ns: 0,
         is_busy: false,
         has_full_units: false,
         unsent_since_ns: None,
@@ -232,7 +232,7 @@ impl<N: Network> RemoteUnits<N> {
         loop {
             self.work();
             if self.start.has_begun {
-                // The dispatcher takes them for ready already.
+                // The dispatcher knows already that these units are ready.
                 self.start.is_awaited = false;
                 self.units.discard_reports();
                 return Ok(());
@@ -245,7 +245,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Sends and receives everything that can be now.
+    /// Sends and receives everything that is possible now.
     fn work(&mut self) {
         self.peers.transmit();
         self.receive_frames();
@@ -253,7 +253,7 @@ impl<N: Network> RemoteUnits<N> {
         self.peers.flush();
     }
 
-    /// Sends what fills calls of the kernel, or has waited for [`HOLD_NS`], and receives: more
+    /// Receives, and sends what fills system calls or has waited for [`HOLD_NS`], because more
     /// packets follow at once.
     fn work_on(&mut self) {
         let now_ns = self.peers.now_ns();
@@ -267,7 +267,7 @@ impl<N: Network> RemoteUnits<N> {
 
     /// Receives everything that has arrived.
     fn receive_frames(&mut self) {
-        self.greet();
+        self.accept_sessions();
         loop {
             let has_received = self.peers.receive();
             self.handle_frames();
@@ -277,24 +277,24 @@ impl<N: Network> RemoteUnits<N> {
         }
         while let Some(event) = self.peers.poll_event() {
             match event {
-                PeerEvent::Up(peer) => self.seat_other(peer),
+                PeerEvent::Up(peer) => self.activate_other(peer),
                 PeerEvent::Suspect(peer) => self.suspect(peer, true),
-                PeerEvent::Heard(peer) => self.suspect(peer, false),
-                PeerEvent::Dead(peer) => self.lose(peer),
+                PeerEvent::Alive(peer) => self.suspect(peer, false),
+                PeerEvent::Dead(peer) => self.disconnect(peer),
             }
         }
-        self.say_taken();
+        self.acknowledge_taken();
     }
 
-    /// Nothing is heard from a node, or it is heard again. It may have been restarted: another
-    /// process of it shows that the one before is gone.
+    /// Marks a silent node as suspect, or as alive again. It may have been restarted: then another
+    /// process of it shows that the former one has ended.
     fn suspect(&mut self, peer: PeerId, is_suspect: bool) {
         self.look_for_another(peer, is_suspect);
         let Some(unit) = self.units.number_at(peer) else { return };
         if let Some(known) = self.units.alive_mut(unit) {
             known.is_suspect = is_suspect;
         }
-        let change = if is_suspect { UnitChange::Suspect } else { UnitChange::Heard };
+        let change = if is_suspect { UnitChange::Suspect } else { UnitChange::Alive };
         self.changes.push_back(change(unit));
     }
 
@@ -334,7 +334,7 @@ impl<N: Network> RemoteUnits<N> {
                     let change = self.nodes.leave(peer);
                     self.change_unit(change);
                 }
-                Ok(ArrivedFrame::Taken(taken, is_last)) => self.hear_taken(peer, taken, is_last),
+                Ok(ArrivedFrame::Taken(taken, is_last)) => self.receive_taken_ack(peer, taken, is_last),
                 Ok(frame @ (ArrivedFrame::Passed(..) | ArrivedFrame::Claim(..)))
                 | Ok(frame @ (ArrivedFrame::Granted(_) | ArrivedFrame::Released(_))) => {
                     let (homes, local) = (&mut self.homes, &mut self.local);
@@ -345,15 +345,15 @@ impl<N: Network> RemoteUnits<N> {
                         Err(_) => self.refused += 1,
                     }
                 }
-                // A later version may have it.
+                // A kind of a later version.
                 Err(FrameError::UnknownKind(_)) => {}
                 Ok(_) | Err(_) => self.refused += 1,
             }
         }
     }
 
-    /// Passes a frame on to a unit that the sender cannot reach. The sender soon hears of one that
-    /// is lost.
+    /// Relays a frame to a unit that the sender cannot reach. If the unit is lost, the sender will
+    /// learn that from the list of units.
     fn relay(&mut self, from: PeerId, to: UnitId, frame: &[u8]) {
         let Some(from) = self.units.number_at(from) else {
             self.refused += 1;
@@ -365,8 +365,8 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Takes nodes that are there now, and commands.
-    fn greet(&mut self) {
+    /// Accepts new sessions, and executes commands.
+    fn accept_sessions(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
             let (name, address) = (session.peer.name.clone(), session.ends.remote);
             let policy = session.peer.running();
@@ -377,9 +377,9 @@ impl<N: Network> RemoteUnits<N> {
             }
             if let Some(former) = self.nodes.link_of(&name) {
                 if self.peers.is_of(former, &session) {
-                    continue; // It is the same process, which may go on.
+                    continue; // It is the same process; its link continues.
                 }
-                self.lose(former);
+                self.disconnect(former);
                 self.peers.network().forget("", &name);
             }
             let peer = self.peers.add(session);
@@ -388,7 +388,7 @@ impl<N: Network> RemoteUnits<N> {
                     event::peer_connected(&name, &address);
                     self.offer_policy(peer);
                     if policy.digest == self.desk.present.id.digest {
-                        self.employ_spare();
+                        self.activate_spare();
                     }
                     self.meet_policy(peer, policy);
                 }
@@ -427,7 +427,7 @@ impl<N: Network> RemoteUnits<N> {
                     self.change_unit(change);
                 }
                 NodeCommand::Resume { name } => match self.nodes.resume(self.peers.now_ns(), &name) {
-                    ResumedNode::Spare => self.employ_spare(),
+                    ResumedNode::Spare => self.activate_spare(),
                     ResumedNode::Parting(peer) => self.peers.send(peer, ORDERED, write_part),
                     ResumedNode::Awaited(address) => self.peers.network().connect("", &name, &address),
                     ResumedNode::Unchanged => {}
@@ -435,15 +435,14 @@ impl<N: Network> RemoteUnits<N> {
             }
         }
         while let Some(peer) = self.nodes.late_to_part(self.peers.now_ns().saturating_sub(PART_NS)) {
-            self.lose(peer);
+            self.disconnect(peer);
         }
         if self.look_at_start() || self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();
         }
     }
 
-    /// Has the dispatcher follow a change of a node. A unit that has no flows already will get
-    /// none.
+    /// Passes a change of a node to the dispatcher. A unit without flows will get none.
     fn change_unit(&mut self, change: Option<UnitChange>) {
         if let Some(UnitChange::Retire(unit)) = change
             && let Some(unit) = self.units.alive_mut(unit)
@@ -453,8 +452,8 @@ impl<N: Network> RemoteUnits<N> {
         self.changes.extend(change);
     }
 
-    /// Makes a spare node a unit that the dispatcher waits for, or one more.
-    fn employ_spare(&mut self) {
+    /// Makes a spare node a unit that the dispatcher waits for, or offers it as an additional one.
+    fn activate_spare(&mut self) {
         match self.wanted.pop_front() {
             Some(unit) if !self.assign(unit) => self.wanted.push_front(unit),
             Some(_) => {}
@@ -497,7 +496,7 @@ impl<N: Network> RemoteUnits<N> {
         LinksReport { messages_refused, messages_relayed, store_entries_refused, ..self.peers.links_report() }
     }
 
-    /// Gives a spare node a unit's number. Returns false if there is no such node.
+    /// Assigns a unit's number to a spare node. Returns false if there is none.
     fn assign(&mut self, unit: UnitId) -> bool {
         let Some((node, peer)) = self.nodes.assign(unit, &self.desk.present.id.digest) else { return false };
         self.units.add(unit, node, peer);
@@ -513,21 +512,21 @@ impl<N: Network> RemoteUnits<N> {
             let input = ToUnit::Control(*stage, command.as_str().into());
             self.peers.send(peer, ORDERED, |out| write_input(out, &input));
         }
-        self.tell_units();
+        self.broadcast_addresses();
         true
     }
 
-    /// Sends all units the addresses of the others. Each hears of a unit before it can hear from
-    /// it.
-    fn tell_units(&mut self) {
+    /// Sends all units the addresses of the others. A unit learns of another one before it can
+    /// receive its frames.
+    fn broadcast_addresses(&mut self) {
         let addresses = self.nodes.addresses();
         for unit in self.units.alive() {
             self.peers.send(unit.peer, ORDERED, |out| write_units(out, &addresses));
         }
     }
 
-    /// A node is not there any more.
-    fn lose(&mut self, peer: PeerId) {
+    /// Handles the loss of a node.
+    fn disconnect(&mut self, peer: PeerId) {
         if let Some(at) = self.homes.parting.iter().position(|&parting| parting == peer) {
             self.homes.parting.swap_remove(at);
             return self.peers.remove(peer);
@@ -543,31 +542,32 @@ impl<N: Network> RemoteUnits<N> {
         self.part(peer);
     }
 
-    /// A node's link has ended.
+    /// Removes a node's link, which has ended.
     fn part(&mut self, peer: PeerId) {
         let name = self.peers.name(peer);
         self.forget_policies_of(peer);
         self.peers.remove(peer);
         if self.homes.at(peer).is_some() {
-            return self.lose_other(peer);
+            return self.disconnect_other(peer);
         }
         let (address, unit) = self.nodes.lost(peer);
-        // A unit that has ended its flows at the end of the run has reported all of them.
+        // A unit that has ended its flows at the end of the run has reported them all.
         let is_over = self.is_finishing && self.units.at_mut(peer).is_some_and(|unit| !unit.is_behind);
-        self.units.lose(peer, unit.is_some() && !is_over);
+        self.units.mark_lost(peer, unit.is_some() && !is_over);
         if let Some(unit) = unit {
             self.changes.push_back(UnitChange::Crash(unit));
             self.want_another(unit);
         }
-        // Others may wait for something of it, even if it was drained before.
-        self.tell_units();
+        // Others may wait for its messages, even if it was drained before.
+        self.broadcast_addresses();
         // It may come back.
         if let Some(address) = address.filter(|_| !self.is_finishing) {
             self.peers.network().connect("", &name, &address);
         }
     }
 
-    /// Sends all units something that they answer; those that are starting only if it is the end.
+    /// Sends a request to all ready units, and notes that they have to answer it. Units that are
+    /// starting get it only at the end of the run.
     fn ask(&mut self, question: &ToUnit) {
         let is_end = matches!(question, ToUnit::Finish);
         for unit in self.units.alive().filter(|unit| unit.is_ready || is_end && !unit.is_suspect) {
@@ -576,15 +576,15 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    fn tell(&mut self, input: &ToUnit) {
+    fn broadcast(&mut self, input: &ToUnit) {
         for unit in self.units.alive() {
             self.peers.send(unit.peer, ORDERED, |out| write_input(out, input));
         }
     }
 
-    /// Sends all units the time. In a live run, units also have clocks of their own, so its order
-    /// among packets does not matter.
-    fn tell_time(&mut self, now_ns: u64) {
+    /// Sends all units the time. In a live run units also have clocks of their own, so it may be
+    /// reordered with packets.
+    fn broadcast_time(&mut self, now_ns: u64) {
         let stream = if self.config.is_live { ASIDE } else { ORDERED };
         for unit in self.units.alive() {
             self.peers.send(unit.peer, stream, |out| write_input(out, &ToUnit::Time(now_ns)));
@@ -592,12 +592,13 @@ impl<N: Network> RemoteUnits<N> {
     }
 }
 
-/// Makes a packet that leaves. `None` if it is damaged, or there is no buffer: it is counted.
+/// Parses an output packet. Returns `None`, which is counted, if it is damaged or there is no
+/// buffer.
 fn output(rest: &mut Reader<'_>, local: &mut LocalGraph) -> Option<Packet> {
     let pool = &mut local.pool;
     let buffer = |frame: &[u8]| {
         if pool.free() == 0 {
-            pool.fill(BUFFERS_MORE); // For packets in flight, which are bounded.
+            pool.fill(BUFFERS_MORE); // Bounded by the limit on packets in flight.
         }
         pool.take(frame)
     };

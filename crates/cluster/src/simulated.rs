@@ -1,11 +1,11 @@
-//! Nodes of one thread, on virtual time, behind faulty links: the code of the processes, with
-//! another network under it. The same seed gives the same run.
+//! Nodes on one thread, on virtual time, with faulty links: the code of the processes over a
+//! simulated network. The same seed gives the same run.
 //!
 //! A [`SimulatedCluster`] has a dispatcher, which the caller drives, and units;
-//! [`SimulatedDispatchers`] has several. Datagrams take
-//! time, and are lost, repeated and overtaken; directions of links fail for a while; units pause,
-//! crash and come back; clocks run at different rates. Handshakes are not simulated beyond their
-//! time and their checks: [`identity`](crate::identity) has tests of its own.
+//! [`SimulatedDispatchers`] has several. Datagrams take time, and are lost, duplicated and
+//! reordered; directions of links fail for a while; units pause, crash and restart; clocks run at
+//! different rates. Handshakes are simulated only with their duration and their checks:
+//! [`identity`](crate::identity) has tests of its own.
 
 mod dispatchers;
 mod faults;
@@ -27,7 +27,7 @@ use crate::addresses::Endpoints;
 use crate::identity::Session;
 use crate::network::{Handover, Network};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, KnownPolicies, PolicyReader};
-use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{HomeTable, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 use crate::unit::UnitProcess;
 use crate::wire::UnitFigures;
 
@@ -88,7 +88,7 @@ impl Network for SimulatedNetwork {
 
     fn wait(&mut self, timeout: Duration) {
         if self.world.is_stuck() {
-            // Nothing can come any more that the dispatcher waits for: this is a fault to be found.
+            // Nothing that the dispatcher waits for can arrive any more: a bug.
             #[allow(clippy::panic)]
             {
                 panic!("the dispatcher waits forever for: {:?}", self.world.states());
@@ -104,13 +104,13 @@ pub struct SimulatedCluster {
     runner: Runner,
     handle: RemoteHandle,
     units: usize,
-    /// Time of the first packet, which is that of the world's beginning.
+    /// Time of the first packet, when the world begins.
     start_ns: u64,
     ticked_ns: u64,
 }
 
 impl SimulatedCluster {
-    /// Starts a dispatcher and `units` units, which are named `unit-0` and so on. `make` returns a
+    /// Starts a dispatcher and `units` units with the names `unit-0` and so on. `make` returns a
     /// maker of graphs for each. Packets arrive from `start_ns` on.
     ///
     /// # Errors
@@ -127,7 +127,8 @@ impl SimulatedCluster {
         SimulatedCluster::start_reading(assembly, config, units, make, faults, start)
     }
 
-    /// The same with units that can change their policy: `make` also returns a reader for each.
+    /// As [`start`](SimulatedCluster::start), with units that can change their policy: `make` also
+    /// returns a reader for each.
     ///
     /// # Errors
     /// As for [`start`](SimulatedCluster::start).
@@ -143,7 +144,8 @@ impl SimulatedCluster {
         SimulatedCluster::start_with(assembly, config, units, (make, desk), faults, start)
     }
 
-    /// The same with a dispatcher that can take policies of others over.
+    /// As [`start_reading`](SimulatedCluster::start_reading), with a dispatcher that can adopt
+    /// policies of others.
     ///
     /// # Errors
     /// As for [`start`](SimulatedCluster::start).
@@ -167,8 +169,8 @@ impl SimulatedCluster {
         Ok(SimulatedCluster { world, runner, handle, units, start_ns, ticked_ns: 0 })
     }
 
-    /// The dispatcher crashes, and another process of it starts at once. It knows no flows; nobody
-    /// asks the former [`handle`](SimulatedCluster::handle) any more.
+    /// Crashes the dispatcher, and starts another process of it at once. It knows no flows, and the
+    /// former [`handle`](SimulatedCluster::handle) is dead.
     ///
     /// # Errors
     /// As for [`start`](SimulatedCluster::start).
@@ -176,7 +178,8 @@ impl SimulatedCluster {
         self.restart_dispatcher_with(assembly, config, PolicyDesk::fixed(AppliedPolicy::default()))
     }
 
-    /// The same with a dispatcher that can take policies of others over.
+    /// As [`restart_dispatcher`](SimulatedCluster::restart_dispatcher), with a dispatcher that can
+    /// adopt policies of others.
     ///
     /// # Errors
     /// As for [`start`](SimulatedCluster::start).
@@ -191,7 +194,7 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// Returns true if the dispatcher stands still: what arrives now waits at its ports.
+    /// Returns true if the dispatcher is paused: arriving packets wait at its ports.
     pub fn is_paused(&self) -> bool {
         self.world.paused_until_ns(self.world.dispatcher()).is_some()
     }
@@ -201,17 +204,17 @@ impl SimulatedCluster {
         &mut self.runner
     }
 
-    /// Returns the way to the dispatcher for operators.
+    /// Returns the operators' handle of the dispatcher.
     pub fn handle(&self) -> &RemoteHandle {
         &self.handle
     }
 
-    /// Returns the flows in the tables of units.
+    /// Returns the number of flows in the tables of units.
     pub fn flows_at_units(&self) -> u64 {
         self.world.flows_at_units()
     }
 
-    /// Returns the counts of the network so far.
+    /// Returns the counters of the network so far.
     pub fn counters(&self) -> SimulatedCounters {
         self.world.counters()
     }
@@ -221,10 +224,10 @@ impl SimulatedCluster {
         self.world.crashed()
     }
 
-    /// Lets time pass up to a packet's arrival. The dispatcher works as soon as anything arrives.
+    /// Runs up to a packet's arrival. The dispatcher works as soon as anything arrives.
     ///
     /// # Errors
-    /// Those of `output`.
+    /// The errors of `output`.
     pub fn run_to<O: Output>(&mut self, at_ns: u64, output: &mut O) -> Result<(), O::Error> {
         let until_ns = at_ns.saturating_sub(self.start_ns);
         loop {
@@ -251,7 +254,7 @@ impl SimulatedCluster {
     /// Ends the run. Faults of nodes and links end before, so that everything settles.
     ///
     /// # Errors
-    /// Those of `output`.
+    /// The errors of `output`.
     pub fn finish<O: Output>(mut self, output: &mut O) -> Result<SimulatedOutcome, O::Error> {
         self.world.end_faults();
         let report = self.runner.finish(output)?;
@@ -272,7 +275,7 @@ fn start_dispatcher(
     for number in 0..units {
         handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
     }
-    let control = (control, Homes::default(), desk);
+    let control = (control, HomeTable::default(), desk);
     let start = || runner_over(assembly, "simulated", config, || Ok(network), control, Some(&|_| false));
     let runner = world.recorded(world.dispatcher(), start)?;
     Ok((runner, handle))
@@ -288,7 +291,7 @@ impl Drop for SimulatedCluster {
 pub struct SimulatedOutcome {
     /// The dispatcher's report.
     pub report: Report,
-    /// Counts of the network.
+    /// Counters of the network.
     pub counters: SimulatedCounters,
     /// Figures of units.
     pub units: Vec<UnitFigures>,

@@ -1,15 +1,15 @@
-//! A unit as a process: it waits for dispatchers, processes their packets, and hands flows over to
+//! A unit as a process: it accepts dispatchers, processes their packets, and hands flows over to
 //! other units directly (S11, S14; A4-A7).
 //!
-//! Each dispatcher has the unit to itself, as far as it can see: a graph, a number and links to its
-//! other units. What the dispatchers share is the process and its time.
+//! Each dispatcher sees a unit of its own, with a graph, a number and links to its other units.
+//! Dispatchers share only the process and its time.
 
 mod details;
-mod employer;
 mod others;
 mod policy;
 mod running;
 mod scope;
+mod session;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,36 +19,36 @@ use nf::Effects;
 use runtime::report::{LinksReport, Report};
 use telemetry::{event, refuse_peer};
 
-use self::employer::Employer;
 use self::others::EarlyPeer;
 use self::policy::UnitPolicy;
 use self::running::{Order, Refused, handle};
 use self::scope::Scope;
+use self::session::DispatcherSession;
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{PeerEvent, PeerId, Peers};
 use crate::policies::{AppliedPolicy, GraphMaker, PolicyReader, PolicyShelf};
 use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
 
-/// The longest sleep.
+/// Longest sleep between two rounds.
 const SLEEP_NS: u64 = 20_000_000;
 
-/// Period in which a unit is shown, in nanoseconds.
+/// Period of calls to `show` in [`UnitProcess::run_shown`], in nanoseconds.
 const SHOW_NS: u64 = 1_000_000_000;
 
-/// Limit on the dispatchers of a unit. It refuses others.
+/// Limit on the dispatchers of a unit; it refuses further ones.
 pub const DISPATCHERS_MAX: usize = 16;
 
-/// An order to a unit that works on another thread, and what is seen of it.
+/// Orders to a unit on another thread, and its visible state.
 #[derive(Debug, Default)]
 pub struct UnitOrder {
-    /// It gives its flows away, and ends.
+    /// Hand all flows over, then end.
     pub leaves: AtomicBool,
-    /// It ends at once, as in a crash.
+    /// End at once, as in a crash.
     pub aborts: AtomicBool,
-    /// It outlives the runs of its dispatchers, and waits for the next one.
+    /// Outlive the runs of its dispatchers, and wait for the next one.
     pub stays: AtomicBool,
-    /// The number of dispatchers that the unit works for, which it shows.
+    /// Number of dispatchers that the unit works for, written by the unit.
     pub dispatchers: AtomicUsize,
 }
 
@@ -57,34 +57,34 @@ pub type EffectsTaker = Box<dyn FnMut(Effects, u64)>;
 
 /// The settings of a unit.
 pub struct UnitOptions {
-    /// The socket of its handshakes.
+    /// Socket that accepts handshakes.
     pub listening: TcpListener,
     /// Certificate and key.
     pub identity: Identity,
-    /// The policy that it starts with.
+    /// Policy at start.
     pub policy: AppliedPolicy,
-    /// Keeps policies of the cluster.
+    /// Storage for the cluster's policies.
     pub shelf: Box<dyn PolicyShelf>,
-    /// Counts restarts of the process.
+    /// Number of restarts of the process.
     pub incarnation: u64,
-    /// Makes its graph.
+    /// Factory of its graphs.
     pub make: GraphMaker,
-    /// Reads policies that dispatchers send.
+    /// Reader of policies that dispatchers send.
     pub reader: Box<dyn PolicyReader>,
-    /// Takes alerts, events and flow reports. They stay at the unit.
+    /// Sink of alerts, events and flow reports, which stay at the unit.
     pub effects: EffectsTaker,
 }
 
-/// Counts of a unit process.
+/// Counters of a unit process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitProcessCounters {
-    /// Frames that could not be read, or that their sender may not send.
+    /// Malformed frames, and frames that their sender may not send.
     pub frames_refused: u64,
-    /// Frames of a kind that is not known.
+    /// Frames of an unknown kind.
     pub frames_unknown: u64,
-    /// Frames of other units about flows of a dispatcher's process before, or of the next one.
+    /// Frames of other units that concern another incarnation of the dispatcher.
     pub frames_stale: u64,
-    /// Packets for which there was no buffer, or which could not be parsed.
+    /// Packets that found no buffer or could not be parsed.
     pub packets_refused: u64,
 }
 
@@ -94,19 +94,19 @@ pub struct UnitProcess<N = HostNetwork> {
     make: GraphMaker,
     policy: UnitPolicy,
     effects: EffectsTaker,
-    /// The dispatchers that it has, or has had.
-    employers: Vec<Employer>,
-    /// By link: whom it is for, and the incarnation of that dispatcher.
-    of_peers: Vec<(usize, u64)>,
+    /// Present and former dispatchers.
+    sessions: Vec<DispatcherSession>,
+    /// By link: the index of its dispatcher, and that dispatcher's incarnation.
+    owner_of_peer: Vec<(usize, u64)>,
     counters: UnitProcessCounters,
 }
 
-/// The next task of a unit's process.
+/// The next step of a unit's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// There may be more to do.
+    /// Call again at once.
     More,
-    /// Nothing happens for this time, or until something arrives.
+    /// Sleep up to this many nanoseconds, or until something arrives.
     Wait(u64),
     /// The unit has ended.
     Over,
@@ -116,7 +116,7 @@ impl UnitProcess {
     /// Waits for dispatchers at a socket.
     ///
     /// # Errors
-    /// If the socket of links, or a thread, cannot be had.
+    /// If the links' socket cannot be opened or a thread cannot be started.
     pub fn start(options: UnitOptions) -> std::io::Result<UnitProcess> {
         let UnitOptions { listening, identity, policy, shelf, incarnation, make, reader, effects } = options;
         let node = NodeSelf { identity, policy: policy.id, incarnation, role: Role::Unit };
@@ -133,14 +133,14 @@ impl UnitProcess {
         self.peers.network().address()
     }
 
-    /// Works until a dispatcher ends the run and no other one has the unit, unless it
-    /// [stays](UnitOrder::stays), or the order to leave is carried out: the unit gives its flows
-    /// away before it ends. Returns what it counted, for each dispatcher.
+    /// Runs until a dispatcher ends its run and no other one uses the unit, unless it
+    /// [stays](UnitOrder::stays), or until the order to leave is carried out. Returns the unit's
+    /// figures for each dispatcher.
     pub fn run(&mut self, order: &UnitOrder) -> Vec<UnitFigures> {
         self.run_shown(order, |_| {})
     }
 
-    /// The same, and shows the unit each `SHOW_NS`.
+    /// As [`run`](UnitProcess::run); calls `show` each `SHOW_NS`.
     pub fn run_shown(&mut self, order: &UnitOrder, mut show: impl FnMut(&UnitProcess)) -> Vec<UnitFigures> {
         let mut shown_ns = 0;
         loop {
@@ -154,7 +154,8 @@ impl UnitProcess {
                 Turn::Wait(ns) => self.peers.wait(Duration::from_nanos(ns)),
                 Turn::Over => {
                     if !order.aborts.load(Ordering::Relaxed) {
-                        // Who hears of the end connects again at once, and is to find the next one.
+                        // A peer that is notified reconnects at once, and must find the next
+                        // process.
                         self.peers.network().close();
                         self.peers.remove_all();
                     }
@@ -178,21 +179,21 @@ impl<N: Network> UnitProcess<N> {
             make,
             policy: UnitPolicy::new(present, reader, shelf),
             effects,
-            employers: Vec::new(),
-            of_peers: Vec::new(),
+            sessions: Vec::new(),
+            owner_of_peer: Vec::new(),
             counters: UnitProcessCounters::default(),
         }
     }
 
-    /// Returns what the unit waits for, for the report of a fault.
+    /// Describes what the unit waits for, for an error report.
     pub(crate) fn description(&self) -> String {
-        let of_each: Vec<String> = self.employers.iter().map(Employer::description).collect();
+        let of_each: Vec<String> = self.sessions.iter().map(DispatcherSession::description).collect();
         if of_each.is_empty() { "no unit".to_owned() } else { of_each.join("; ") }
     }
 
-    /// Returns what the unit has counted, for each dispatcher that has assigned it.
+    /// Returns the unit's figures for each dispatcher that has assigned it.
     pub(crate) fn figures(&self) -> impl Iterator<Item = UnitFigures> {
-        self.employers.iter().filter_map(Employer::figures)
+        self.sessions.iter().filter_map(DispatcherSession::figures)
     }
 
     /// Returns the counters.
@@ -200,10 +201,10 @@ impl<N: Network> UnitProcess<N> {
         self.counters
     }
 
-    /// Returns the report of the unit's graphs, whose functions have these names; none before it is
-    /// assigned.
+    /// Returns the report of the unit's graphs, with these names for their functions; `None` before
+    /// it is assigned.
     pub fn report(&self, policy: &str, names: &[String]) -> Option<Report> {
-        let reports = self.employers.iter().filter_map(|employer| employer.report(policy, names));
+        let reports = self.sessions.iter().filter_map(|session| session.report(policy, names));
         let mut report = reports.reduce(|mut all, report| {
             all.add(&report);
             all
@@ -214,7 +215,7 @@ impl<N: Network> UnitProcess<N> {
         Some(report)
     }
 
-    /// Handles everything that has arrived, and deadlines that have passed.
+    /// Runs one round: handles arrived frames and expired deadlines.
     pub(crate) fn turn(&mut self, order: &UnitOrder) -> Turn {
         if order.aborts.load(Ordering::Relaxed) {
             return Turn::Over;
@@ -222,36 +223,36 @@ impl<N: Network> UnitProcess<N> {
         let has_worked = self.step();
         let peers = &mut self.peers;
         if order.leaves.load(Ordering::Relaxed) {
-            // Each is asked.
-            let left = self.employers.iter_mut().map(|employer| employer.has_left(peers));
+            // Each dispatcher gets the request, so this must not stop at the first.
+            let left = self.sessions.iter_mut().map(|session| session.has_left(peers));
             if left.fold(true, |all, has_left| all & has_left) {
                 return Turn::Over;
             }
         }
         self.renew();
-        let working = self.employers.iter().filter(|employer| employer.is_at_work()).count();
+        let working = self.sessions.iter().filter(|session| session.is_at_work()).count();
         order.dispatchers.store(working, Ordering::Relaxed);
         let stays = order.stays.load(Ordering::Relaxed);
         if stays {
             self.end_runs();
         }
         let peers = &mut self.peers;
-        let has_ended = |employer: &Employer| !stays && employer.has_ended(peers);
-        let is_employed = |employer: &Employer| employer.dispatcher.is_some() && !employer.has_ended(peers);
-        if self.employers.iter().any(has_ended) && !self.employers.iter().any(is_employed) {
+        let has_ended = |session: &DispatcherSession| !stays && session.has_ended(peers);
+        let is_in_use =
+            |session: &DispatcherSession| session.dispatcher.is_some() && !session.has_ended(peers);
+        if self.sessions.iter().any(has_ended) && !self.sessions.iter().any(is_in_use) {
             return Turn::Over;
         }
         if has_worked {
             return Turn::More;
         }
-        let due_ns = self.employers.iter().map(Employer::sleep_ns).min().unwrap_or(u64::MAX);
+        let due_ns = self.sessions.iter().map(DispatcherSession::sleep_ns).min().unwrap_or(u64::MAX);
         Turn::Wait(due_ns.min(self.peers.sleep_ns()).min(SLEEP_NS))
     }
 
-    /// Handles what has arrived, and sends what follows from it. Returns true if anything was
-    /// there.
+    /// Handles what has arrived, and sends the results. Returns true if there was anything.
     fn step(&mut self) -> bool {
-        self.greet();
+        self.accept_sessions();
         self.set_clock();
         let mut worked = false;
         loop {
@@ -261,14 +262,14 @@ impl<N: Network> UnitProcess<N> {
             if !has_received {
                 break;
             }
-            // Other units may wait for it, while more keeps arriving.
+            // Other units may wait for the results while more arrives.
             self.send();
             self.peers.transmit();
         }
         self.handle_events();
         self.take_policy();
         self.set_clock();
-        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+        for unit in self.sessions.iter_mut().filter_map(|session| session.unit.as_mut()) {
             worked |= unit.handle_timeouts();
         }
         self.send();
@@ -280,33 +281,33 @@ impl<N: Network> UnitProcess<N> {
     fn handle_events(&mut self) {
         while let Some(event) = self.peers.poll_event() {
             match event {
-                PeerEvent::Up(peer) => self.seat(peer),
-                PeerEvent::Dead(peer) => self.lose(peer),
-                // Its flows stay, and what they send waits in the link.
-                PeerEvent::Suspect(_) | PeerEvent::Heard(_) => {}
+                PeerEvent::Up(peer) => self.activate_link(peer),
+                PeerEvent::Dead(peer) => self.disconnect(peer),
+                // Its flows stay, and frames to it wait in the link.
+                PeerEvent::Suspect(_) | PeerEvent::Alive(_) => {}
             }
         }
     }
 
-    /// The link of a node that has connected is in use. A dispatcher's takes the place of the one
-    /// before: the dispatcher has lost that one, although this end may not know yet.
-    fn seat(&mut self, peer: PeerId) {
-        let (at, _) = self.of_peers[peer.index()];
-        let Some(incarnation) = self.employers[at].take_candidate(peer) else {
-            return self.seat_early(at);
+    /// Puts the link of a connected node into use. A dispatcher's new link replaces its former one,
+    /// which the dispatcher has lost, although this end may not know it yet.
+    fn activate_link(&mut self, peer: PeerId) {
+        let (at, _) = self.owner_of_peer[peer.index()];
+        let Some(incarnation) = self.sessions[at].take_candidate(peer) else {
+            return self.attach_early_peers(at);
         };
-        let employer = &mut self.employers[at];
-        let former = employer.dispatcher.replace(peer);
-        let is_another = std::mem::replace(&mut employer.incarnation, incarnation) != incarnation;
+        let session = &mut self.sessions[at];
+        let former = session.dispatcher.replace(peer);
+        let is_another = std::mem::replace(&mut session.incarnation, incarnation) != incarnation;
         if let Some(former) = former {
             if is_another && !self.peers.is_suspect(former) {
-                event::peer_replaced(&self.employers[at].name);
+                event::peer_replaced(&self.sessions[at].name);
             }
-            self.employers[at].dispatcher = Some(former);
-            self.lose(former);
-            self.employers[at].dispatcher = Some(peer);
+            self.sessions[at].dispatcher = Some(former);
+            self.disconnect(former);
+            self.sessions[at].dispatcher = Some(peer);
         }
-        self.employers[at].begin_run();
+        self.sessions[at].begin_run();
         self.peers.hold(peer, false);
     }
 
@@ -315,47 +316,47 @@ impl<N: Network> UnitProcess<N> {
         let mut has_worked = false;
         while let Some((peer, frame)) = self.peers.poll() {
             has_worked = true;
-            let (at, incarnation) = self.of_peers[peer.index()];
-            let employer = &mut self.employers[at];
-            let is_dispatcher = employer.dispatcher == Some(peer);
-            if !is_dispatcher && incarnation != employer.incarnation {
+            let (at, incarnation) = self.owner_of_peer[peer.index()];
+            let session = &mut self.sessions[at];
+            let is_dispatcher = session.dispatcher == Some(peer);
+            if !is_dispatcher && incarnation != session.incarnation {
                 self.counters.frames_stale += 1;
-                continue; // The other unit is that of a dispatcher's process before, or is to be.
+                continue; // It concerns a former or a future incarnation of the dispatcher.
             }
-            match handle(&mut employer.unit, (peer, is_dispatcher), frame) {
+            match handle(&mut session.unit, (peer, is_dispatcher), frame) {
                 Ok(Some(Order::Assign(assignment))) => {
-                    employer.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
+                    session.assign(&assignment, &mut self.make, self.peers.network().stopwatch());
                 }
                 Ok(Some(order @ (Order::Read(..) | Order::Renew(_) | Order::Show | Order::Number(_)))) => {
                     self.follow_policy_order(at, order);
                 }
-                Ok(Some(Order::Part)) => employer.begin_renewal(),
+                Ok(Some(Order::Part)) => session.begin_renewal(),
                 Ok(Some(Order::Connect { own, connect, forget })) => {
                     let network = self.peers.network();
                     for UnitAddress { unit, name, .. } in forget {
-                        network.forget(&employer.scope(own, unit).to_string(), &name);
+                        network.forget(&session.scope(own, unit).to_string(), &name);
                     }
                     for UnitAddress { unit, name, address } in connect {
-                        network.connect(&employer.scope(own, unit).to_string(), &name, &address);
+                        network.connect(&session.scope(own, unit).to_string(), &name, &address);
                     }
-                    self.seat_early(at);
+                    self.attach_early_peers(at);
                 }
                 Ok(None) => {}
                 Err(Refused::Frame(FrameError::UnknownKind(_))) => self.counters.frames_unknown += 1,
                 Err(Refused::Frame(_)) => self.counters.frames_refused += 1,
                 Err(Refused::Packet) => self.counters.packets_refused += 1,
             }
-            let employer = &mut self.employers[at];
-            if let Some(unit) = &mut employer.unit {
-                unit.process_batch(employer.dispatcher, &mut self.peers, &mut self.effects);
+            let session = &mut self.sessions[at];
+            if let Some(unit) = &mut session.unit {
+                unit.process_batch(session.dispatcher, &mut self.peers, &mut self.effects);
             }
         }
         has_worked
     }
 
-    /// Has all units process their packets, and hand over what they send.
+    /// Flushes the output of all units to the links.
     fn send(&mut self) {
-        for Employer { dispatcher, unit, .. } in &mut self.employers {
+        for DispatcherSession { dispatcher, unit, .. } in &mut self.sessions {
             if let Some(unit) = unit {
                 unit.end.report();
                 unit.send(*dispatcher, &mut self.peers, &mut self.effects);
@@ -363,61 +364,61 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Ends the links for dispatchers whose flows are gone, so that they come back.
+    /// Ends the links of dispatchers after a renewal, so that they connect again.
     fn renew(&mut self) {
-        for at in 0..self.employers.len() {
-            if self.employers[at].has_parted(&mut self.peers) {
+        for at in 0..self.sessions.len() {
+            if self.sessions[at].has_parted(&mut self.peers) {
                 self.end_renewal(at);
             }
         }
     }
 
-    /// Ends the links for dispatchers that have ended their runs. What the units have counted stays
-    /// until the next dispatcher's process connects.
+    /// Ends the links of dispatchers that have ended their runs. The units' figures stay until the
+    /// dispatcher's next process connects.
     fn end_runs(&mut self) {
-        for at in 0..self.employers.len() {
-            let employer = &self.employers[at];
-            if employer.dispatcher.is_some() && employer.has_ended(&self.peers) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            if session.dispatcher.is_some() && session.has_ended(&self.peers) {
                 let is_of_run = |peer: &PeerId| {
-                    let of = self.of_peers.get(peer.index());
-                    of.is_some_and(|of| *of == (at, employer.incarnation))
+                    let of = self.owner_of_peer.get(peer.index());
+                    of.is_some_and(|of| *of == (at, session.incarnation))
                 };
                 let links: Vec<PeerId> = self.peers.ids().filter(is_of_run).collect();
                 links.into_iter().for_each(|peer| self.peers.remove(peer));
-                self.employers[at].end_run();
+                self.sessions[at].end_run();
             }
         }
     }
 
     fn end_renewal(&mut self, at: usize) {
-        let is_of_it = |peer: &PeerId| self.of_peers.get(peer.index()).is_some_and(|of| of.0 == at);
+        let is_of_it = |peer: &PeerId| self.owner_of_peer.get(peer.index()).is_some_and(|of| of.0 == at);
         let links: Vec<PeerId> = self.peers.ids().filter(is_of_it).collect();
         links.into_iter().for_each(|peer| self.peers.remove(peer));
-        self.employers[at].end_renewal();
+        self.sessions[at].end_renewal();
     }
 
     fn set_clock(&mut self) {
         let now_ns = self.peers.now_ns();
-        for unit in self.employers.iter_mut().filter_map(|employer| employer.unit.as_mut()) {
+        for unit in self.sessions.iter_mut().filter_map(|session| session.unit.as_mut()) {
             unit.clock_ns = now_ns;
         }
     }
 
-    /// Takes nodes that have connected, or to which this one has.
-    fn greet(&mut self) {
+    /// Accepts new sessions, of either direction.
+    fn accept_sessions(&mut self) {
         while let Some(session) = self.peers.network().poll_session() {
             let is_client = session.is_client;
             let (role, name, incarnation) =
                 (session.peer.role, session.peer.name.clone(), session.peer.incarnation);
             let scope = session.scope.clone();
             let scope = Scope::read(&scope);
-            let employer = match role {
-                Role::Dispatcher => self.employer(&name).map(|at| (at, None)),
+            let found = match role {
+                Role::Dispatcher => self.session_of(&name).map(|at| (at, None)),
                 Role::Unit => scope
                     .and_then(|scope| Some((self.position(scope.dispatcher)?, Some(scope))))
                     .ok_or_else(|| format!("this unit knows nothing of `{}`", session.scope)),
             };
-            let (at, scope) = match employer {
+            let (at, scope) = match found {
                 Ok(place) => place,
                 Err(reason) => {
                     refuse_peer("place", &format_args!("{name} at {}", session.ends.remote), &reason);
@@ -426,88 +427,88 @@ impl<N: Network> UnitProcess<N> {
             };
             event::peer_connected(&name, &session.ends.remote);
             let peer = self.peers.add(session);
-            if self.of_peers.len() <= peer.index() {
-                self.of_peers.resize(peer.index() + 1, (0, 0));
+            if self.owner_of_peer.len() <= peer.index() {
+                self.owner_of_peer.resize(peer.index() + 1, (0, 0));
             }
             let incarnation = scope.map_or(incarnation, |scope| scope.incarnation);
-            self.of_peers[peer.index()] = (at, incarnation);
+            self.owner_of_peer[peer.index()] = (at, incarnation);
             match scope {
                 None => {
-                    // It may have given the handshake up: only a datagram shows that it has not.
+                    // The dispatcher may have abandoned the handshake; its first datagram proves
+                    // that it has not.
                     self.peers.hold(peer, true);
-                    self.employers[at].candidates.push((peer, incarnation));
+                    self.sessions[at].candidates.push((peer, incarnation));
                 }
                 Some(Scope { from, to, .. }) => {
-                    // What it asks for could not be answered yet.
+                    // Its messages cannot be answered before its unit is known.
                     self.peers.hold(peer, true);
                     let units = (from, to);
-                    self.employers[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
-                    self.seat_early(at);
+                    self.sessions[at].early.push(EarlyPeer { peer, incarnation, units, is_client });
+                    self.attach_early_peers(at);
                 }
             }
         }
     }
 
     fn position(&self, dispatcher: &str) -> Option<usize> {
-        self.employers.iter().position(|employer| employer.name == dispatcher)
+        self.sessions.iter().position(|session| session.name == dispatcher)
     }
 
-    /// Returns the place of a dispatcher that has connected, or why it may not have the unit. One
-    /// that it has already was restarted, or has lost its link: then nobody knows the flows any
-    /// more.
-    fn employer(&mut self, name: &str) -> Result<usize, String> {
+    /// Returns the index of a dispatcher that connects, or the reason for a refusal. A dispatcher
+    /// that is already known was restarted or has lost its link; its flows are unknown by now.
+    fn session_of(&mut self, name: &str) -> Result<usize, String> {
         let position = self.position(name);
-        if let Some(at) = position.filter(|&at| self.employers[at].is_parting()) {
-            self.end_renewal(at); // The dispatcher has heard the last word.
+        if let Some(at) = position.filter(|&at| self.sessions[at].is_parting()) {
+            self.end_renewal(at); // The dispatcher has acknowledged the last message.
         }
         match position {
             Some(at) => Ok(at),
-            None if self.employers.len() >= DISPATCHERS_MAX => {
+            None if self.sessions.len() >= DISPATCHERS_MAX => {
                 Err(format!("this unit has had {DISPATCHERS_MAX} dispatchers, which is the limit"))
             }
             None => {
-                self.employers.push(Employer::new(name));
-                Ok(self.employers.len() - 1)
+                self.sessions.push(DispatcherSession::new(name));
+                Ok(self.sessions.len() - 1)
             }
         }
     }
 
-    /// Gives units that have connected their numbers, once these are known.
-    fn seat_early(&mut self, at: usize) {
-        for seated in self.employers[at].seat_early(&mut self.peers) {
-            self.peers.hold(seated, false);
-            for other in self.peers.besides(seated) {
-                if self.of_peers[other.index()].0 != at {
+    /// Attaches connected units to their numbers, once these are known.
+    fn attach_early_peers(&mut self, at: usize) {
+        for attached in self.sessions[at].attach_early_peers(&mut self.peers) {
+            self.peers.hold(attached, false);
+            for other in self.peers.besides(attached) {
+                if self.owner_of_peer[other.index()].0 != at {
                     continue;
                 }
-                match self.peers.incarnation(other) == self.peers.incarnation(seated) {
+                match self.peers.incarnation(other) == self.peers.incarnation(attached) {
                     true => self.part(other, true), // It has connected twice.
-                    false => self.lose(other),
+                    false => self.disconnect(other),
                 }
             }
         }
     }
 
-    fn lose(&mut self, peer: PeerId) {
-        let employer = &mut self.employers[self.of_peers[peer.index()].0];
-        let is_in_order = match employer.dispatcher == Some(peer) {
-            true => employer.is_parting() || employer.has_finished(), // It has heard the last word.
-            false => employer.has_parted_with(peer) || self.peers.has_ended(peer),
+    fn disconnect(&mut self, peer: PeerId) {
+        let session = &mut self.sessions[self.owner_of_peer[peer.index()].0];
+        let is_in_order = match session.dispatcher == Some(peer) {
+            true => session.is_parting() || session.has_finished(), // It has acknowledged the last message.
+            false => session.has_parted_with(peer) || self.peers.has_ended(peer),
         };
         self.part(peer, is_in_order);
     }
 
-    /// A link has ended, or makes way for another one.
+    /// Removes a link that has ended, or that is replaced.
     fn part(&mut self, peer: PeerId, is_in_order: bool) {
         match is_in_order {
             true => event::peer_left(&self.peers.name(peer)),
             false => event::peer_lost(&self.peers.name(peer)),
         }
         self.peers.remove(peer);
-        let employer = &mut self.employers[self.of_peers[peer.index()].0];
-        let again = employer.lose(peer, &mut self.peers, &mut self.effects);
+        let session = &mut self.sessions[self.owner_of_peer[peer.index()].0];
+        let again = session.disconnect(peer, &mut self.peers, &mut self.effects);
         if let Some((own, UnitAddress { unit, name, address })) = again {
-            let scope = employer.scope(own, unit).to_string();
+            let scope = session.scope(own, unit).to_string();
             self.peers.network().connect(&scope, &name, &address);
         }
     }

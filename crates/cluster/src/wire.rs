@@ -2,8 +2,8 @@
 //!
 //! A frame is a message of a reliable link, so it arrives whole or not at all. It begins with its
 //! kind; numbers are big-endian. A receiver reads the fields that it knows and skips the rest of a
-//! frame: a later version may add fields at the end, and kinds. Both ends of a link say which
-//! [`VERSION`] they speak when they meet.
+//! frame: a later version may add kinds, and fields at the end. Both ends state their [`VERSION`]
+//! in the first frame of a link.
 //!
 //! [`FRAMES`] has all kinds, and `docs/protocol.md` their table; the messages of the ownership
 //! protocol in them are declared in [`protocol::message`].

@@ -1,11 +1,11 @@
-//! Batches of a link, as the kernel takes them.
+//! Batches of datagrams, as the kernel sends them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::process::Command;
 
 use link::TRANSMIT_BYTES_MAX;
 
-/// A device gets the longest batch as one frame, by IPv4 and by IPv6.
+/// A device receives the longest batch as one frame, over IPv4 and IPv6.
 #[test]
 fn the_longest_batch_stays_whole() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/batches.py");

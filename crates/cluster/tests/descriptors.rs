@@ -1,6 +1,6 @@
-//! A listener without free descriptors waits for one, counts that, and goes on. It is alone in its
-//! process, which has the limit.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! A listener without free descriptors waits for one, counts that, and continues. The test has a
+//! process of its own, because the limit applies to the process.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -52,6 +52,6 @@ fn connections_wait_for_descriptors() {
     assert_eq!(listener.counters().refused.load(Ordering::Relaxed), 0);
     drop(taken);
     drop(client);
-    // It was taken, and has sent no hello.
+    // It was accepted, and has sent no hello.
     wait_for(&listener.counters().refused, 1);
 }

@@ -1,5 +1,5 @@
-//! Several dispatchers: packets of a flow may arrive at any of them, and meet at one.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Several dispatchers: packets of a flow may arrive at any of them, and are dispatched by one.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -31,7 +31,7 @@ struct Host {
     thread: JoinHandle<Report>,
     /// Packets that it has dispatched.
     handled: Arc<AtomicU64>,
-    /// Packets that it dropped because their dispatcher could not be reached.
+    /// Packets that it dropped because their home was unreachable.
     lost: Arc<AtomicU64>,
 }
 
@@ -39,9 +39,9 @@ struct Host {
 struct Pair {
     hosts: Vec<Host>,
     units: Vec<Unit>,
-    /// Number of the dispatcher, port and bytes of what leaves.
+    /// Dispatcher, port and bytes of each packet that leaves.
     sent: Receiver<(usize, u16, Vec<u8>)>,
-    /// Packets that have arrived at each.
+    /// Number of packets that have arrived at each.
     arrived: [u64; 2],
     at_ns: u64,
 }
@@ -108,7 +108,7 @@ impl Pair {
         }
     }
 
-    /// Has a packet arrive at a dispatcher. Returns the dispatcher that sends it on, its source and
+    /// Lets a packet arrive at a dispatcher. Returns the dispatcher that sends it, its source and
     /// its destination. It leaves by the other port.
     fn pass(&mut self, at: usize, port: u16, network: &[u8]) -> (usize, Endpoint, Endpoint) {
         self.arrive(at, port, network);
@@ -120,7 +120,7 @@ impl Pair {
         (by, source, destination)
     }
 
-    /// Sends probes until both dispatchers have found each other.
+    /// Sends probes until both dispatchers are connected.
     fn await_links(&mut self, probe: impl Fn(u16) -> Vec<u8>, port: u16) {
         let mut homes = BTreeMap::new();
         for number in 0.. {
@@ -136,7 +136,7 @@ impl Pair {
         while self.sent.recv_timeout(Duration::from_millis(200)).is_ok() {}
     }
 
-    /// Ends both. Every packet is accounted for.
+    /// Ends both dispatchers. Every packet is accounted for.
     fn end(self) -> Vec<Report> {
         let (frames, threads): (Vec<_>, Vec<_>) =
             self.hosts.into_iter().map(|host| (host.frames, host.thread)).unzip();
@@ -174,7 +174,7 @@ fn answers_find_their_flows_at_the_other_dispatcher() {
     pair.end();
 }
 
-/// RFC 4787 REQ-1, across dispatchers: the group of a flow has its ports, and a home.
+/// RFC 4787 REQ-1, across dispatchers: a flow's group has its ports and one home.
 #[test]
 fn endpoint_is_mapped_once_whichever_dispatcher_gets_its_packets() {
     let mut pair = Pair::start(
@@ -192,7 +192,7 @@ fn endpoint_is_mapped_once_whichever_dispatcher_gets_its_packets() {
             let at = usize::from((host + turn) % 2);
             let (home, source, _) = pair.pass(at, INSIDE, &udp(inside(host), outside(turn), &[1]));
             assert_eq!(*externals.entry(host).or_insert(source), source, "{host}");
-            // From a host that nobody has asked, and as an answer.
+            // From a host without a packet to it, and as a reply.
             for from in [turn, turn + 100] {
                 let (by, _, destination) = pair.pass(1 - at, OUTSIDE, &udp(outside(from), source, &[2]));
                 assert_eq!((by, destination), (home, inside(host)));
@@ -205,7 +205,7 @@ fn endpoint_is_mapped_once_whichever_dispatcher_gets_its_packets() {
     pair.end();
 }
 
-/// Nothing but the claim of the alias leads the servers' answers to the flows.
+/// Only the claim of the alias leads the servers' replies to the flows.
 #[test]
 fn aliases_are_known_everywhere_before_packets_leave() {
     let mut pair = Pair::start(
@@ -245,9 +245,9 @@ fn lost_dispatcher_keeps_its_share() {
     let lost = pair.hosts.pop().unwrap();
     drop(lost.frames);
     assert!(lost.thread.join().unwrap().adds_up());
-    // Until the link is known to be dead, packets go there, and are lost with it.
+    // Until the link is known to be dead, packets are sent on it and lost.
     let left = pair.hosts[0].lost.clone();
-    // Some were dropped before the two had found each other.
+    // Some were dropped before the two were connected.
     pair.await_dispatched(0);
     let first = left.load(Ordering::Relaxed);
     let began = Instant::now();

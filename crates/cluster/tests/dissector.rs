@@ -1,6 +1,6 @@
 //! The Wireshark dissector of links, `contrib/wireshark`: tshark shows every kind of frame as it
 //! was written. `RIVULET_BLESS=1` rewrites `dissector.txt`.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../protocol/tests/messages/samples.rs"]
 mod samples;
@@ -89,7 +89,7 @@ fn late_packet(out: &mut Vec<u8>) {
     write_mail(out, &Mail::Packet(stamp(50), udp(20)), 9, 1_000);
 }
 
-/// Frames of a dispatcher: all kinds.
+/// All kinds of frames of a dispatcher.
 fn of_dispatcher() -> Vec<Vec<u8>> {
     let from = Handover::From { previous: UnitId(1), last: 40 };
     let all = Stamp { handover: from, targets: Some(ReplicaTargets::ALL), ..stamp(41) };
@@ -156,7 +156,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Frames of a unit: all kinds.
+/// All kinds of frames of a unit.
 fn of_unit() -> Vec<Vec<u8>> {
     let mut leaving = udp(20);
     leaving.meta_mut().transit.egress = 1;
@@ -213,7 +213,7 @@ fn of_unit() -> Vec<Vec<u8>> {
     frames
 }
 
-/// A datagram of 10.0.0.1 to 10.0.0.2, with IPv4 and UDP.
+/// A datagram from 10.0.0.1 to 10.0.0.2, with IPv4 and UDP headers.
 fn datagram((from, from_port): (Ipv4Addr, u16), port: u16, payload: &[u8]) -> Vec<u8> {
     let len = (28 + payload.len()) as u16;
     let mut bytes = vec![0x45, 0];
@@ -257,21 +257,21 @@ impl Capture {
     }
 }
 
-/// Adds all that the first end sends.
+/// Captures and delivers all datagrams of the first end.
 fn transmit(from: &mut PeerLink, to: &mut PeerLink, capture: &mut Capture) {
     let mut sent = Vec::new();
     while let Some(transmit) = from.poll_transmit(0, &mut sent) {
-        capture.add(&sent); // Several in one, as before GSO.
+        capture.add(&sent); // Several datagrams in one frame, as before GSO.
         sent.chunks_mut(transmit.segment).for_each(|datagram| to.handle_datagram(1_000, datagram).unwrap());
         while to.poll_message().is_some() {}
         sent.clear();
     }
 }
 
-/// Datagrams of both ends.
+/// Captures datagrams of both ends.
 fn capture() -> Capture {
     let mut capture = Capture::default();
-    // A key is good for two datagrams, so that there are several phases.
+    // A key lasts for two datagrams, so that there are several phases.
     let config = Config { key_datagrams: 2, ..Config::default() }.with_fixed_mtu(1_452);
     let mut dispatcher = PeerLink::new(config.clone(), &KEYS, 0).unwrap();
     let mut unit = PeerLink::new(config, &KEYS.reversed(), 0).unwrap();
@@ -290,7 +290,7 @@ fn capture() -> Capture {
         transmit(&mut unit, &mut dispatcher, &mut capture);
     }
     capture_probes(&mut capture);
-    // Forged, and of a link without secrets in the file.
+    // A forged datagram, and one of a link without secrets in the file.
     dispatcher.send_message(7, &input(ToUnit::Answer)).unwrap();
     let mut sent = Vec::new();
     dispatcher.poll_transmit(0, &mut sent).unwrap();
@@ -301,7 +301,7 @@ fn capture() -> Capture {
     capture
 }
 
-/// A link of its own that probes the path, which then becomes narrower.
+/// Captures a separate link that probes the path, which then becomes narrower.
 fn capture_probes(capture: &mut Capture) {
     let config = Config { mtu: 2_000, ..Config::default() };
     let mut dispatcher = PeerLink::new(config.clone(), &PROBED, 0).unwrap();
@@ -328,7 +328,7 @@ fn key_log() -> String {
     lines.concat()
 }
 
-/// Runs tshark with the dissector; none if it is not installed, which CI forbids.
+/// Runs tshark with the dissector; `None` if it is not installed, which CI forbids.
 fn tshark(folder: &TempDir, options: &[&str]) -> Option<String> {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let script = root().join("contrib/wireshark/rivulet.lua");
@@ -360,7 +360,7 @@ fn tshark_shows_every_kind_of_frame() {
     std::fs::write(folder.path().join("keys.log"), key_log()).unwrap();
     let Some(summary) = tshark(&folder, &[]) else { return };
     let details = tshark(&folder, &["-O", "rivulet"]).unwrap();
-    // A second pass shows at each part where its message ends, and nothing else.
+    // The only difference of a second pass is the end of the message at each part.
     let second = tshark(&folder, &["-2", "-O", "rivulet"]).unwrap();
     let without_ends = |text: &str| {
         let lines = text.lines().filter(|line| !line.contains("Message complete in"));

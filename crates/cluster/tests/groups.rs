@@ -1,6 +1,6 @@
-//! Flows of an affinity group begin just before their group moves, on links that lose and reorder:
-//! the group moves whole, and once. On virtual time.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Flows of an affinity group begin just before their group moves, on links that lose and reorder
+//! datagrams: the group moves as a whole, and once. On virtual time.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 #[path = "common/texts.rs"]
@@ -30,7 +30,7 @@ const FAULTS: [LinkFaults; 3] = [
     LinkFaults { loss: 0.1, ..LinkFaults::NONE },
 ];
 
-/// Two units behind a NAT, and hosts that send datagrams from one port.
+/// A NAT on two units, and hosts that send datagrams from one port.
 struct Rig {
     cluster: SimulatedCluster,
     operators: OperatorHandle,
@@ -88,7 +88,7 @@ impl Rig {
     }
 }
 
-/// Returns the external endpoints of the packets that have left.
+/// Returns the external endpoints of sent packets.
 fn externals(sink: &Sink) -> BTreeSet<String> {
     let external = |data: &[u8]| {
         let mut packet = Packet::from_bytes(data);
@@ -125,8 +125,8 @@ fn group_moves_whole_though_packets_of_its_new_flows_are_late() {
     }
 }
 
-/// Hosts send to new remote hosts from the same port all the time, as applications do that look for
-/// peers.
+/// Hosts send to new remote hosts from the same port all the time, as applications do while they
+/// search for peers.
 #[test]
 fn drained_unit_gives_groups_away_whole_though_datagrams_are_lost() {
     for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! Handshakes: nodes of one cluster get the same keys, and all others are refused.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Handshakes: nodes of one cluster agree on keys, and all others are refused.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -50,7 +50,7 @@ impl Cluster {
         self.read(name, name).unwrap()
     }
 
-    /// Reads the certificate of a node as that of a name.
+    /// Reads the files of one node as the identity of another name.
     fn read(&self, node: &str, name: &str) -> Result<Identity, IdentityError> {
         Identity::read(name, &IdentityFiles::in_folder(self.folder.path(), node))
     }
@@ -111,13 +111,13 @@ fn others_are_refused() {
     let stranger = strangers.identity("dispatcher");
     assert!(matches!(try_as(&stranger, "unit-1", &hello("dispatcher")), Some(HandshakeError::Connection(_))));
     wait_for_refusals(&listener, 1);
-    // It is another node than the one that was asked for.
+    // The node has another name than expected.
     assert!(try_as(&dispatcher, "unit-2", &hello("dispatcher")).is_some());
     wait_for_refusals(&listener, 2);
-    // It says that it is somebody else.
+    // The client states another name than its certificate.
     assert!(try_as(&dispatcher, "unit-1", &hello("unit-7")).is_some());
     wait_for_refusals(&listener, 3);
-    // It runs another policy, or speaks no common version.
+    // The client runs another policy, or has no common version.
     let other = Hello { policy: [8; 32], ..hello("dispatcher") };
     assert!(
         matches!(try_as(&dispatcher, "unit-1", &other), Some(HandshakeError::Policy { peer, .. }) if peer == "unit-1")
@@ -126,14 +126,14 @@ fn others_are_refused() {
     let later = Hello { versions: (VERSION + 3, VERSION + 2), ..hello("dispatcher") };
     let _ = try_as(&dispatcher, "unit-1", &later);
     wait_for_refusals(&listener, 5);
-    // It does not speak TLS.
+    // The client does not speak TLS.
     TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     wait_for_refusals(&listener, 6);
     assert!(listener.poll().is_none());
     assert!(connect(&dispatcher, address, "unit-1", &hello("dispatcher")).is_ok());
 }
 
-/// A node of a version before, whose policies have no numbers, says the policy of the other end.
+/// A node of an earlier version, without numbers of policies, states the policy of the other end.
 #[test]
 fn nodes_meet_by_the_policy_of_the_one_that_listens() {
     let cluster = Cluster::new();
@@ -155,7 +155,8 @@ fn nodes_meet_by_the_policy_of_the_one_that_listens() {
     assert_eq!(try_as([8; 32]).unwrap().peer.policy, [8; 32]);
 }
 
-/// Nobody is refused for an older policy; two that were never applied have to be the same.
+/// An older policy is no reason for a refusal. Two policies that were never applied must be the
+/// same.
 #[test]
 fn nodes_meet_with_an_older_policy() {
     let cluster = Cluster::new();
@@ -216,7 +217,7 @@ fn secrets_of_links_are_written_if_asked_for() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
 }
 
-/// Why a handshake was refused by a certificate.
+/// Returns the reason why a handshake was refused by a certificate.
 fn cause_of(outcome: Result<Session, HandshakeError>) -> CredentialError {
     match outcome {
         Err(HandshakeError::Credential { cause, .. }) => cause,
@@ -225,7 +226,7 @@ fn cause_of(outcome: Result<Session, HandshakeError>) -> CredentialError {
     }
 }
 
-/// A key of one role is of no use in another, at either end, whatever its holder says.
+/// A key for one role is useless in another, at either end, whatever its holder states.
 #[test]
 fn roles_are_those_of_certificates() {
     let cluster = Cluster::new();
@@ -237,12 +238,12 @@ fn roles_are_those_of_certificates() {
             let name = format!("{said}-by-{role}");
             cluster.issue(&format!("{role}:{name}"));
             let identity = cluster.read(&name, &name).unwrap();
-            // As the end that connects.
+            // As the connecting end.
             let taken = connect(&identity, door.address(), "dispatcher", &hello(&name)).is_ok();
             assert_eq!(taken, role == said, "{name}");
             refused += u64::from(!taken);
             wait_for_refusals(&door, refused);
-            // As the end that listens.
+            // As the listening end.
             let listener = listen(identity.clone());
             match connect(&other, listener.address(), &name, &hello("dispatcher")) {
                 Ok(_) => assert_eq!(role, said),
@@ -259,7 +260,7 @@ fn roles_are_those_of_certificates() {
     assert_eq!(refused, 10);
 }
 
-/// Clusters of one authority do not meet, and both ends know why.
+/// Clusters of one authority do not connect, and both ends report the reason.
 #[test]
 fn nodes_of_another_cluster_are_refused() {
     let cluster = Cluster::new();
@@ -281,12 +282,12 @@ fn nodes_of_another_cluster_are_refused() {
     wait_for_refusals(&listener, 1);
 }
 
-/// Issues a certificate of a folder's authority that says no role, as those of other programs.
+/// Issues a certificate of a folder's authority without a role, as other programs do.
 fn issue_without_role(folder: &std::path::Path, name: &str) {
     issue_with(folder, name, |_| {});
 }
 
-/// Issues a certificate whose parameters `change` sets.
+/// Issues a certificate; `change` sets its parameters.
 fn issue_with(folder: &std::path::Path, name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) {
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
     let key = rcgen::KeyPair::from_pem(&read("ca.key")).unwrap();
@@ -299,7 +300,7 @@ fn issue_with(folder: &std::path::Path, name: &str, change: impl FnOnce(&mut rcg
     std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
 }
 
-/// Certificates of another program have the roles of a file, or none.
+/// Certificates of other programs have the roles of a file, or none.
 #[test]
 fn certificates_without_a_role_are_refused_unless_a_file_has_it() {
     let cluster = Cluster::new();
@@ -307,7 +308,7 @@ fn certificates_without_a_role_are_refused_unless_a_file_has_it() {
     issue_without_role(folder, "u1.example");
     let error = cluster.read("u1.example", "u1.example").err().unwrap().to_string();
     assert!(error.contains("has no role") && error.contains("rivulet cluster init"), "{error}");
-    // One that has a role refuses it, too.
+    // A node with a role refuses it, too.
     let listener = listen(cluster.identity("unit-1"));
     let stranger = TempDir::new().unwrap();
     for file in ["ca.pem", "u1.example.pem", "u1.example.key"] {
@@ -320,17 +321,17 @@ fn certificates_without_a_role_are_refused_unless_a_file_has_it() {
     let meet = || connect(&unit, listener.address(), "unit-1", &hello("u1.example"));
     assert!(meet().is_err());
     wait_for_refusals(&listener, 1);
-    // It has the file as well now, and needs no restart.
+    // Now it has the file as well, and needs no restart.
     std::fs::write(folder.join("roles.toml"), roles).unwrap();
     meet().unwrap();
-    // A fault in it is said, and what it said before counts.
+    // A fault in the file is reported, and its former content stays in force.
     std::fs::write(folder.join("roles.toml"), "[roles]\nboss = [\"u1.example\"]\n").unwrap();
     meet().unwrap();
     let fault = cluster.read("unit-1", "unit-1").unwrap_err().to_string();
     assert!(fault.contains("roles.toml:2: `boss` is no role"), "{fault}");
 }
 
-/// A certificate that ends gets no new links: no session of before is resumed.
+/// An expired certificate gets no new links: no former session is resumed.
 #[test]
 fn ended_certificates_get_no_new_links() {
     let cluster = Cluster::new();
@@ -351,7 +352,7 @@ fn ended_certificates_get_no_new_links() {
     }
 }
 
-/// New certificates, and lists of revoked ones, are used without a restart; bad files are not.
+/// New certificates and revocation lists are used without a restart; bad files are not.
 #[test]
 fn files_are_read_again_at_handshakes() {
     let cluster = Cluster::new();
@@ -361,10 +362,10 @@ fn files_are_read_again_at_handshakes() {
     let meet = |identity: &Identity| connect(identity, listener.address(), "unit-1", &hello(identity.name()));
     let before = dispatcher.valid();
     meet(&dispatcher).unwrap();
-    // The certificate of the listening end is not usable, and the one before stays.
+    // The listening end's certificate is unusable, so the former one stays.
     std::fs::write(folder.join("unit-1.pem"), "nothing").unwrap();
     meet(&dispatcher).unwrap();
-    // Neither is an expired one used, nor one that other nodes would refuse.
+    // Neither an expired certificate is used, nor a certificate that other nodes would refuse.
     cluster.authority.issue_to(folder, &"unit-1".parse().unwrap(), 0).unwrap();
     std::thread::sleep(Duration::from_millis(1_100));
     meet(&dispatcher).unwrap();
@@ -380,7 +381,7 @@ fn files_are_read_again_at_handshakes() {
     cluster.authority.issue_to(folder, &"dispatcher".parse().unwrap(), 10).unwrap();
     meet(&dispatcher).unwrap();
     assert!(dispatcher.valid().1 < before.1, "{:?}", dispatcher.valid());
-    // Another one of that name is revoked, and not this one.
+    // Another certificate with that name is revoked, but not this one.
     let revoke = |names: &[&str]| {
         let files: Vec<_> = names.iter().map(|name| folder.join(format!("{name}.pem"))).collect();
         cluster.authority.revoke(folder, &files, &[]).unwrap();
@@ -396,7 +397,7 @@ fn files_are_read_again_at_handshakes() {
     meet(&dispatcher).unwrap();
 }
 
-/// Files that are no list of revoked certificates of the authority lift no revocation.
+/// Files that are no revocation list of the authority lift no revocation.
 #[test]
 fn damaged_lists_lift_no_revocation() {
     let cluster = Cluster::new();
@@ -426,11 +427,11 @@ fn damaged_lists_lift_no_revocation() {
     }
     std::fs::remove_file(&list).unwrap();
     assert!(!meet(&unit) && meet(&dispatcher));
-    // Nor does a process start with one.
+    // Nor does a process start with such a file.
     std::fs::write(&list, "").unwrap();
     let fault = cluster.read("unit-1", "unit-1").unwrap_err().to_string();
     assert!(fault.contains("crl.pem"), "{fault}");
-    // Of two authorities, each has its own.
+    // With two authorities, each has its own list.
     let own = std::fs::read(folder.join("ca.pem")).unwrap();
     std::fs::write(folder.join("ca.pem"), [own, stranger.certificate().into()].concat()).unwrap();
     for lists in [[&others[..], &good], [&good, &others]] {
@@ -439,8 +440,8 @@ fn damaged_lists_lift_no_revocation() {
     }
 }
 
-/// The folder of a node, without the authority's key, makes no other authority; and all
-/// certificates of a name are revoked, also those of before.
+/// A node's folder, which lacks the authority's key, creates no other authority; and a revocation
+/// covers all certificates of a name, including former ones.
 #[test]
 fn authorities_are_not_replaced_and_know_what_they_have_issued() {
     let cluster = Cluster::new();
@@ -457,7 +458,7 @@ fn authorities_are_not_replaced_and_know_what_they_have_issued() {
         assert!(cluster.authority.issue_named(folder, name).is_err());
     }
     assert!(cluster.authority.revoke(folder, &[folder.join("ca.pem")], &[]).is_err());
-    // The one of before.
+    // The former certificate.
     let files = IdentityFiles::in_folder(copied.path(), "dispatcher");
     let before = Identity::read("dispatcher", &files).unwrap();
     let now = cluster.identity("dispatcher");
@@ -470,7 +471,7 @@ fn authorities_are_not_replaced_and_know_what_they_have_issued() {
     assert!(!meet(&before) && !meet(&now));
 }
 
-/// Holders of certificates keep role and hosts when these are issued again; old authorities go on.
+/// Reissued certificates keep role and hosts; old authorities stay usable.
 #[test]
 fn certificates_are_issued_again() {
     let cluster = Cluster::new();
@@ -486,7 +487,7 @@ fn certificates_are_issued_again() {
     let mut hosts = of("dispatcher").subject.clone().unwrap().hosts;
     hosts.sort();
     assert_eq!(hosts, ["10.0.0.1", "a.example"]);
-    // Those of before are due, and the name may say the role.
+    // Former certificates are due, and the name may imply the role.
     assert!(of("old").subject.is_none() && of("old").is_due());
     assert_eq!(
         (of("unit-7").subject.clone(), of("unit-7").is_due()),
@@ -495,7 +496,7 @@ fn certificates_are_issued_again() {
     cluster.authority.issue_to(folder, &"unit:u1".parse().unwrap(), 0).unwrap();
     let held = holders(folder).unwrap();
     assert!(held.iter().find(|holder| holder.name == "u1").unwrap().is_due());
-    // The authority has another end, and the certificates of before are good.
+    // The authority's certificate has another end, and former certificates stay valid.
     let listener = listen(cluster.identity("unit-1"));
     let dispatcher = cluster.read("dispatcher", "dispatcher").unwrap();
     let before = std::fs::read(folder.join("ca.pem")).unwrap();

@@ -1,6 +1,6 @@
-//! The number of units: `units_min` work whenever nodes are there, without any packet, and drained
-//! nodes come back. On virtual time.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The number of units: `units_min` work whenever nodes are connected, even without packets, and
+//! drained nodes become available again. On virtual time.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -61,7 +61,7 @@ impl Quiet {
         self.cluster.run_to(self.now_ns, &mut self.sink)
     }
 
-    /// Sends packets of many flows for this time, as many as this number of units can take.
+    /// Sends packets of many flows for this time, as many as this number of units can process.
     fn load(&mut self, units: u64, ns: u64) {
         let until_ns = self.now_ns + ns;
         for number in 0.. {
@@ -76,7 +76,7 @@ impl Quiet {
         }
     }
 
-    /// Lets time pass until these counts of nodes are active, spare and drained, and this one is
+    /// Lets time pass until these counts of nodes are active, spare and drained, and this node is
     /// in this state.
     fn await_states(&mut self, counts: [usize; 3], node: usize, state: NodeStatus) {
         for _ in 0..1_000 {
@@ -110,17 +110,17 @@ use NodeStatus::{Active, Drained, Spare};
 fn drained_node_comes_back_without_a_restart() {
     let mut quiet = Quiet::new(2, 3, &[]);
     quiet.await_states([2, 1, 0], 0, Active);
-    // Several times, each of them.
+    // Each of them, several times.
     for (node, name) in [(0, "unit-0"), (1, "unit-1"), (2, "unit-2"), (0, "unit-0")] {
         quiet.drain(name);
         quiet.await_states([2, 0, 1], node, Drained);
         quiet.resume(name);
-        // One more than needed is drained again as such.
+        // A superfluous unit is drained again.
         quiet.pass(3_000 * MS).unwrap();
         let state = quiet.states()[node];
         quiet.await_states([2, 1, 0], node, state);
     }
-    // Where it is needed, it is a unit again.
+    // Where it is needed, it becomes a unit again.
     let mut quiet = Quiet::new(2, 2, &[]);
     quiet.drain("unit-1");
     quiet.await_states([1, 0, 1], 1, Drained);
@@ -133,7 +133,7 @@ fn spare_node_takes_the_place_of_a_drained_one() {
     let mut quiet = Quiet::new(2, 3, &[]);
     quiet.drain("unit-1");
     quiet.await_states([2, 0, 1], 1, Drained);
-    // Also that of the last one, which works until then.
+    // The same for the only unit, which works until then.
     let mut quiet = Quiet::new(1, 2, &[]);
     quiet.await_states([1, 1, 0], 0, Active);
     quiet.drain("unit-0");
@@ -155,9 +155,9 @@ fn units_min_hold_after_losses_without_load() {
     quiet.await_states([3, 0, 0], 0, Active);
 }
 
-/// A node whose unit the dispatcher has stopped crashes, and comes back.
+/// A node with a stopped unit crashes, and reconnects.
 #[test]
-fn spare_node_that_crashes_can_be_employed() {
+fn spare_node_that_crashes_can_be_activated() {
     let mut quiet = Quiet::new(2, 3, &[]);
     quiet.await_states([2, 1, 0], 0, Active);
     let spare = quiet.states().iter().position(|&state| state == Spare).unwrap();
@@ -173,8 +173,8 @@ fn spare_node_that_crashes_can_be_employed() {
     quiet.await_states([2, 0, 1], active, Drained);
 }
 
-/// Load wants more units than there are nodes. The one that has no node yet does not stand in for a
-/// unit that works, once fewer are needed.
+/// The load requires more units than there are nodes. The unit without a node does not replace a
+/// working unit once fewer are needed.
 #[test]
 fn unit_without_a_node_does_not_keep_others_from_starting() {
     let mut quiet = Quiet::new(1, 2, &[]);

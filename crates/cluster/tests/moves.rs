@@ -1,7 +1,7 @@
 //! One flow moves between units of the simulated cluster, with and without replicas, while a fault
-//! hits each message of the move in turn (M3): nothing is lost, reordered or duplicated but flows
-//! of a unit that crashes.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! hits each message of the move in turn (M3). Nothing is lost, reordered or duplicated except
+//! flows of a crashed unit.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 #[path = "common/texts.rs"]
@@ -29,9 +29,9 @@ use common::support::{
 use texts::{FIREWALL, NAT_ALONE};
 
 const UNITS: u16 = 3;
-/// A process that has crashed starts again after this time.
+/// Time after which a crashed process restarts.
 const RESTART_NS: u64 = 200_000_000;
-/// A flow that has been silent for so long has replicas of its last state.
+/// Silence after which a flow's replicas have its last state.
 const REPLICATED_NS: u64 = 1_000_000;
 
 const SENDER_BEFORE: MessageFaultKind = MessageFaultKind::SenderCrashesBefore(RESTART_NS);
@@ -39,14 +39,14 @@ const SENDER_AFTER: MessageFaultKind = MessageFaultKind::SenderCrashesAfter(REST
 const RECEIVER_BEFORE: MessageFaultKind = MessageFaultKind::ReceiverCrashesBefore(RESTART_NS);
 const RECEIVER_AFTER: MessageFaultKind = MessageFaultKind::ReceiverCrashesAfter(RESTART_NS);
 
-/// Faults that cost nothing.
+/// Faults without a loss.
 const HARMLESS: [MessageFaultKind; 3] =
     [MessageFaultKind::Lose, MessageFaultKind::Repeat(300_000), MessageFaultKind::Delay(2_000_000)];
 
-/// Packets of a flow as they left: port, arrival time, bytes.
+/// Packets of each flow as they left: port, arrival time, bytes.
 type Left<'a> = BTreeMap<String, Vec<&'a (u16, u64, Vec<u8>)>>;
 
-/// Traffic, what a single machine makes of it, and the flow that moves.
+/// Traffic, the output of a single machine for it, and the flow that moves.
 struct Traffic {
     policy: &'static str,
     frames: Vec<Arriving>,
@@ -55,9 +55,9 @@ struct Traffic {
     sink: Sink,
     report: Report,
     flow: String,
-    /// The frame after which it moves, one of its own.
+    /// The frame of the flow after which it moves.
     moves_after: usize,
-    /// The one before: its state may be copied then.
+    /// The frame before; its state may be copied then.
     copied_after: usize,
 }
 
@@ -66,7 +66,7 @@ impl Traffic {
         let mut profile = profile(Payload::Http, 600, 4_000.0, SEED);
         profile.protocols.fragments = 0.0; // They have no ports.
         let frames = match policy {
-            // An answer in a capture may be there before its question has left.
+            // In a capture, a reply may precede the request's departure.
             NAT_ALONE => generated(&profile),
             _ => conversation_with(assembly_of("test.rvl", policy), &profile),
         };
@@ -77,7 +77,7 @@ impl Traffic {
         for (number, frame) in frames.iter().enumerate() {
             at.entry(keys[&frame.timestamp_ns].clone()).or_default().push(number);
         }
-        // One that has several packets before and after.
+        // A flow that has several packets before and after.
         let middle = |at: &Vec<usize>| at[at.len() / 2];
         let far = |at: &&Vec<usize>| middle(at).abs_diff(frames.len() / 2);
         let (flow, at) = at.iter().filter(|(_, at)| at.len() >= 8).min_by_key(|(_, at)| far(at)).unwrap();
@@ -107,7 +107,7 @@ struct Move {
     deltas: bool,
     /// The flow has been silent before, so that replicas have its state.
     at_rest: bool,
-    /// Its state is copied ahead, and one more packet comes before it moves.
+    /// Its state is copied in advance, and one more packet arrives before it moves.
     pre_copy: bool,
     fault: Option<(MessageKind, MessageFaultKind)>,
 }
@@ -117,7 +117,7 @@ impl Move {
         self.copies > 0 && self.at_rest
     }
 
-    /// The messages that it consists of.
+    /// Returns the messages of the move.
     fn messages(&self, policy: &str) -> Vec<MessageKind> {
         let mut messages = match self.pre_copy {
             true => vec![MessageKind::Copy, MessageKind::Replicate],
@@ -139,11 +139,11 @@ impl Move {
 struct Moved {
     sink: Sink,
     outcome: SimulatedOutcome,
-    /// The flow's owner before the move, and since then.
+    /// The flow's owner before the move, and now.
     owners: [UnitId; 2],
-    /// Flows when the move began.
+    /// Flows at the begin of the move.
     began: BTreeSet<String>,
-    /// Flows that units had then, or have got since.
+    /// Flows that units had then, or have received since.
     flows: BTreeMap<UnitId, BTreeSet<String>>,
     /// The unit that has crashed.
     crashed: Option<UnitId>,
@@ -219,15 +219,15 @@ fn run(traffic: &Traffic, case: &Move) -> Moved {
     Moved { sink, outcome, owners, began, flows, crashed }
 }
 
-/// Notes which flows units have.
+/// Notes the flows of units.
 fn note(flows: &mut BTreeMap<UnitId, BTreeSet<String>>, all: &[FlowStatus]) {
     for status in all {
         flows.entry(status.owner).or_default().insert(status.key.to_string());
     }
 }
 
-/// Flows whose packets did not leave as from a single machine: all of them, in order, once. With
-/// `any_bytes`, a NAT may have mapped them to other ports.
+/// Returns the flows with packets that did not leave as from a single machine: all of them, in
+/// order, once. With `any_bytes`, a NAT may have mapped them to other ports.
 fn wrong_flows(traffic: &Traffic, sink: &Sink, any_bytes: bool) -> BTreeSet<String> {
     let (got, expected) = (traffic.by_flow(sink), traffic.by_flow(&traffic.sink));
     let is_same = |one: &(u16, u64, Vec<u8>), other: &(u16, u64, Vec<u8>)| {
@@ -241,7 +241,7 @@ fn wrong_flows(traffic: &Traffic, sink: &Sink, any_bytes: bool) -> BTreeSet<Stri
     got.keys().chain(expected.keys()).filter(is_wrong).cloned().collect()
 }
 
-/// No packet leaves twice, or after a later one of its flow.
+/// Asserts that no packet leaves twice, or after a later one of its flow.
 fn assert_in_order(traffic: &Traffic, sink: &Sink, case: &Move) {
     for (key, packets) in traffic.by_flow(sink) {
         for port in 0..2 {
@@ -275,7 +275,7 @@ fn faults_of_links_at_a_message_cost_nothing() {
                     assert_eq!(outcome.report.drops, traffic.report.drops, "{case:?}");
                     assert_eq!(wrong_flows(&traffic, &sink, false), BTreeSet::new(), "{case:?}");
                     let seamless = outcome.report.units.unwrap().seamless;
-                    // A copy may come so late that nothing has changed since.
+                    // A copy may arrive so late that nothing has changed since.
                     assert!(case.pre_copy || (seamless > 0) == case.has_replica(), "{case:?}");
                 }
             }
@@ -297,9 +297,9 @@ fn state_that_was_copied_ahead_moves_as_what_has_changed() {
     assert!(bytes[1] > 0 && 2 * bytes[1] < bytes[0], "{bytes:?}");
 }
 
-/// Crashes at this message, and whether the flow survives if it is at rest: it survives the source
-/// if the target has the state, or if that is on its way. Otherwise the flow's last packet may be
-/// lost with the source.
+/// Returns the crashes at this message, and whether the flow survives if it is at rest. It survives
+/// the source's crash if the target has the state, or if the state is in flight. Otherwise the
+/// flow's last packet may be lost with the source.
 fn crashes(case: &Move, message: MessageKind) -> Vec<(MessageFaultKind, Crashes, bool)> {
     use Crashes::{Source, Target};
     let has_replica = case.has_replica();

@@ -1,6 +1,6 @@
-//! Sub-flows of Multipath TCP connections (A38): all of a connection are at one unit, wherever they
-//! go, so a function recognizes what more than one of them carries.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Sub-flows of Multipath TCP connections (A38): all sub-flows of a connection are at one unit at
+//! all times, so a function recognizes data that several of them carry.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -29,10 +29,10 @@ const INSIDE: u16 = 0;
 const CONNECTIONS: usize = 60;
 const SUBFLOWS: usize = 3;
 
-/// Clients whose packets all go over each of their sub-flows.
+/// Clients that send all data over each of their sub-flows.
 struct Redundant {
     connections: Vec<(MultipathConnection, Vec<Subflow>)>,
-    /// Bytes that both hosts have sent.
+    /// Bytes sent by both hosts.
     sent: Vec<[u32; 2]>,
     random: u64,
     at_ns: u64,
@@ -62,7 +62,7 @@ impl Redundant {
         Arriving { timestamp_ns: self.at_ns, port: side, data: frame(network) }
     }
 
-    /// The handshakes of all connections, or of a further sub-flow of each.
+    /// Returns the handshakes of all connections, or of a further sub-flow of each.
     fn join(&mut self, subflow: usize) -> Vec<Arriving> {
         let mut frames = Vec::new();
         for number in 0..CONNECTIONS {
@@ -79,7 +79,7 @@ impl Redundant {
         frames
     }
 
-    /// Data of random connections, by each of these sub-flows in a random order.
+    /// Returns data of random connections, over each of these sub-flows in a random order.
     fn data(&mut self, count: usize, subflows: usize) -> Vec<Arriving> {
         let mut frames = Vec::new();
         for _ in 0..count {
@@ -99,7 +99,7 @@ impl Redundant {
         frames
     }
 
-    /// The unit of each connection, which all of its sub-flows must be at.
+    /// Returns the unit of each connection, where all of its sub-flows must be.
     fn units(&self, flows: &[FlowStatus]) -> BTreeMap<usize, UnitId> {
         let owners: BTreeMap<_, _> = flows.iter().map(|flow| (ends_of(&flow.key), flow.owner)).collect();
         let connections = self.connections.iter().enumerate();
@@ -152,8 +152,8 @@ fn duplicates_are_those_of_one_machine() {
     }
 }
 
-/// An operator moves one sub-flow: the others of its connection go with it, and what they carry
-/// from then on is recognized where they are.
+/// An operator moves one sub-flow: the others of its connection follow, and their data is
+/// recognized at their new unit.
 #[test]
 fn subflows_move_together() {
     let (cluster, mut redundant) = (Cluster::new(POLICY), Redundant::new());
@@ -168,7 +168,7 @@ fn subflows_move_together() {
         frames.extend(redundant.data(200, 2));
         copies += 200;
         if round == 6 {
-            frames.extend(redundant.join(2)); // By tokens whose connections have moved.
+            frames.extend(redundant.join(2)); // By tokens of connections that have moved.
         }
         frames.drain(..).for_each(|frame| receive(&mut runner, &frame, &mut sink));
         runner.settle(&mut sink).unwrap();
@@ -183,7 +183,7 @@ fn subflows_move_together() {
         assert_eq!(results[0].as_ref().map(|moved| Some(moved.to)), Ok(to));
         let after = redundant.units(&ask((&mut runner, &handle, &mut sink), list).flows);
         moved += before.iter().filter(|&(connection, unit)| after[connection] != *unit).count();
-        // The packets that follow begin nothing, so nothing waits for the move.
+        // Later packets begin no flow, so nothing waits for the move.
         runner.settle(&mut sink).unwrap();
     }
     let report = runner.finish(&mut sink).unwrap();
@@ -193,7 +193,7 @@ fn subflows_move_together() {
     assert_eq!(of_units.groups_moved, 12);
     let dropped = report.drops["mptcp-duplicate"];
     println!("{moved} connections moved, {dropped} of {copies} copies dropped");
-    // What arrives while a connection is at two units may pass.
+    // Packets that arrive while a connection is at two units may pass.
     assert!(dropped <= copies && dropped * 100 >= copies * 95, "{dropped} of {copies}");
     end(units);
 }
@@ -213,7 +213,7 @@ fn policies_that_cannot_keep_connections_together_are_refused() {
         let error = Cluster::new(&policy).try_runner(0, config(Granularity::Flow, 1), &[]).err().unwrap();
         assert!(error.to_string().contains(expected), "{error}");
     }
-    // Each dispatcher sees a part of the handshakes.
+    // Each dispatcher sees only a part of the handshakes.
     let (_, control) = RemoteHandle::new();
     let dispatchers =
         ["dispatcher-1", "dispatcher-2"].map(|name| (name.to_owned(), "127.0.0.1:1".to_owned()));

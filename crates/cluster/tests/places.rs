@@ -1,6 +1,6 @@
-//! Flows with the same addresses and ports that enter by other ports, on several nodes: they are
-//! what they are on one machine, also when they move.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+//! Flows with the same addresses and ports that enter by different ports, on several nodes: the
+//! output is that of one machine, even when the flows move.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn wires_have_flows_of_their_own() {
 #[test]
 fn tenants_keep_their_nats() {
     let (host, server) = (v4(10, 0, 0, 5, 4000), v4(192, 0, 2, 53, 53));
-    // The first packet of a customer takes the port that the answers come to.
+    // The first packet of a customer takes the port that the replies are sent to.
     let round = [(0, host, server), (1, host, server)];
     same_on_nodes(CUSTOMERS, Granularity::Flow, &frames(&round), 2);
 }

@@ -1,5 +1,5 @@
-//! Another policy for a cluster that runs: every flow has one policy at a time, and none is lost.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Another policy for a running cluster: every flow has one policy at a time, and none is lost.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -13,7 +13,7 @@ use runtime::{Report, Runner};
 use common::support::{Arriving, SEED, Sink, assembly_of, conversation_with, play, profile, receive};
 use common::{Cluster, assert_same, assert_same_counts, config, digest_of, end, new_policy};
 
-/// The policy in the beginning, with a comment, so that its text can differ.
+/// The first policy, with a comment, so that its text can differ.
 fn policy(rules: &str, comment: &str) -> String {
     format!(
         "# {comment}
@@ -46,7 +46,7 @@ impl Live {
         Live { frames: frames.into_iter().peekable(), start_ns, began: Instant::now() }
     }
 
-    /// Lets time pass, and packets arrive, until something is so.
+    /// Lets time pass and packets arrive until a condition holds.
     fn play_until(
         &mut self,
         runner: &mut Runner,
@@ -80,7 +80,7 @@ impl Live {
         handle.rollout().unwrap()
     }
 
-    /// The rest arrives at once.
+    /// Lets the rest arrive at once.
     fn finish(self, mut runner: Runner, sink: &mut Sink) -> Report {
         let now_ns = self.start_ns + self.began.elapsed().as_nanos() as u64;
         for frame in self.frames {
@@ -109,7 +109,7 @@ fn all_nodes_get_a_policy_and_no_flow_is_lost() {
     end(units);
 }
 
-/// True for frames of UDP, without VLAN tags.
+/// Returns true for frames of UDP without VLAN tags.
 fn is_udp(frame: &[u8]) -> bool {
     let protocol = if frame[12..14] == [0x86, 0xdd] { frame[20] } else { frame[23] };
     protocol == 17

@@ -1,6 +1,6 @@
-//! Functions whose flows share state, on several nodes: a NAT makes of packets what it makes of
-//! them on one machine with as many affinity groups, and hands out no port twice, whatever moves.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Functions with shared state on several nodes: a NAT translates packets as on one machine with as
+//! many affinity groups, and allocates no port twice, whatever moves.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -89,8 +89,8 @@ fn mappings_hold_while_units_join_and_leave() {
     assert_eq!(end(units)[0].flows[1], 0, "a drained unit has no flows");
 }
 
-/// An inside endpoint has one external endpoint towards everybody (RFC 4787 REQ-1), by which
-/// everybody reaches it, whatever joins and leaves; and no other one has it.
+/// An inside endpoint has one external endpoint towards all hosts (RFC 4787 REQ-1), and is
+/// reachable there by all hosts, whatever units join and leave. No other inside endpoint has it.
 #[test]
 fn endpoint_is_mapped_once_wherever_its_group_is() {
     const POLICY: &str = "
@@ -106,7 +106,7 @@ fn endpoint_is_mapped_once_wherever_its_group_is() {
     let mut externals: BTreeMap<u8, Endpoint> = BTreeMap::new();
     for phase in 0..6 {
         for host in 1..80 {
-            // To a new host each time, and from one that nobody has asked.
+            // To a new host each time, and from a host without a packet to it.
             for to_inside in [false, true] {
                 at_ns += 100_000;
                 let remote = v4(198, 51, 100, if to_inside { 200 } else { phase }, 53 + u16::from(phase));
@@ -166,7 +166,7 @@ fn endpoint_is_mapped_once_wherever_its_group_is() {
     end(units);
 }
 
-/// Subscribers with a rate each, behind a NAT.
+/// Subscribers behind a NAT, each with a rate.
 const RATED: &str = "
     settings { flows: 20k, affinity_groups: 16 }
     Port<0> inside; Port<1> outside;
@@ -185,7 +185,7 @@ fn rate_of_a_subscriber_is_that_of_one_machine() {
     assert_same_counts(&report, &single);
     assert_same(&got, &expected);
     end(units);
-    // A drained unit's buckets go on elsewhere: its subscribers do not get another burst each.
+    // A drained unit's buckets move: its subscribers do not get another burst each.
     let units = cluster.units(3);
     let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 3), &units);
     let (mut sink, mut frames) = (Sink::default(), frames.into_iter());

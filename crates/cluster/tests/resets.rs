@@ -1,6 +1,6 @@
-//! The hosts of TCP flows that end with a lost unit are reset by the next segment of either one, as
-//! by a host that does not know the connection. On virtual time.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The hosts of TCP flows that end with a lost unit are reset by the next segment of either host,
+//! as by a host that does not know the connection. On virtual time.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -16,7 +16,7 @@ use runtime::elastic::UnitsConfig;
 
 use support::{Arriving, Sink, assembly_of, receive};
 
-/// Both ends have other addresses behind the functions.
+/// The functions translate the addresses of both ends.
 const POLICY: &str = "
     settings { flows: 2k, affinity_groups: 16 }
     Port<0> inside; Port<1> outside;
@@ -67,7 +67,7 @@ impl Segment {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0], &ip[..], &tcp].concat()
     }
 
-    /// Reads one, whose checksums must be right.
+    /// Parses a segment, and asserts that its checksums are right.
     fn of(frame: &[u8]) -> Segment {
         let (ip, rest) = frame[14..].split_at(20);
         assert_eq!(checksum::checksum(ip), 0, "of the IP header");
@@ -88,7 +88,7 @@ impl Segment {
     }
 }
 
-/// A cluster of three units, of which some crash after two seconds, for this long.
+/// A cluster of three units; some crash after two seconds, for this long.
 struct Lost {
     cluster: SimulatedCluster,
     sink: Sink,
@@ -122,7 +122,7 @@ impl Lost {
         self.cluster.run_to(self.now_ns, &mut self.sink).unwrap();
     }
 
-    /// Sends a segment, and returns what leaves because of it, with the port.
+    /// Sends a segment. Returns the segments that leave in response, with their ports.
     fn send(&mut self, port: u16, segment: &Segment) -> Vec<(u16, Segment)> {
         let frame = Arriving { timestamp_ns: self.now_ns, port, data: segment.frame() };
         receive(self.cluster.runner(), &frame, &mut self.sink);
@@ -133,7 +133,7 @@ impl Lost {
         left
     }
 
-    /// Opens a connection of a client. Returns its ends as the server sees them.
+    /// Opens a connection of a client. Returns its ends from the server's point of view.
     fn open(&mut self, client: End) -> (End, End) {
         let syn = Segment { from: client, to: SERVICE, seq: 99, ack: 0, flags: SYN, payload: 0 };
         let [(1, seen)] = &self.send(0, &syn)[..] else { panic!("no SYN") };
@@ -154,41 +154,41 @@ fn client(number: u16) -> End {
     (Ipv4Addr::new(10, 0, 0, number as u8 + 1), 40_000 + number)
 }
 
-/// A reset without a number that is acknowledged.
+/// Returns a reset without an acknowledgement number.
 fn reset(from: End, to: End, seq: u32) -> Segment {
     Segment { from, to, seq, ack: 0, flags: RST, payload: 0 }
 }
 
-/// The probe that follows a reset, for a host that expects another number: it acknowledges what its
-/// peer did.
+/// Returns the probe that follows a reset, for a host that expects another number: it acknowledges
+/// what its peer did.
 fn probe(reset: &Segment, ack: u32) -> Segment {
     Segment { seq: reset.seq - 1, ack, flags: ACK, ..reset.clone() }
 }
 
-/// All units are lost, and some come back, or none.
+/// All units are lost, and some or none come back.
 #[test]
 fn both_hosts_are_reset_by_the_next_segment() {
     for back_ms in [60_000, 100] {
         let mut lost = Lost::new(true, &[0, 1, 2], back_ms);
         let ends: Vec<_> = (0..4).map(|number| lost.open(client(number))).collect();
         lost.pass(4_000);
-        // The client speaks first.
+        // The client sends first.
         let (outside, server) = ends[0];
         let data = Segment { from: client(0), to: SERVICE, seq: 100, ack: 500, flags: ACK, payload: 30 };
         let (back, on) = (reset(SERVICE, client(0), 500), reset(outside, server, 100));
         let expected = [(0, back), (1, on.clone()), (1, probe(&on, 500))];
         assert_eq!(lost.send(0, &data), expected);
-        // Again: it has not heard of it. The server has.
+        // A retransmission: the client has not received the reset, the server has.
         assert_eq!(lost.send(0, &data), expected[..1]);
         // The server has received more than the client knows: it answers the probe.
         let ahead = Segment { from: server, to: outside, seq: 500, ack: 130, flags: ACK, payload: 0 };
         assert_eq!(lost.send(1, &ahead)[0], (1, reset(outside, server, 130)));
-        // The server speaks first.
+        // The server sends first.
         let (outside, server) = ends[1];
         let data = Segment { from: server, to: outside, seq: 500, ack: 100, flags: ACK | FIN, payload: 9 };
         let (back, on) = (reset(outside, server, 100), reset(SERVICE, client(1), 500));
         assert_eq!(lost.send(1, &data), [(1, back), (0, on.clone()), (0, probe(&on, 100))]);
-        // A reset is not answered, but passed on.
+        // A reset is passed on without an answer.
         let (outside, server) = ends[2];
         let aborted = Segment { flags: RST, ..reset(client(2), SERVICE, 100) };
         assert_eq!(lost.send(0, &aborted), [(1, reset(outside, server, 100))]);
@@ -204,12 +204,12 @@ fn both_hosts_are_reset_by_the_next_segment() {
         assert_eq!(report.drops["unit-lost"], 5, "{:?}", report.drops);
         let units = report.units.unwrap();
         assert_eq!((units.flows_reset, units.lost_flows_forgotten), (3, 0));
-        // To the client 3, of which one with a probe; to the server 3; those of the others.
+        // To the client 3, one of them with a probe; to the server 3; the others' ones.
         assert_eq!((units.resets_sent, report.packets_generated), (11, 11));
     }
 }
 
-/// Flows of other units go on, and nobody is reset where that is not wanted.
+/// Flows of other units continue, and no host is reset without that setting.
 #[test]
 fn only_hosts_of_lost_flows_are_reset() {
     for resets in [true, false] {

@@ -1,6 +1,6 @@
-//! A policy for all nodes on a simulated network: all of them get it, a node that is spare, crashes
-//! or was away, or nothing changes. Of two orders at once, one holds.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! A policy for all nodes on a simulated network: all of them get it, including nodes that are
+//! spare, crash or were away, or nothing changes. Of two concurrent orders, one holds.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -31,12 +31,12 @@ use support::{Arriving, Sink, assembly_of, conversation_with, profile, receive};
 use texts::FIREWALL;
 
 const SEED: u64 = 7;
-/// Limit on the time in which something must happen, in nanoseconds.
+/// Limit on the time until an expected event, in nanoseconds.
 const PATIENCE_NS: u64 = 120_000_000_000;
-/// Period of packets, and of looks.
+/// Period of packets, and of checks.
 const STEP_NS: u64 = 1_000_000;
 
-/// A reader, or a bench, of policies whose texts are only a name.
+/// A reader, or a bench, of policies with a name as their text.
 #[derive(Default)]
 struct Texts {
     texts: Option<PolicyTexts>,
@@ -175,7 +175,7 @@ impl Rig {
         self.cluster.handle().clone()
     }
 
-    /// Lets time pass, and packets arrive, for a step.
+    /// Lets time pass and packets arrive for a step.
     fn step(&mut self) {
         self.at_ns += STEP_NS;
         self.cluster.run_to(self.at_ns, &mut self.sink).unwrap();
@@ -199,7 +199,7 @@ impl Rig {
         }
     }
 
-    /// Gives the order, and returns its outcome.
+    /// Sends the order, and returns its outcome.
     fn apply(&mut self, text: &str) -> Result<RolloutStatus, String> {
         let order = self.handle().apply(policy(text)).unwrap();
         let failure = |handle: &RemoteHandle| {
@@ -220,7 +220,7 @@ impl Rig {
         self.handle().status().iter().filter(|node| node.status == status).count()
     }
 
-    /// All nodes that are there run this policy, and so does the dispatcher.
+    /// Asserts that all connected nodes and the dispatcher run this policy.
     fn assert_all_run(&self, expected: NumberedDigest) {
         let nodes = self.handle().status();
         assert!(nodes.iter().all(|node| node.policy == Some(expected)), "{expected:?}: {nodes:?}");
@@ -251,7 +251,7 @@ fn spare_nodes_are_done_when_they_run_it() {
     }
 }
 
-/// Whenever a unit crashes and comes back with its file, it gets the policy.
+/// A unit that crashes at any time and restarts with its file gets the policy.
 #[test]
 fn units_that_restart_meanwhile_do_not_fail_it() {
     for at_ms in [10, 60, 120, 200, 300, 450, 600, 900, 1_300] {
@@ -280,7 +280,7 @@ fn steady(from_ns: u64, seconds: u64) -> Vec<Arriving> {
     (0..seconds * 1_000).map(arriving).collect()
 }
 
-/// Nodes that have come back once leave in order as often as they are asked to.
+/// Nodes that have reconnected once leave in order every time.
 #[test]
 fn second_rollouts_and_restarts_after_one_lose_no_flow() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -310,8 +310,8 @@ fn second_rollouts_and_restarts_after_one_lose_no_flow() {
     }
 }
 
-/// Load has wanted more units than there are nodes. Now one is enough, and the other node is about
-/// to become the unit that waits.
+/// The load has required more units than there are nodes. Now one is enough, and the other node is
+/// about to become the waiting unit.
 #[test]
 fn policy_can_be_applied_while_a_node_changes_its_unit() {
     let at_ns = 1_000_000_000;
@@ -360,7 +360,7 @@ fn policy_that_one_node_cannot_run_changes_nothing() {
     rig.finish();
 }
 
-/// A dry run asks all nodes what the rollout would ask, and nothing changes.
+/// A dry run checks on all nodes what the rollout would, and nothing changes.
 #[test]
 fn dry_run_says_what_the_order_would() {
     for (units, text) in [(3, "one"), (3, "two"), (1, "one")] {
@@ -425,7 +425,7 @@ fn dispatcher_with_an_older_policy_gets_the_present_one() {
     }
 }
 
-/// Operators have drained a node: it gets the policy, and stays drained.
+/// A node drained by operators gets the policy, and stays drained.
 #[test]
 fn drained_nodes_get_it_too() {
     let mut rig = Rig::start((4, 2), SimulatedFaults::NONE);
@@ -505,13 +505,14 @@ impl Rigs {
     fn order(&self, number: usize, text: &str) -> (u64, Answer) {
         let (sender, answer) = channel();
         let reply = Box::new(move |outcome| {
-            // Not every test waits for it.
+            // Some tests do not wait for it.
             let _ = sender.send(outcome);
         });
         (self.cluster.handle(number).order(policy(text), false, reply).unwrap(), answer)
     }
 
-    /// Waits for the end of orders, one of each dispatcher. Returns why each failed, if it did.
+    /// Waits for the end of orders, one of each dispatcher. Returns the error of each, if it
+    /// failed.
     fn outcomes(&mut self, orders: &[(usize, u64)]) -> Vec<Option<String>> {
         let failure = |handle: &RemoteHandle, order: u64| {
             handle.failed().into_iter().find(|failed| failed.number == order).map(|failed| failed.reason)
@@ -526,7 +527,7 @@ impl Rigs {
         orders.iter().map(|&(at, order)| failure(&handles[at], order)).collect()
     }
 
-    /// All dispatchers and units come to run this policy.
+    /// Waits until all dispatchers and units run this policy.
     fn assert_all_come_to_run(&mut self, expected: NumberedDigest) {
         self.run_until("all run it", |of| {
             of.iter().all(|handle| {
@@ -579,8 +580,8 @@ fn first_dispatcher_orders_where_there_is_no_store() {
     rigs.assert_all_come_to_run(NumberedDigest::default());
 }
 
-/// Two orders at two dispatchers, at once or one shortly after the other: one holds, and the other
-/// says which.
+/// Two orders at two dispatchers, at once or in short succession: one holds, and the other fails
+/// with a reason that names it.
 #[test]
 fn of_two_orders_at_once_one_holds() {
     for (number, after_us) in [0, 50, 100, 200, 400, 1_000, 20_000, 300_000].into_iter().enumerate() {

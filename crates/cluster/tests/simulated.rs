@@ -1,6 +1,6 @@
-//! The code of a cluster's processes on a simulated network: what comes out is what a single
-//! machine makes of the same packets, whatever the links do. Each seed is another run.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The code of a cluster's processes on a simulated network: the output is that of a single
+//! machine, whatever the links do. Each seed is another run.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -25,7 +25,7 @@ use support::{
 };
 use texts::{BALANCER, FIREWALL, NAT_ALONE};
 
-/// A NAT, whose ports are divided among groups of flows that move together.
+/// A NAT. Its ports are divided among groups of flows that move together.
 const NAT: &str = "
     settings { flows: 2k, affinity_groups: 16 }
     Port<0> inside; Port<1> outside;
@@ -46,7 +46,7 @@ const BAD_LINKS: LinkFaults = LinkFaults {
     reordered_by_ns: 200_000,
 };
 
-/// Packets, and what a single machine makes of them.
+/// Packets, and the output of a single machine for them.
 struct Expected {
     policy: &'static str,
     frames: Vec<Arriving>,
@@ -61,8 +61,8 @@ impl Expected {
         Expected::of(FIREWALL, frames)
     }
 
-    /// The same for a NAT and packets from inside: an answer in a capture may be there before its
-    /// question has left.
+    /// As `new`, for a NAT and packets from inside: in a capture, a reply may precede the request's
+    /// departure.
     fn of_nat(packets: u64, seed: u64) -> Expected {
         Expected::of(NAT, generated(&profile(Payload::Random, packets, 20_000.0, seed)))
     }
@@ -126,7 +126,7 @@ fn run_on(mut cluster: SimulatedCluster, expected: &Expected) -> (Sink, Simulate
     (sink, outcome)
 }
 
-/// The same packets of each flow have left, in the same order.
+/// Asserts that the same packets of each flow have left, in the same order.
 fn assert_same(got: &Sink, expected: &Sink, what: &str) {
     let (flows, expected) = (by_flow(got), by_flow(expected));
     for (flow, packets) in &expected {
@@ -151,11 +151,11 @@ fn assert_nothing_is_lost(expected: &Expected, sink: &Sink, outcome: &SimulatedO
 /// Seeds that have found faults at the end of a run, with replicas.
 const FOUND_AT_THE_END: [u64; 4] = [130, 1354, 100_218, 108_549];
 
-/// Seeds beyond the first ones that have found faults, without replicas.
+/// Later seeds that have found faults, without replicas.
 const FOUND: [u64; 9] = [12, 45, 264, 1644, 2862, 3361, 3480, 17_832, 39_187];
 
-/// Time after the last packet for which packets that leave are answered. Some faults last longer,
-/// so that flows are still on their way when the run ends.
+/// Time after the last packet during which packets that leave are answered. Some faults last
+/// longer, so that flows are still in transfer when the run ends.
 const LAST_ANSWERS_NS: u64 = 500_000_000;
 
 /// Seeds of each test. `RIVULET_SEEDS=FIRST..END` sets others.
@@ -178,8 +178,8 @@ fn bad_links_lose_nothing() {
     }
 }
 
-/// One unit, and links that only lose: of the packets of all flows, some leave before packets of
-/// others that were received earlier.
+/// One unit, and links that only lose datagrams: packets of some flows leave before earlier packets
+/// of others.
 #[test]
 fn a_flow_does_not_wait_for_datagrams_of_another() {
     let expected = Expected::new(1_500, SEED);
@@ -203,7 +203,7 @@ fn a_flow_does_not_wait_for_datagrams_of_another() {
     assert!(with_loss > without_loss, "{with_loss} and {without_loss} times a flow has overtaken another");
 }
 
-/// Long datagrams are lost for a while, again and again: they are sent in parts that are not.
+/// Long datagrams are lost for a while, again and again; the link then sends shorter ones.
 #[test]
 fn paths_that_become_narrower_lose_nothing() {
     let expected = Expected::new(1_500, SEED);
@@ -239,10 +239,8 @@ fn links_are_counted_with_what_they_refuse() {
     assert_eq!(links.messages_refused, 0);
 }
 
-/// The same for a NAT: its groups move together, and each flow has the external endpoint that it
-/// has on one machine.
-/// A39: one unit of three is too many, and is drained. Then packets of a unit that stands still are
-/// dropped, others go on, and the spare unit takes half its load.
+/// A39: one unit of three is superfluous, and is drained. Then packets of a paused unit are
+/// dropped, others continue, and the spare unit takes half of its load.
 #[test]
 fn unit_that_drops_packets_is_relieved() {
     const COUNTS: &str = "
@@ -378,7 +376,7 @@ fn nat_keeps_its_mappings() {
     }
 }
 
-/// An answer to a packet that has left finds the packet's flow at once: the dispatcher knew the
+/// The reply to a packet that has left finds the packet's flow at once: the dispatcher knew the
 /// alias before (design.md 3.8).
 #[test]
 fn answers_find_their_flows() {
@@ -399,7 +397,7 @@ fn answers_find_their_flows() {
     }
 }
 
-/// Returns the number of answers.
+/// Returns the number of replies.
 fn find_answers(
     (policy, profile, frames): (&'static str, &TrafficProfile, &[Arriving]),
     faults: &SimulatedFaults,
@@ -453,8 +451,7 @@ fn same_seed_gives_the_same_run() {
     assert_eq!(play(), play());
 }
 
-/// Nodes that pause, restart in order, or are cut off for less than it takes to be lost, cost
-/// nothing.
+/// Nothing is lost by nodes that pause, restart in order, or are cut off for less than the timeout.
 #[test]
 fn pauses_and_restarts_lose_nothing() {
     let expected = Expected::new(1_000, SEED);
@@ -498,8 +495,8 @@ fn account_for(expected: &Expected, faults: &SimulatedFaults, seed: u64) -> u64 
     outcome.report.drops.get("unit-lost").copied().unwrap_or(0)
 }
 
-/// Two units lose each other, but not the dispatcher: flows go on to move between them by way of
-/// it, until the two are connected again.
+/// Two units lose the link between them, but not the dispatcher: flows still move between them,
+/// relayed by it, until the two are connected again.
 #[test]
 fn units_that_lose_each_other_lose_nothing() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -522,7 +519,7 @@ fn units_that_lose_each_other_lose_nothing() {
         }
         let outcome = cluster.finish(&mut sink).unwrap();
         assert_nothing_is_lost(&expected, &sink, &outcome, &format!("{mode}"));
-        // The loss is found after a second; a handshake is tried again every 200 ms.
+        // The loss is detected after a second; a handshake is retried every 200 ms.
         let at = |at_ns: u64| relayed.iter().rfind(|(now_ns, _)| *now_ns <= at_ns).map_or(0, |of| of.1);
         let [before, after, last] = [SECOND_NS, 7 * SECOND_NS / 2, u64::MAX].map(at);
         println!("{mode}: {before}, {after}, {last} messages relayed");
@@ -530,7 +527,7 @@ fn units_that_lose_each_other_lose_nothing() {
     }
 }
 
-/// Two units never reach each other.
+/// Two units never connect.
 #[test]
 fn units_that_never_meet_lose_nothing() {
     let expected = Expected::new(2_000, SEED);

@@ -1,6 +1,6 @@
 //! Several dispatchers on a simulated network: whatever links and units do, a packet finds its flow
 //! at any of them. Each seed is another run.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -23,9 +23,9 @@ use texts::{BALANCER, NAT_ALONE};
 
 const DISPATCHERS: usize = 2;
 const UNITS: usize = 3;
-/// Time before the first packet: dispatchers find each other, in nanoseconds.
+/// Time for dispatchers to connect, before the first packet, in nanoseconds.
 const BEFORE_NS: u64 = 50_000_000;
-/// Time after the last packet for which packets that leave are answered: no fault lasts longer.
+/// Time after the last packet during which packets that leave are answered: no fault lasts longer.
 const LAST_ANSWERS_NS: u64 = 6_000_000_000;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -34,8 +34,8 @@ fn seeds() -> std::ops::Range<u64> {
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-/// Returns the dispatcher at which this packet of a client arrives: the same for all of a flow, so
-/// that they arrive in order.
+/// Returns the dispatcher at which a client's packet arrives: the same for all packets of a flow,
+/// so that they arrive in order.
 fn arrives_at(frame: &[u8]) -> usize {
     let mut packet = Packet::from_bytes(frame);
     let hasher = packet::FlowHasher::new(0);
@@ -45,13 +45,13 @@ fn arrives_at(frame: &[u8]) -> usize {
 
 struct Answers {
     responder: Responder,
-    /// Packets of each dispatcher that were looked at.
+    /// Number of answered packets of each dispatcher.
     seen: [usize; DISPATCHERS],
     count: usize,
 }
 
 impl Answers {
-    /// Has what has left answered: answers arrive at another dispatcher.
+    /// Answers all packets that have left: the replies arrive at another dispatcher.
     fn arrive(&mut self, cluster: &mut SimulatedDispatchers<Sink>, timestamp_ns: u64) {
         for at in 0..DISPATCHERS {
             let seen = &mut self.seen[at];
@@ -68,7 +68,7 @@ impl Answers {
     }
 }
 
-/// Has the packets arrive, and what leaves answered.
+/// Lets the packets arrive, and answers all packets that leave.
 fn run(
     policy: &'static str,
     (frames, profile): (&[Arriving], &TrafficProfile),
@@ -110,7 +110,8 @@ fn run(
 /// Policies, and packets of clients for each.
 fn policies() -> [(&'static str, TrafficProfile); 2] {
     let mut nat = profile(Payload::Random, 300, 20_000.0, SEED);
-    // A dispatcher waits for the packets before a fragment: of two that wait, one stands still.
+    // A dispatcher blocks until the packets before a fragment are done; the simulation can run only
+    // one blocked dispatcher at a time.
     nat.protocols.fragments = 0.0;
     let mut balancer = nat.clone();
     balancer.protocols = Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 };
@@ -119,8 +120,8 @@ fn policies() -> [(&'static str, TrafficProfile); 2] {
     [(NAT_ALONE, nat), (BALANCER, balancer)]
 }
 
-/// Runs each policy with random faults, and has the outcome checked, with the number of packets
-/// and of answers.
+/// Runs each policy with random faults, and checks the outcome, with the numbers of packets and
+/// replies.
 fn run_each(may_lose: bool, check: impl Fn(&[(Report, Sink)], (usize, usize), &str)) {
     for (policy, profile) in policies() {
         let frames = generated(&profile);
@@ -142,8 +143,7 @@ fn counted(dispatchers: &[(Report, Sink)], of: fn(&UnitsReport) -> u64) -> u64 {
     dispatchers.iter().map(|(report, _)| of(report.units.as_ref().unwrap())).sum()
 }
 
-/// NAT and load balancer: an answer arrives at another dispatcher than the one that its question
-/// has left by.
+/// NAT and load balancer: a reply arrives at another dispatcher than the request's.
 #[test]
 fn answers_find_their_flows_at_another_dispatcher() {
     run_each(false, |dispatchers, (packets, answers), what| {
@@ -176,7 +176,7 @@ fn crashes_and_partitions_are_accounted_for_at_each_dispatcher() {
     });
 }
 
-/// The link between dispatchers dies, and comes back once: what it carried is dropped by one of
+/// The link between dispatchers dies, and is restored once: packets on it are dropped by one of
 /// them, and known to both.
 #[test]
 fn packets_of_lost_links_between_dispatchers_are_accounted_for() {

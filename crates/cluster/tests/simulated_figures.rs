@@ -1,6 +1,6 @@
 //! Figures of functions on a simulated network: the dispatcher's report has those of all units, and
-//! they are what a single machine counts of the same packets.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! they equal those of a single machine for the same packets.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -58,7 +58,7 @@ fn run(policy: &'static str, frames: &[Arriving], faults: SimulatedFaults, end: 
     let last_ns = frames[frames.len() - 1].timestamp_ns;
     let mut during = Report::default();
     if end {
-        // As for metrics: once a second, and the answers come a little later.
+        // As for metrics: once a second, and the answers arrive a little later.
         for at_ns in [1, 2] {
             cluster.runner().ask_for_figures();
             cluster.run_to(last_ns + at_ns * 1_000_000_000, &mut sink).unwrap();
@@ -73,7 +73,7 @@ fn frames(policy: &str) -> Vec<Arriving> {
     conversation_with(assembly_of("test.rvl", policy), &profile(Payload::Http, 1_500, 20_000.0, SEED))
 }
 
-/// Returns what is counted of packets: not what depends on the number of tables.
+/// Returns the counts of packets, without values that depend on the number of tables.
 fn counted(functions: &[FunctionReport]) -> Vec<String> {
     let of = |function: &FunctionReport| {
         let FunctionReport { name, packets, bytes, drops, counters, rules, pools, .. } = function;
@@ -107,7 +107,7 @@ fn figures_of_all_units_are_those_of_one_machine() {
     }
 }
 
-/// Ports in use are those of flows that live; the pool is one.
+/// Ports in use are those of live flows; the pool is one.
 #[test]
 fn pools_show_what_all_units_have_taken() {
     let frames = frames(NAT);
@@ -119,7 +119,7 @@ fn pools_show_what_all_units_have_taken() {
     assert_eq!(pool(&end).in_use, 0, "all flows have ended");
 }
 
-/// Counts of a unit stay once it is lost, and what it held does not.
+/// Counters of a lost unit stay, and its gauges do not.
 #[test]
 fn figures_of_a_lost_unit_stay() {
     let frames = frames(NAT);

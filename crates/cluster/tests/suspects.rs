@@ -1,6 +1,6 @@
-//! Nodes that are slow are not dead: the code of a cluster's processes on a simulated network. A
-//! node that is silent for a while keeps its flows; one that is silent for too long is fenced.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! Slow nodes are not dead, on a simulated network. A node that is silent for a while keeps its
+//! flows; after a longer silence it is fenced.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;
@@ -25,14 +25,14 @@ const SECOND: u64 = 1_000 * MS;
 const MODES: [Granularity; 3] = [Granularity::Packet, Granularity::Flowlet, Granularity::Flow];
 /// Time at which faults begin.
 const FAULT: u64 = SECOND;
-/// Time for which a process that did not run may be given up: what has waited longer is dropped at
-/// ports.
+/// Stall after which a process may have been given up; packets that have waited longer are dropped
+/// at ports.
 const STALE: u64 = 2 * SECOND;
 
 /// Packets of seven seconds.
 fn traffic() -> (TrafficProfile, Vec<Arriving>) {
     let mut profile = profile(Payload::Http, 2_100, 300.0, SEED);
-    profile.protocols.fragments = 0.0; // They wait for the packets before them, at suspects, too.
+    profile.protocols.fragments = 0.0; // They wait for the packets before them, even those at suspect units.
     let frames = conversation_with(assembly_of("test.rvl", FIREWALL), &profile);
     (profile, frames)
 }
@@ -56,20 +56,20 @@ fn start(mode: Granularity, kinds: &[NodeFaultKind], start_ns: u64) -> Simulated
 struct Seen {
     sink: Sink,
     outcome: SimulatedOutcome,
-    /// Time of the run at which each packet has left, in order.
+    /// Time in the run at which each packet has left, in order.
     left_ns: Vec<u64>,
     /// Changes of the state of the first unit's node, with their times.
     states: Vec<(u64, NodeStatus)>,
 }
 
-/// Has the packets arrive. Those that arrive while the dispatcher stands still wait at its ports.
+/// Lets the packets arrive. While the dispatcher is paused, they wait at its ports.
 fn run(mut cluster: SimulatedCluster, frames: &[Arriving], start_ns: u64) -> Seen {
     let (mut sink, mut left_ns, mut states) = (Sink::default(), Vec::new(), Vec::new());
     let mut waiting: Vec<&Arriving> = Vec::new();
     for frame in frames {
         cluster.run_to(frame.timestamp_ns, &mut sink).unwrap();
         if cluster.is_paused() {
-            left_ns.resize(sink.sent.len(), FAULT); // They have left before it stood still.
+            left_ns.resize(sink.sent.len(), FAULT); // They left before the pause.
             waiting.push(frame);
             continue;
         }
@@ -91,8 +91,8 @@ fn run(mut cluster: SimulatedCluster, frames: &[Arriving], start_ns: u64) -> See
     Seen { sink, outcome, left_ns, states }
 }
 
-/// A1: pauses and cuts that are shorter than two seconds end no flow: what leaves is what a single
-/// machine makes of the same packets.
+/// A1: pauses and cuts shorter than two seconds end no flow: the output is that of a single
+/// machine.
 #[test]
 fn short_silences_lose_nothing() {
     let (profile, frames) = traffic();
@@ -114,7 +114,7 @@ fn short_silences_lose_nothing() {
         assert_eq!(by_flow(&seen.sink), by_flow(&expected), "{what}");
         let links = got.links.as_ref().unwrap();
         assert_eq!((links.dead, links.started), (0, 3), "{what}");
-        // A dispatcher that is heard by nobody does not find that out.
+        // A dispatcher that only fails to reach others does not notice that.
         let is_noticed = links.suspected > 0 || links.stalls > 0;
         assert!(is_noticed || matches!(kinds, [NodeFaultKind::Deaf(_)]), "{what}");
         if !matches!(kinds[0], NodeFaultKind::PauseDispatcher(_) | NodeFaultKind::Deaf(_)) {
@@ -124,8 +124,8 @@ fn short_silences_lose_nothing() {
     }
 }
 
-/// A node that was silent for too long is given up: everything adds up, nothing leaves twice or in
-/// another order, and nothing from before its silence is released after it. It is back at once.
+/// A node is given up after a long silence: everything adds up, nothing leaves twice or out of
+/// order, and nothing from before its silence is released after it. It is back at once.
 #[test]
 fn long_silences_are_fenced() {
     let (profile, frames) = traffic();
@@ -152,13 +152,13 @@ fn long_silences_are_fenced() {
             let oldest_ns = after.map(|(_, (_, sent_ns, _))| *sent_ns - profile.start_ns).min();
             assert!(oldest_ns.unwrap() >= FAULT + LONG, "{what}: {oldest_ns:?} was released");
         }
-        // It takes up its work again as soon as both run: a handshake is tried each 200 ms.
+        // It works again as soon as both run: a handshake is retried each 200 ms.
         let (at_ns, last) = seen.states.last().unwrap();
         assert!(*last == NodeStatus::Active && *at_ns < FAULT + LONG + 500 * MS, "{what}: {:?}", seen.states);
     }
 }
 
-/// A unit that crashes and starts again is found by its next process, before its silence is long.
+/// The restart of a unit is detected by its next process, before its silence is long.
 #[test]
 fn restarted_units_are_found_by_their_next_process() {
     let (profile, frames) = traffic();
@@ -171,7 +171,7 @@ fn restarted_units_are_found_by_their_next_process() {
     assert_eq!(seen.states.last().unwrap().1, NodeStatus::Active, "{:?}", seen.states);
 }
 
-/// Each flow's packets are some of the expected ones, in their order.
+/// Asserts that each flow's packets are some of the expected ones, in their order.
 fn assert_in_order(got: &Sink, expected: &Sink, what: &str) {
     let expected: BTreeMap<_, _> = by_flow(expected).into_iter().collect();
     for (flow, packets) in by_flow(got) {

@@ -1,5 +1,5 @@
-//! Nodes reach each other by IPv6, by IPv4, by names, and by one of several addresses of a host.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+//! Nodes connect over IPv6, over IPv4, by name, and at one of several addresses of a host.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod common;
 
@@ -19,8 +19,8 @@ const POLICY: &str = "
     Monitor m { report: [] };
     pipelet { inside <-> f <-> m <-> outside; }";
 
-/// Units that listen at `listen` and are named by `host`: packets pass, all links have the
-/// addresses that are expected, and the two units reach each other.
+/// Units that listen at `listen` and are named by `host`: packets pass, all links have the expected
+/// addresses, and the two units connect.
 fn check(units: [(&str, &str); 2], expected: [&str; 2]) {
     let cluster = Cluster::new(POLICY);
     let assembly = || assembly_of("test.rvl", POLICY);
@@ -46,7 +46,7 @@ fn check(units: [(&str, &str); 2], expected: [&str; 2]) {
     assert_same_counts(&report, &single);
     assert_same(&sink, &whole);
     assert!(report.units.as_ref().unwrap().states_moved > 100);
-    // Moves between units that do not reach each other take several messages each.
+    // Without a link, a move between units takes several relayed messages.
     assert!(report.links.unwrap().messages_relayed < report.units.unwrap().states_moved);
     end(units);
 }
@@ -67,7 +67,7 @@ fn nodes_of_both_families_meet() {
     check([("0.0.0.0", "[::ffff:127.0.0.1]"), ("[::]", "[::1]")], ["127.0.0.1", "::1"]);
 }
 
-/// Answers of a host with several addresses come from the one at which it was asked.
+/// A host with several addresses answers from the address of the request.
 #[test]
 fn links_keep_the_addresses_of_their_handshakes() {
     check([("[::]", "127.0.0.2"), ("0.0.0.0", "127.0.0.3")], ["127.0.0.2", "127.0.0.3"]);

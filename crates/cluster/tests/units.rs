@@ -1,6 +1,6 @@
-//! Units as processes, here on threads: what comes out is what a single machine makes of the same
+//! Units as processes, here on threads: the output is that of a single machine for the same
 //! packets, flow by flow, whatever moves.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn output_is_that_of_one_machine() {
     }
 }
 
-/// A unit that stalls has more packets than buffers: it gets others, and nothing is lost where the
+/// A stalled unit has more packets than buffers: it allocates others, and nothing is lost where the
 /// dispatcher waits.
 #[test]
 fn unit_that_stalls_loses_nothing_of_a_capture() {
@@ -69,7 +69,7 @@ fn unit_that_stalls_loses_nothing_of_a_capture() {
     end(units);
 }
 
-/// First packets wait for nothing, and further packets of a stalled unit's flows are dropped.
+/// First packets do not wait, and further packets of a stalled unit's flows are dropped.
 #[test]
 fn unit_that_stalls_gets_as_many_packets_as_it_may() {
     let mut profile = profile(Payload::Http, 30_000, 20_000.0, SEED);
@@ -167,8 +167,8 @@ fn lost_unit_takes_its_flows_and_no_others() {
     }
 }
 
-/// A unit whose certificate is revoked loses its link while packets flow; with another certificate
-/// it is taken again. No process is restarted.
+/// A unit with a revoked certificate loses its link while packets flow; with another certificate it
+/// is accepted again. No process restarts.
 #[test]
 fn revoked_unit_is_given_up_until_it_has_another_certificate() {
     let (cluster, frames) = (Cluster::new(POLICY), frames(4_000));
@@ -205,7 +205,7 @@ fn unit_that_ends_gives_its_flows_away_before_and_may_come_back() {
         receive(&mut runner, &frame, &mut sink);
     }
     units[0].order.leaves.store(true, Ordering::Relaxed);
-    // It is gone, and the dispatcher waits for it to come back.
+    // It has ended, and the dispatcher waits for it.
     let is_awaited = |node: &NodeInfo| node.status == NodeStatus::Connecting;
     play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-0", is_awaited));
     for frame in frames {
@@ -224,7 +224,7 @@ fn removed_node_works_on_and_may_come_back_elsewhere() {
     let (mut runner, handle) = cluster.runner(config(Granularity::Flow, 2), &units);
     let (mut sink, mut frames) = (Sink::default(), frames.into_iter());
     handle.send(NodeCommand::Remove { name: "unit-1".to_owned() });
-    // Its link lives: it is a unit as before.
+    // Its link stays: it is a unit as before.
     let works = |node: &NodeInfo| node.status == NodeStatus::Active && node.packets > 100;
     play_until(&mut runner, &mut frames, &mut sink, &handle, ("unit-1", works));
     let gone = units.pop().unwrap();
@@ -233,7 +233,7 @@ fn removed_node_works_on_and_may_come_back_elsewhere() {
     play_until_nodes(&mut runner, &mut frames, &mut sink, &handle, is_gone);
     end(vec![gone]);
     let successor = cluster.unit("unit-1");
-    // Nobody is at the first address any more.
+    // The first address is not in use any more.
     handle.send(NodeCommand::Add { name: "unit-1".to_owned(), address: "127.0.0.1:1".to_owned() });
     handle.send(NodeCommand::Add { name: "unit-1".to_owned(), address: successor.address.clone() });
     units.push(successor);
@@ -257,7 +257,7 @@ fn restarted_dispatcher_gets_its_units_back() {
         for frame in &frames[..500] {
             receive(&mut runner, frame, &mut sink);
         }
-        drop(runner); // As in a crash: nobody says anything to the units.
+        drop(runner); // As in a crash: the units receive no message.
         let (runner, _) = cluster.runner_after(second, config(Granularity::Packet, 2), &units);
         let (got, report) = play(runner, &frames);
         assert_same(&got, &expected);

@@ -1,6 +1,6 @@
-//! The wire format: what is written is read, later versions may add fields, and no bytes are too
-//! strange.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The wire format: frames are read as written, later versions may add fields, and any bytes are
+//! handled.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../protocol/tests/messages/samples.rs"]
 mod samples;
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use protocol::message::{
     FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
-use runtime::transport::{Mail, Passage, Return, ToUnit};
+use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 
 use samples::sample;
 
@@ -163,7 +163,7 @@ proptest! {
             }
             _ => prop_assert!(false),
         }
-        // Earlier versions had no time, and version 1 less than that.
+        // Earlier versions had no time, and version 1 had still fewer fields.
         let without_time = len - 8;
         let of_version_1 = match message {
             FromPeer::Pull { has, .. } => without_time - if has.is_some() { 13 } else { 1 },
@@ -199,13 +199,13 @@ proptest! {
             && stamp.epoch <= 0xffff
             && stamp.seq <= 0xffff_ffff;
         prop_assert_eq!(headers == 28, has_short);
-        // It is Geneve, as others read it.
+        // Other programs can parse it as Geneve.
         let geneve = geneve::Packet::new_checked(&frame[1..]).unwrap();
         prop_assert_eq!(geneve.payload(), &data[..]);
         let now_ns = arrival_ns.saturating_add_signed(ahead_ns);
         let Ok(ArrivedFrame::Packet(arrived)) = read_frame(&frame, now_ns, no_hash) else { panic!("no packet") };
         prop_assert_eq!(arrived.stamp, stamp);
-        // An option of others, which may be ignored, changes nothing.
+        // An unknown option that may be ignored changes nothing.
         let mut more = frame.clone();
         more[1] += 1;
         more.splice(1 + headers..1 + headers, [0x12, 0x34, 1, 0]);
@@ -267,9 +267,9 @@ fn frames_between_dispatchers_are_read_back() {
     let released = written(&|out| write_released(out, &key.0));
     assert!(matches!(read_frame(&released, 0, no_hash), Ok(ArrivedFrame::Released(found)) if found == key.0));
     let packet = Packet::from_bytes(&[7; 60]);
-    let mut passed = written(&|out| write_passed(out, Passage::Home, &packet));
+    let mut passed = written(&|out| write_passed(out, RouteStage::Home, &packet));
     match read_frame(&passed, 0, no_hash) {
-        Ok(ArrivedFrame::Passed(Passage::Home, arrived)) => assert_eq!(arrived.frame, packet.data()),
+        Ok(ArrivedFrame::Passed(RouteStage::Home, arrived)) => assert_eq!(arrived.frame, packet.data()),
         _ => panic!("not a packet that was passed on"),
     }
     passed[1] = 9;
@@ -318,7 +318,7 @@ fn ends_agree_on_a_version() {
     assert_eq!(common(0, 0), None);
 }
 
-/// Two nodes meet if they run the same policy, or one of them an older one.
+/// Two nodes fit if they run the same policy, or one of them an older one.
 #[test]
 fn nodes_with_another_number_fit() {
     let with = |number, digest: u8| Hello {

@@ -52,7 +52,7 @@ pub struct TimelineLineResource {
     /// The kind of event.
     #[schema(example = "owner-changed")]
     pub event: String,
-    /// Details of the event.
+    /// Further details as text.
     #[schema(example = "from unit 0, to unit 1")]
     pub details: String,
 }

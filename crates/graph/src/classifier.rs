@@ -14,7 +14,7 @@ use packet::{DropReason, FlowHasher, FlowKey, Packet, PacketClass, PacketPool, P
 use crate::fragments::{Datagram, Displaced, First, Fragments, Refused};
 use crate::{Counters, Guards, NotIp, Options};
 
-/// The flow of a packet, as far as the packet alone shows it.
+/// The flow of a packet, derived from the packet alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowLookup {
     /// The flow with this key.
@@ -59,7 +59,7 @@ pub struct Classifier {
     refused: VecDeque<(u64, DropReason)>,
     counters: Counters,
     now_ns: u64,
-    /// Fragments that waited for their first one in vain, and are still to be dropped.
+    /// Expired or displaced fragments that must still be dropped.
     given_up: Vec<(Packet, DropReason)>,
     /// Memory that is reused.
     late: Vec<Packet>,
@@ -92,7 +92,7 @@ impl Classifier {
         }
     }
 
-    /// Sets whether the functions behind this classifier let packets pass that they cannot judge
+    /// Sets whether the functions after this classifier pass packets that they cannot judge
     /// ([`nf::NetworkFunction::forwards_unclassified`]).
     pub fn set_passes_unjudged(&mut self, forwards_unclassified: bool) {
         self.forwards_unclassified = forwards_unclassified;
@@ -113,7 +113,7 @@ impl Classifier {
     /// Parses and numbers packets in order of arrival, and calls `prefetch` with the hash of each
     /// one's flow key. Returns their bytes.
     ///
-    /// The receiver must have set what [`Parser::parse`] asks for.
+    /// The receiver must have set the metadata that [`Parser::parse`] needs.
     #[inline(always)]
     pub fn classify(&mut self, batch: &mut [Packet], prefetch: impl Fn(u64)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
@@ -144,8 +144,7 @@ impl Classifier {
         self.parser.parse(packet)
     }
 
-    /// Returns true if the packet could not be parsed. Packets of a batch must be asked about in
-    /// order.
+    /// Returns true if the packet could not be parsed. Check the packets of a batch in order.
     pub fn is_refused(&self, packet: &Packet) -> bool {
         self.refused.front().is_some_and(|&(sequence, _)| sequence == packet.meta().transit.sequence)
     }
@@ -175,8 +174,8 @@ impl Classifier {
         }
     }
 
-    /// Processes a packet of no flow: one that could not be parsed or is not IP, or a fragment
-    /// whose first one was dropped or has not arrived. Packets must come in order of arrival.
+    /// Processes a packet without a flow: not parsed, not IP, or a later fragment without its first
+    /// one, which was dropped or has not arrived. Packets must come in order of arrival.
     ///
     /// For a classifier without functions; otherwise see [`crate::Graph::process_without_flow`].
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
@@ -245,14 +244,13 @@ impl Classifier {
         self.parser.hasher.hash(key)
     }
 
-    /// Advances the time to `now_ns`: fragments whose first one has not arrived in time are
-    /// dropped.
+    /// Advances the time to `now_ns` and drops expired fragments, which have no first fragment.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
         self.give_up_fragments(now_ns);
         self.drop_given_up(pool);
     }
 
-    /// Same, but leaves fragments without a first one in [`Classifier::given_up`], until
+    /// Same, but leaves the expired fragments in [`Classifier::given_up`], until
     /// [`Classifier::drop_given_up`].
     pub(crate) fn give_up_fragments(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
@@ -266,19 +264,19 @@ impl Classifier {
         self.give_up_displaced();
     }
 
-    /// Fragments that waited for datagrams which gave way to others.
+    /// Moves the fragments of displaced datagrams to `given_up`.
     fn give_up_displaced(&mut self) {
         while let Some(packet) = self.fragments.take_dropped() {
             self.given_up.push((packet, DropReason::FragmentTableFull));
         }
     }
 
-    /// Returns the fragments that waited for their first one in vain.
+    /// Returns the fragments that expired or gave way without a first fragment.
     pub(crate) fn given_up(&mut self) -> &mut [(Packet, DropReason)] {
         &mut self.given_up
     }
 
-    /// Drops the fragments that waited for their first one in vain.
+    /// Drops the fragments that expired or gave way without a first fragment.
     pub(crate) fn drop_given_up(&mut self, pool: &mut PacketPool) {
         for (packet, reason) in self.given_up.drain(..) {
             self.counters.packets_pending -= 1;
@@ -292,8 +290,8 @@ impl Classifier {
         self.fragments.next_timeout_ns()
     }
 
-    /// Returns what was counted: packets that arrived, and what became of those that this
-    /// classifier did not hand on. All other counters are zero.
+    /// Returns the counters of arrived packets, and of packets that this classifier dropped, holds
+    /// or sent. All other counters are zero.
     pub fn counters(&self) -> Counters {
         let Displaced { table, source } = self.fragments.displaced();
         Counters {
@@ -312,12 +310,12 @@ impl Classifier {
         &self.parser
     }
 
-    /// Returns true if all packets of the last batch could be parsed, or were asked about since.
+    /// Returns true if no packet of the last batch is left that could not be parsed.
     pub(crate) fn refuses_none(&self) -> bool {
         self.refused.is_empty()
     }
 
-    /// Forgets which packets of the last batch could not be parsed.
+    /// Forgets the packets of the last batch that could not be parsed.
     pub(crate) fn forget_refusals(&mut self) {
         self.refused.clear();
     }

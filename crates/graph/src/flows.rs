@@ -325,7 +325,7 @@ impl Flows {
         true
     }
 
-    /// Ends flows that functions evict for the one that begins with this packet.
+    /// Ends flows that functions evict for the flow that begins with this packet.
     #[cold]
     fn let_give_way(&mut self, packet: &Packet, stages: &mut Stages, pool: &mut PacketPool) {
         for stage in 0..stages.all.len() {

@@ -1,13 +1,13 @@
-//! Fragments: later ones follow the flow of their first one, whichever comes first (design.md 3.8).
+//! Fragments: later ones take the flow of their first one, in any order of arrival (design.md 3.8).
 //!
 //! A later fragment has no ports, so its flow is known only from the first fragment of its
-//! datagram. Until that comes, later ones wait here; the number of datagrams, the fragments waiting
-//! in each, and the time are bounded.
+//! datagram. Until it arrives, later ones wait here. The number of datagrams, the waiting fragments
+//! of each, and the time are bounded.
 //!
-//! In a full table the oldest datagram gives way to a new one: of those whose first fragment
-//! passed, if they are more than half, else of the others. So bogus fragments, which nothing but
-//! their number speaks for, displace each other. A source that has its share of the table displaces
-//! datagrams of its own. The same holds for the memory of fragments that wait.
+//! In a full table the oldest datagram of a class gives way to a new one: the class with a passed
+//! first fragment if it has more than half of the table, else the class without. So floods of bogus
+//! fragments displace themselves. A source at its share of the table displaces its own datagrams.
+//! The same holds for the memory of waiting fragments.
 
 mod datagram;
 mod table;
@@ -17,15 +17,13 @@ use packet::{FlowKey, HEADROOM, Packet, SMALL_ROOM};
 pub use datagram::Datagram;
 pub(crate) use table::{Displaced, Table};
 
-/// Fragments that wait for the first one of their datagram at most: a 64 KiB datagram in fragments
-/// of 1,500 bytes.
+/// Maximum number of waiting fragments of a datagram: 64 KiB in fragments of 1,500 bytes.
 pub const WAITING_MAX: usize = 64;
 
-/// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is
-/// that of its buffer. So a flood of fragments leaves most of a pool's buffers to other packets.
+/// Maximum memory of waiting fragments, as in Linux, each counted with its whole buffer. So a flood
+/// of fragments leaves most of a pool's buffers to other packets.
 pub const WAITING_MEMORY: usize = 4 << 20;
-/// The memory of a fragment in a small buffer, and in a large buffer, of which a pool has
-/// few.
+/// The memory of a fragment in a small buffer, and in a large one; a pool has few large ones.
 const SMALL_WEIGHT: usize = 2 << 10;
 const LARGE_WEIGHT: usize = 32 << 10;
 
@@ -37,9 +35,9 @@ pub(crate) fn weight(packet: &Packet) -> usize {
 /// The outcome for a datagram's first fragment.
 #[derive(Default)]
 pub(crate) enum First {
-    /// It has not come; these wait for it.
+    /// It has not arrived; these wait for it.
     Missing(Vec<Packet>),
-    /// It was of this flow, and went this way.
+    /// It passed as a packet of this flow.
     Passed {
         /// The flow's key.
         key: FlowKey,
@@ -51,17 +49,17 @@ pub(crate) enum First {
     Dropped,
 }
 
-/// Why a fragment cannot wait.
+/// The reason to refuse a fragment.
 pub(crate) enum Refused {
     TableFull,
     TooMany,
 }
 
-/// The datagrams that fragments were seen of.
+/// The datagrams with known fragments.
 pub(crate) struct Fragments {
-    /// Those whose first fragment passed are of class 1.
+    /// Datagrams with a passed first fragment are of class 1.
     table: Table<Entry>,
-    /// Fragments that waited for datagrams which were displaced.
+    /// Waiting fragments of displaced datagrams.
     dropped: Vec<Packet>,
     max: usize,
     timeout_ns: u64,
@@ -70,7 +68,7 @@ pub(crate) struct Fragments {
 #[derive(Default)]
 struct Entry {
     first: First,
-    /// When it is forgotten.
+    /// The deadline at which it is forgotten.
     until_ns: u64,
 }
 
@@ -90,12 +88,12 @@ impl Fragments {
         self.table.find(datagram).map(|at| &self.table.get(at).first)
     }
 
-    /// Datagrams that were forgotten before their time.
+    /// Returns the numbers of datagrams that were forgotten before their time.
     pub fn displaced(&self) -> Displaced {
         self.table.displaced()
     }
 
-    /// Lets a fragment wait for its first one.
+    /// Queues a fragment until its first one arrives.
     pub fn wait(&mut self, datagram: Datagram, packet: Packet, now_ns: u64) -> Result<(), (Packet, Refused)> {
         let at = match self.table.find(&datagram) {
             Some(at) => at,
@@ -119,8 +117,8 @@ impl Fragments {
         Ok(())
     }
 
-    /// Notes what became of the first fragment; the fragments that waited for it are added to
-    /// `waited`. False if the table has no room, so that later fragments will not find it.
+    /// Notes the outcome for the first fragment; adds the fragments that waited for it to `waited`.
+    /// Returns false if the table has no room, so that later fragments will not find it.
     pub fn first(&mut self, datagram: Datagram, first: First, now_ns: u64, waited: &mut Vec<Packet>) -> bool {
         if let Some(at) = self.table.find(&datagram) {
             if let First::Missing(waiting) = self.table.remove(at).first {
@@ -133,7 +131,7 @@ impl Fragments {
         true
     }
 
-    /// Forgets expired datagrams; fragments that waited in vain are added to `late`.
+    /// Forgets expired datagrams; adds their waiting fragments to `late`.
     pub fn expire(&mut self, now_ns: u64, late: &mut Vec<Packet>) {
         for passed in [0, 1] {
             while let Some(at) = self.table.oldest(passed) {
@@ -147,12 +145,12 @@ impl Fragments {
         }
     }
 
-    /// Fragments that waited for datagrams which were displaced since this was called last.
+    /// Takes a waiting fragment of a displaced datagram.
     pub fn take_dropped(&mut self) -> Option<Packet> {
         self.dropped.pop()
     }
 
-    /// Returns when the next datagram is forgotten.
+    /// Returns the time at which the next datagram is forgotten.
     pub fn next_timeout_ns(&self) -> u64 {
         let oldest = [0, 1].into_iter().filter_map(|passed| self.table.oldest(passed));
         oldest.map(|at| self.table.get(at).until_ns).min().unwrap_or(u64::MAX)
@@ -163,7 +161,7 @@ impl Fragments {
         self.table.len() == 0 && self.dropped.is_empty()
     }
 
-    /// Sees to it that there is room for another datagram; false if there is none for any.
+    /// Makes room for another datagram. Returns false if there is none.
     fn make_room(&mut self, datagram: &Datagram) -> bool {
         if self.table.has_room(datagram) {
             return true;

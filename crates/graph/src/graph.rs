@@ -6,19 +6,18 @@
 //! packet that may begin or end a flow, or depends on another packet's outcome, is a group of its
 //! own.
 //!
-//! The result is that of one packet after the other, however packets are batched. A packet that
-//! functions may answer is a group of its own, so that the answer passes the other functions before
-//! the next packet does. A group's alerts, events and flow reports are put in the order of packets.
-//! Three differences are left:
+//! The result equals that of processing packet by packet, however packets are batched. A packet
+//! that functions may answer is a group of its own, so that the answer passes the other functions
+//! before the next packet does. A group's alerts, events and flow reports are sorted by packet.
+//! Three differences remain:
 //!
-//! - when the memory of all streams, or of all growing buffers of a function, is used up, another
-//!   flow may be the one that gets none;
-//! - the first packet that is turned back within a known flow may reach the functions on
-//!   its way back after packets that arrived later;
-//! - a flow at whose packet a function panics ends with its group.
+//! - when the memory of all streams, or of all growing buffers of a function, is full, the flow
+//!   that gets none may be another one;
+//! - the first packet of a known flow that turns back may reach the functions on its way back after
+//!   packets that arrived later;
+//! - if a function panics at a packet, its flow ends with the packet's group.
 //!
-//! Time is the latest timestamp of any packet: a packet with an earlier one is late, and counts as
-//! arriving now.
+//! Time is the latest timestamp of any packet; a packet with an earlier one counts as arriving now.
 
 mod arrivals;
 mod batch_handles;
@@ -96,14 +95,16 @@ impl Graph {
         building::build(stages, Some(topology), options)
     }
 
-    /// Processes packets in order. Those that leave are added to `out`, with the side where they
-    /// leave in their metadata. The receiver must have set what [`packet::Parser::parse`] needs.
+    /// Processes packets in order. Adds packets that leave to `out`, with their egress side in
+    /// their metadata. The receiver must have set what [`packet::Parser::parse`] needs.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
-        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         if self.is_wire() {
+            let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
             return self.arrivals.pass_through(batch, &mut self.pipeline, &mut run);
         }
         let is_mixed = self.arrivals.look_up(batch, &self.pipeline);
+        // After the look-up, which may change the parser by a command.
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         self.run(batch, is_mixed, &mut run);
         debug_assert!(self.arrivals.classifier().refuses_none(), "each was dropped in its turn");
     }
@@ -186,9 +187,9 @@ impl Graph {
         self.run(batch, is_mixed, &mut run);
     }
 
-    /// Processes a classified packet of no known flow: one that could not be parsed or is not IP,
-    /// or a fragment with a first one that was dropped or has not arrived. Packets must come in
-    /// order, after all packets that arrived before them.
+    /// Processes a classified packet of no known flow: not parsed, not IP, or a later fragment
+    /// without its first one, which was dropped or has not arrived. Packets must come in order,
+    /// after all packets that arrived before them.
     pub fn process_without_flow(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
         let parsed = self.arrivals.classifier_mut().take_refusal(&packet);
         let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());

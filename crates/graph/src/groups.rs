@@ -12,7 +12,7 @@ use crate::queue::GROUP_MAX;
 use crate::routing::Routing;
 use crate::topology::NfSet;
 
-/// Packets from the front of what is left of a batch.
+/// Packets from the front of a batch's unprocessed packets.
 pub(crate) struct GatheredGroup {
     /// Their number and bytes.
     pub load: PacketTotals,
@@ -163,8 +163,8 @@ impl Groups {
             let mut by_alias = false;
             let direction = header.direction_if_common(key, reversed).or_else(|| {
                 by_alias = RULES && header.key != *key;
-                // If both directions come from one side, one packet may end what the next one is
-                // found by.
+                // If both directions enter on one side, one packet may end the entry that finds the
+                // next one.
                 let in_order = |direction: &_| BRANCHES || header.comes_from(meta.transit.side, *direction);
                 header
                     .direction_if_any(key, reversed)
@@ -287,12 +287,12 @@ impl Groups {
     }
 }
 
-/// The first function that a packet comes to and that wants streams.
+/// The first function on a packet's path that wants streams.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Listener {
     /// This one.
     Function(usize),
-    /// It is not known which functions the packet comes to.
+    /// The packet's path is not known.
     Unknown,
 }
 
@@ -316,7 +316,7 @@ pub(crate) struct AnsweredPackets {
 }
 
 impl AnsweredPackets {
-    /// Of these functions. Of one alone, answers come to no other.
+    /// Creates the scope of these functions. Answers of a single function pass no other.
     pub fn of(stages: &[Box<dyn Stage>]) -> AnsweredPackets {
         let answers = stages.iter().map(|stage| stage.answers()).fold(AnswerScope::NONE, AnswerScope::or);
         let answers = if stages.len() > 1 { answers } else { AnswerScope::NONE };
@@ -336,26 +336,26 @@ impl AnsweredPackets {
     }
 }
 
-/// The flows with packets in the group, by the side that these entered by.
+/// The flows with packets in the group, by the packets' side.
 ///
-/// Functions see a group's packets from inside before those from outside. So a flow's packets of
-/// both sides do not meet in a group, nor do any from both sides that come to functions that share
-/// sets or meters.
+/// Functions see a group's packets from inside before those from outside. So a group has packets of
+/// a flow from one side only. The same holds for packets that visit functions with shared sets or
+/// meters.
 pub(crate) struct FlowSides {
     /// For each side, the flows that have a packet in the group.
     flows: [FlowSet; 2],
-    /// True if there is a packet of this side that comes to all functions.
+    /// For each side, true if a packet of the group visits all functions.
     sides: [bool; 2],
-    /// True if what a packet from one side does may matter to another flow's packet from the other.
+    /// True if a packet from one side may affect another flow's packet from the other side.
     sides_apart: bool,
 }
 
-/// A set of flows, by the low bits of their records' numbers: some share a bit.
+/// A set of flows by the low bits of their records' numbers; some flows share a bit.
 #[derive(Clone, Copy, Default)]
 struct FlowSet([u64; FlowSet::WORDS]);
 
 impl FlowSet {
-    /// Enough for few of [`GROUP_MAX`] flows to share a bit.
+    /// Enough that few of [`GROUP_MAX`] flows share a bit.
     const WORDS: usize = 16;
 
     #[inline(always)]
@@ -382,8 +382,8 @@ impl FlowSides {
         FlowSides { flows: [FlowSet::default(); 2], sides: [false; 2], sides_apart }
     }
 
-    /// A packet of this flow joins the group; false if the group must be processed before.
-    /// `to_all`: whether it comes to all functions.
+    /// Adds a packet of this flow to the group; returns false if the group must be processed
+    /// before. `to_all`: the packet visits all functions.
     #[inline(always)]
     pub fn add(&mut self, record: u32, side: Side, to_all: bool) -> bool {
         let (side, other) = (side as usize, side.other() as usize);
@@ -415,13 +415,13 @@ pub(crate) struct FlowPaths {
     others: u64,
 }
 
-/// The last path of each flow that has a packet of another path than the first one; memory that
-/// is used again.
+/// The last path of each flow with a packet on another path than the first packet's: memory that is
+/// reused.
 pub(crate) type OtherPaths = [Path; 64];
 
 impl FlowPaths {
-    /// Returns true if a packet of the flow is to walk. The group's first packet takes the path
-    /// `first`.
+    /// Returns true if a packet of the flow must take the slow path. The group's first packet takes
+    /// the path `first`.
     #[inline]
     pub fn walks(&self, record: u32, first: Path, of_others: &OtherPaths) -> bool {
         let (bit, place) = (1 << (record % 64), record as usize % 64);
@@ -429,7 +429,8 @@ impl FlowPaths {
             || self.others & bit != 0 && of_others[place] == Path::SLOW
     }
 
-    /// A packet of this flow joins the group; false if the group must be processed before.
+    /// Adds a packet of this flow to the group; returns false if the group must be processed
+    /// before.
     #[inline(always)]
     pub fn add(&mut self, record: u32, path: Path, first: Path, of_others: &mut OtherPaths) -> bool {
         let bit = 1 << (record % 64);

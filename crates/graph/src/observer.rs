@@ -1,14 +1,14 @@
-//! Watching single packets on their way through a graph.
+//! Observing single packets in a graph.
 
 use nf::{Recording, Verdict};
 use packet::{DropReason, Packet};
 
 use crate::topology::EdgeId;
 
-/// The cause for which a packet took an edge.
+/// The reason for a packet's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeChoice {
-    /// It is the first edge whose filter the packet passes, or no edge takes the packet.
+    /// It is the first edge with a filter that the packet passes, or no edge takes the packet.
     Filters,
     /// The flow's route has it.
     Route,

@@ -27,7 +27,7 @@ pub struct Options {
     /// True if an IPv4 total length of 0 stands for the rest of the frame (see
     /// [`packet::Parser::offloaded`]).
     pub offloaded: bool,
-    /// Checks of well-formed packets that nobody may send.
+    /// Checks of well-formed packets that no host may send.
     pub guards: Guards,
     /// True if packets leave by the port where packets of the other direction arrived. Needed where
     /// a side has several ports.
@@ -92,7 +92,7 @@ pub enum WhenFull {
     EvictOldest,
 }
 
-/// Checks that drop well-formed packets that nobody may send. An unset check applies if a function
+/// Checks that drop well-formed packets that no host may send. An unset check applies if a function
 /// of the graph drops what it cannot classify ([`nf::NetworkFunction::forwards_unclassified`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
@@ -134,7 +134,7 @@ pub enum NotIp {
 }
 
 /// The counters of a graph. At all times
-/// `packets_in + packets_generated = packets_out + dropped + held`.
+/// `packets_in + packets_generated = packets_out + dropped + packets_pending`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.
@@ -165,7 +165,7 @@ pub struct Counters {
     pub flows_by_class: [u64; FlowClass::COUNT],
     /// Flows that were evicted for another one in a full table, by [`FlowClass`].
     pub evicted_by_class: [u64; FlowClass::COUNT],
-    /// Of those, flows of a source that held more than its share.
+    /// Of those, flows of a source above its share.
     pub evicted_over_source: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
@@ -175,7 +175,7 @@ pub struct Counters {
     pub flows_moved_out: u64,
     /// Fragmented datagrams that were forgotten before their time because the table was full.
     pub fragments_displaced: u64,
-    /// The same because their source had its share of the table.
+    /// Same, because their source was at its share of the table.
     pub fragments_displaced_by_source: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,

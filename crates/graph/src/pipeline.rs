@@ -185,7 +185,7 @@ impl Pipeline {
         restored
     }
 
-    /// Ends all flows, as far as possible, and empties the tables.
+    /// Ends all flows and empties the tables.
     pub fn clear_tables(&mut self, options: &Options, pool: &mut PacketPool) {
         if let Some(mut held) = self.traversal.held_fragments() {
             held.drop_all(pool);
@@ -202,8 +202,8 @@ impl Pipeline {
         self.traversal.flows.reassembly.as_ref().map_or(0, |reassembly| reassembly.datagrams().held())
     }
 
-    /// Returns the number of held fragments that moved here with their flows, less those that moved
-    /// elsewhere.
+    /// Returns the number of held fragments that moved in with their flows, less the number that
+    /// moved out.
     fn fragments_moved(&self) -> i64 {
         let reassembly = self.traversal.flows.reassembly.as_ref();
         let now = reassembly.map_or(0, |reassembly| reassembly.datagrams().moved());

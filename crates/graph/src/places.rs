@@ -1,5 +1,5 @@
-//! Places of ports: what distinguishes flows with the same addresses and ports that enter
-//! elsewhere.
+//! Places of ports: they distinguish flows with the same addresses and ports that enter at
+//! different ports.
 //!
 //! A port's place is its tenant and its segment, a part of each key of packets that enter there.
 //! Packets of a flow that leave by a port of another place have replies with that place in their
@@ -18,7 +18,7 @@ pub struct PortPlace {
     pub side: Option<Side>,
     /// See [`FlowKey::place`].
     pub place: u16,
-    /// It belongs to an external node, behind which a flow is in another segment.
+    /// It belongs to an external node, so the flow continues in another segment.
     pub is_of_node: bool,
 }
 
@@ -27,7 +27,8 @@ pub struct PortPlace {
 pub(crate) struct Places {
     /// By number of the port.
     by_port: Vec<Option<u16>>,
-    /// Of a port of each side, for graphs that are a line, where ports of a side have one place.
+    /// For each side, the place of its ports, in a graph that is a line: all ports of a side have
+    /// the same.
     by_side: [u16; 2],
     /// A flow may have its ends in different segments.
     are_crossed: bool,
@@ -50,7 +51,7 @@ impl Places {
         self.by_port.get(usize::from(port)).copied().flatten()
     }
 
-    /// Makes a key that of a packet which arrives where this one leaves.
+    /// Changes a key to that of a packet that arrives where this one leaves.
     pub fn leave(&self, key: &mut FlowKey, transit: &Transit) {
         if !self.by_port.is_empty() {
             // In a line, packets leave by the other side, and no edge names the port.
@@ -90,7 +91,7 @@ impl Places {
     /// Sets the segments in the keys of a saved record to those of the ports at the ends of its
     /// route.
     pub fn set(&self, record: &mut [u8], (from, to): (u16, u16)) {
-        // The tenant stays the one that was saved.
+        // The saved tenant stays.
         let at = |port, key: &FlowKey| Some(self.of_port(port)? & !TENANT_MAX | key.tenant());
         Places::change(record, |header| {
             header.key.place = at(from, &header.key).unwrap_or(header.key.place);

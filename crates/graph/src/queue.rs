@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 
 use packet::Packet;
 
-/// Packets of known flows that are processed together at most: what fits the first-level cache with
-/// its records.
+/// Maximum number of packets in a group: with their records they fit the first-level cache.
 pub const GROUP_MAX: usize = 32;
 
-/// The packets of a batch that are not through yet, and before them those that passed and wait to
-/// leave.
+/// The packets of a batch: first the passed ones, which have not left yet, then the unprocessed
+/// ones.
 ///
-/// They stay where they are, so that a batch whose packets all pass is handed on as a whole.
+/// They stay in place: a batch that passes completely leaves without a copy.
 pub(crate) struct Queue {
     packets: VecDeque<Packet>,
     /// The number of packets at the front that passed.
@@ -19,38 +18,39 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// All of the batch, whose memory [`Queue::leave`] gives back.
+    /// Takes the batch and its memory; [`Queue::leave`] returns the memory.
     pub fn enter(batch: &mut Vec<Packet>) -> Queue {
         Queue { packets: VecDeque::from(std::mem::take(batch)), passed: 0 }
     }
 
-    /// The packets that are not through yet.
+    /// Returns the unprocessed packets.
     #[inline]
     pub fn rest(&mut self) -> &mut [Packet] {
-        // One slice is all: packets are only ever taken from the front of what was one run of
-        // memory.
+        // The first slice has all of them: the memory was contiguous, and packets leave only at the
+        // front.
         &mut self.packets.as_mut_slices().0[self.passed..]
     }
 
-    /// Returns the number of packets that are not through yet.
+    /// Returns the number of unprocessed packets.
     pub fn rest_len(&self) -> usize {
         self.packets.len() - self.passed
     }
 
-    /// The first `count` of the packets that are not through yet passed.
+    /// Marks the first `count` unprocessed packets as passed.
     #[inline]
     pub fn pass(&mut self, count: usize) {
         self.passed += count;
     }
 
-    /// Takes the first packet that is not through yet; those that passed before it leave to `out`.
+    /// Takes the first unprocessed packet; moves the passed packets before it to `out`.
     pub fn next(&mut self, out: &mut Vec<Packet>) -> Option<Packet> {
         out.extend(self.packets.drain(..self.passed));
         self.passed = 0;
         self.packets.pop_front()
     }
 
-    /// All are through: those that passed leave to `out`, and the batch is empty.
+    /// Moves the passed packets to `out` and returns the memory to the batch, which is then empty.
+    /// No packet may be unprocessed.
     pub fn leave(self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>) {
         debug_assert!(self.rest_len() == 0);
         *batch = Vec::from(self.packets);

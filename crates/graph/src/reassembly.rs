@@ -1,5 +1,5 @@
-//! The flows' TCP streams, for the functions that want them: put together once, before the first of
-//! these has a packet.
+//! The flows' TCP streams, for the functions that want them: reassembled once, before the first of
+//! these functions processes a packet.
 
 use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use nf::stage::Stage;
@@ -12,20 +12,20 @@ use crate::streams::{
     Datagrams, MemoryOf, Reassembler, ShortOf, StreamCounters, StreamOptions, StreamRestoreError, Streams,
 };
 
-/// The streams of a graph in which a function wants them.
+/// The streams of a graph, if a function wants them.
 pub(crate) struct Reassembly {
     reassembler: Reassembler,
     /// The position of the streams in flows' records.
     part: SlotField<Streams>,
-    /// By function, whether it wants them.
+    /// For each function, true if it wants them.
     wanted: Vec<bool>,
     /// The limit on reports of memory shortages.
     reports: ReportLimit<{ ShortOf::COUNT }>,
 }
 
-/// The group of alerts that are no rule's, as in the function `ids`.
+/// The group of alerts without a signature, as in the function `ids`.
 const ALERT_GROUP: u32 = 900;
-/// The number of the first alert about memory of streams; those before it are `ids`'s.
+/// The number of the first alert about memory of streams; `ids` has the lower numbers.
 const FIRST_ALERT: u32 = 11;
 
 /// Returns the text of an alert about memory of streams.
@@ -71,8 +71,8 @@ fn message(short: ShortOf, is_dropped: bool) -> &'static str {
 }
 
 impl Reassembly {
-    /// The streams for these functions, if one wants them; the flows' records then have a part for
-    /// them.
+    /// Creates the streams for these functions, if one wants them, with a part of the flows'
+    /// records.
     pub fn new(
         stages: &[Box<dyn Stage>],
         layout: &mut RecordLayout,
@@ -99,9 +99,8 @@ impl Reassembly {
         self.wanted.get(stage) == Some(&true)
     }
 
-    /// Adds the bytes of those packets of a group to their streams that entered by a side and are
-    /// to be forwarded. The function is the first one of theirs that wants streams. Returns true if
-    /// some of them are not to pass.
+    /// Adds the bytes of a group's forwarded packets of one side to their streams. The function is
+    /// the first on their paths that wants streams. Returns true if some of them must be dropped.
     pub fn assemble(
         &mut self,
         (stage, side): (usize, Side),
@@ -133,7 +132,7 @@ impl Reassembly {
         drops
     }
 
-    /// There was no memory for a packet, which is dropped for that or not.
+    /// Reports that there was no memory for a packet, dropped or not.
     #[cold]
     fn report(
         &mut self,
@@ -166,22 +165,22 @@ impl Reassembly {
         });
     }
 
-    /// Its datagrams in fragments.
+    /// Returns its datagrams in fragments.
     pub fn datagrams(&self) -> &Datagrams {
         self.reassembler.datagrams()
     }
 
-    /// The same, to be changed, and where it is counted how many were given up.
+    /// Returns the datagrams for changes, and the counter of lost ones.
     pub fn datagrams_mut(&mut self) -> (&mut Datagrams, &mut u64) {
         self.reassembler.datagrams_mut()
     }
 
-    /// Returns what the group's packets brought.
+    /// Returns the pieces of the group's packets.
     pub fn deliveries(&self) -> Deliveries<'_> {
         self.reassembler.deliveries()
     }
 
-    /// Adds the flow's streams and datagrams, with all that waits, to `out`; see
+    /// Appends the flow's streams and datagrams with their queued bytes to `out`; see
     /// [`Reassembler::save_flow`].
     pub fn save(&self, record: u32, records: &FlowRecords, out: &mut Vec<u8>) {
         if let Some(streams) = records.state(record, self.part) {
@@ -189,7 +188,7 @@ impl Reassembly {
         }
     }
 
-    /// Takes over what [`Reassembly::save`] wrote elsewhere; on an error, the flow has no streams.
+    /// Restores the output of [`Reassembly::save`]; on an error, the flow has no streams.
     pub fn restore(
         &mut self,
         record: u32,
@@ -210,7 +209,7 @@ impl Reassembly {
         self.forget_streams(record, records);
     }
 
-    /// The flow is elsewhere.
+    /// Removes the streams of a flow that moved.
     pub fn release(&mut self, record: u32, records: &mut FlowRecords) {
         self.reassembler.forget_datagrams(record);
         self.forget_streams(record, records);

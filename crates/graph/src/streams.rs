@@ -1,16 +1,15 @@
-//! The one TCP reassembler of a graph (E23): from segments as they come to byte streams in order,
-//! once for all functions.
+//! The TCP reassembler of a graph (E23): makes byte streams in order of arriving segments, once for
+//! all functions.
 //!
-//! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in
-//! order is delivered with the packet that brings it, as it stands there; only what comes too early
-//! is copied, and waits. It never holds packets back. What is missing is announced as a gap once
-//! bytes behind it wait and the receiver acknowledges it, or once there is no memory to wait
-//! longer.
+//! It does not wait for acknowledgements, and never holds TCP packets back. The next bytes in order
+//! are delivered in place, with their packet; only early bytes are copied to the out-of-order
+//! queue. Missing bytes become a gap once later bytes are queued and the receiver acknowledges the
+//! missing ones, or once memory is full.
 //!
-//! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`]
-//! away from where a stream stands belongs to no window and is ignored. Datagrams in fragments, of
-//! whatever protocol, are put together first, and come with the fragment that completes them: as
-//! they are, and as the segment that is in them.
+//! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4). Segments more than [`WINDOW_MAX`]
+//! away from a stream's next byte are in no window, and are ignored. Fragmented datagrams of any
+//! protocol are reassembled first. The fragment that completes a datagram delivers it, and the TCP
+//! segment in it.
 
 use nf::record::RecordHeader;
 use nf::stream::{Deliveries, StreamPieceKind};
@@ -73,30 +72,30 @@ pub struct Half {
     next: u64,
     /// The sequence number of offset 0.
     base: u32,
-    /// The one after all of the segments that a capture cut.
+    /// The sequence number after the last byte of segments that a capture cut.
     fin: u32,
-    /// Up to which sequence number the receiver has everything, if more than we have.
+    /// The receiver's acknowledged sequence number, if it is after our next byte.
     acknowledged: u32,
-    /// The list of blocks that wait: one more than its number.
+    /// The list of queued blocks: one more than its number.
     held: u32,
     /// Bytes in them.
     held_bytes: u32,
     /// See the constants.
     flags: u32,
-    /// The receiver has offered to take what comes before this sequence number.
+    /// The right edge of the receiver's window.
     edge: u32,
     /// The last timestamp that the receiver has taken from a segment in order (RFC 7323 4.3).
     timestamp: u32,
     /// The sequence number of the byte that is urgent.
     urgent: u32,
-    /// By how many bits the sender's windows are shifted.
+    /// The sender's window scale, in bits.
     scale: u16,
     /// Urgent bytes that were taken out of the stream.
     taken: u16,
-    /// The receiver has acknowledged what comes before this sequence number.
+    /// The receiver has acknowledged all bytes before this sequence number.
     has: u32,
-    /// In line, the list of blocks with what was sent and is not acknowledged: one more than its
-    /// number, its last block, as [`lists::BlockLink`], and bytes in it.
+    /// In line, the list of blocks with unacknowledged bytes: one more than its number; its last
+    /// block, as [`lists::BlockLink`]; the number of bytes.
     sent: u32,
     sent_last: u32,
     sent_bytes: u32,
@@ -109,14 +108,14 @@ pub struct Reassembler {
     tcp: TcpStreams,
     datagrams: Datagrams,
     ttl_min: u8,
-    /// True if packets are changed, so that hosts can read them in one way only.
+    /// True if packets are changed, so that hosts can read them in only one way.
     normalizes: bool,
-    /// The bytes of a datagram, or of what was sent before: memory that is reused.
+    /// Bytes of a datagram or of earlier segments: memory that is reused.
     whole: Vec<u8>,
 }
 
 impl Reassembler {
-    /// Creates a reassembler with memory as the options say.
+    /// Creates a reassembler with the options' memory.
     ///
     /// # Errors
     /// If there is not enough memory.
@@ -204,7 +203,7 @@ impl Reassembler {
         &self.datagrams
     }
 
-    /// Returns the datagrams, to be changed, and the counter of those that were given up.
+    /// Returns the datagrams for changes, and the counter of lost ones.
     pub(crate) fn datagrams_mut(&mut self) -> (&mut Datagrams, &mut u64) {
         (&mut self.datagrams, &mut self.tcp.current_mut().counters.fragments_lost)
     }

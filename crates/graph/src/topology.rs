@@ -2,7 +2,7 @@
 //!
 //! Functions are numbered in topological order: packets on forward edges visit them in ascending
 //! order, packets on reverse edges in descending order. A packet's side is the direction of its
-//! edges: one that entered on a forward edge came from inside.
+//! edges: inside if it entered on a forward edge.
 
 mod branch;
 mod compiler;
@@ -73,9 +73,9 @@ impl fmt::Display for TopologyEdge {
 pub struct Topology {
     nfs: Vec<usize>,
     ports: Vec<PortNode>,
-    /// By number of a port, the sides of packets that enter there.
+    /// For each port, the sides of packets that enter there.
     sides: Vec<EntrySides>,
-    /// By function, for packets from inside and from outside.
+    /// For each function, for packets from inside and from outside.
     branches: Vec<[Branch; 2]>,
     edges: Vec<TopologyEdge>,
     is_line: bool,
@@ -96,7 +96,7 @@ struct AttributePart {
 /// The attributes that travel through an external node.
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalAttributes {
-    /// Numbers of the ports where packets come back that take forward edges, and reverse edges.
+    /// Numbers of the ports where packets return on forward edges, and on reverse edges.
     pub ports: [u16; 2],
     pub attributes: Vec<TravellingAttribute>,
 }
@@ -306,12 +306,12 @@ impl Topology {
         self.port(port)?.entries[side as usize].edge_to(hop)
     }
 
-    /// Returns the number of the first of the ports that have the name of this one.
+    /// Returns the number of the first port with this port's name.
     pub fn first_number(&self, port: u16) -> u16 {
         self.port(port).map_or(port, |node| *node.numbers.start())
     }
 
-    /// Returns a stop as this topology names it: by the first of several ports with one name.
+    /// Returns the canonical stop: of several ports with one name, the first.
     pub(crate) fn stop(&self, hop: Hop) -> Hop {
         match hop {
             Hop::End(RouteEnd::Port(port)) => Hop::End(RouteEnd::Port(self.first_number(port))),
@@ -341,8 +341,8 @@ impl Topology {
         }
     }
 
-    /// Returns, for each function, those that its flows may visit, too: on one path, or on several
-    /// paths if filters may decide differently about packets of a flow.
+    /// Returns, for each function, the other functions that its flows may visit: on one path, or on
+    /// several if filters may differ between packets of a flow.
     pub fn companions(&self) -> Vec<NfSet> {
         let reach = [Side::Inside, Side::Outside].map(|side| self.reach(side));
         let mut companions = vec![NfSet::default(); self.nfs.len()];
@@ -375,7 +375,7 @@ impl Topology {
         companions
     }
 
-    /// Returns, for each function, those that packets of a side may visit after it.
+    /// Returns, for each function, the functions that packets of a side may visit after it.
     fn reach(&self, side: Side) -> Vec<NfSet> {
         let count = self.nfs.len();
         let mut reach = vec![NfSet::default(); count];

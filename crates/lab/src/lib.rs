@@ -36,7 +36,6 @@ mod store;
 pub mod stored;
 mod table;
 mod thread_accounts;
-pub mod two_cores;
 mod verdict;
 
 pub use chart::{AxisScale, ChartAxis, ChartMark, ChartSeries, FigureChart};

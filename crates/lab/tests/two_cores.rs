@@ -13,10 +13,10 @@ mod support {
 }
 
 use graph::Options;
-use lab::two_cores::TwoCores;
 use nf::Setup;
 use nf::stage::Stage;
 use packet::{Side, split_mix};
+use runtime::two_cores::TwoCores;
 
 use support::bench::{Arrival, Bench};
 use support::packets::{frame, tcp, udp, v4};

@@ -30,7 +30,7 @@ impl EndedLink {
     }
 
     /// Fills `out` with a datagram that notifies the peer; false if that was done a moment ago.
-    pub fn tell(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
+    pub fn notify(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
         let is_soon = |told_ns: u64| now_ns.saturating_sub(told_ns) < AGAIN_NS;
         if self.told_ns.is_some_and(is_soon) {
             return false;

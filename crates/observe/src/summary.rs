@@ -84,7 +84,8 @@ pub fn of(report: &Report) -> String {
                 thousands(rule.packets)
             );
         }
-        for (name, pool) in &function.pools {
+        // A pool that was never used says nothing.
+        for (name, pool) in function.pools.iter().filter(|(_, pool)| pool.peak > 0) {
             let (in_use, peak, size) =
                 (thousands(pool.in_use.into()), thousands(pool.peak.into()), pool.size);
             text += &format!(

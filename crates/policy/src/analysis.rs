@@ -365,7 +365,7 @@ impl<'p> Analyser<'p> {
     }
 
     fn diagnostics(mut self) -> Analysis {
-        let mut diagnostics = self.unknown_attributes();
+        let mut diagnostics = self.policy.unknown_attributes(self.facts);
         for ((_, read), (is_set, edge)) in &self.early {
             if !is_set {
                 let message = format!("`{read}` is never set where this filter reads it");
@@ -435,35 +435,42 @@ impl<'p> Analyser<'p> {
         }
         Analysis { diagnostics, is_complete: self.is_complete }
     }
+}
 
-    /// Returns an error for each attribute that no instance sets, wherever it is read.
-    fn unknown_attributes(&self) -> Vec<Diagnostic> {
+impl Policy {
+    /// Returns an error for each attribute that no instance sets, wherever it is read. `facts` are
+    /// those of [`Policy::analyse`], which reports these errors, too.
+    pub fn unknown_attributes(&self, facts: &[NfFacts]) -> Vec<Diagnostic> {
         let mut unknown = BTreeMap::new();
-        for (_, edges) in self.graph.nodes() {
-            for &edge in edges {
-                self.find_unknown(edge, &edge.filter, &mut unknown);
-            }
+        for edge in self.graph().all_edges() {
+            self.find_unknown(facts, edge, &edge.filter, &mut unknown);
         }
         unknown.into_values().collect()
     }
 
-    fn find_unknown(&self, edge: &Edge, filter: &Filter, unknown: &mut BTreeMap<(Span, String), Diagnostic>) {
+    fn find_unknown(
+        &self,
+        facts: &[NfFacts],
+        edge: &Edge,
+        filter: &Filter,
+        unknown: &mut BTreeMap<(Span, String), Diagnostic>,
+    ) {
         match filter {
-            Filter::Not(inner) => self.find_unknown(edge, inner, unknown),
+            Filter::Not(inner) => self.find_unknown(facts, edge, inner, unknown),
             Filter::All(parts) | Filter::Any(parts) => {
-                parts.iter().for_each(|part| self.find_unknown(edge, part, unknown));
+                parts.iter().for_each(|part| self.find_unknown(facts, edge, part, unknown));
             }
             Filter::Attribute { nfs, name, .. } => {
-                let set_by_program = nfs.iter().filter_map(|nf| self.policy.nfs.get(*nf));
+                let Some(first) = nfs.first() else { return }; // Already reported.
+                let set_by_program = nfs.iter().filter_map(|nf| self.nfs.get(*nf));
                 if set_by_program.flat_map(|nf| &nf.sets).any(|set| set.name == *name) {
                     return;
                 }
-                let known =
-                    || nfs.iter().filter_map(|nf| self.facts.get(*nf)).flat_map(|facts| &facts.attributes);
-                if nfs.iter().any(|nf| self.facts.get(*nf).is_none()) || known().any(|known| known == name) {
+                let known = || nfs.iter().filter_map(|nf| facts.get(*nf)).flat_map(|facts| &facts.attributes);
+                if nfs.iter().any(|nf| facts.get(*nf).is_none()) || known().any(|known| known == name) {
                     return;
                 }
-                let owner = nfs.first().map_or("", |nf| self.policy.owner_name(*nf));
+                let owner = self.owner_name(*first);
                 let error = Diagnostic::error(format!("`{owner}` has no attribute `{name}`"), edge.span);
                 let near = similar(name, known().map(String::as_str));
                 let error = match near {

@@ -18,7 +18,7 @@ use crate::files::Files;
 use crate::filter::Filter;
 use crate::pipelet::{Nf, PORT_MAX, Pipelet, Port};
 use crate::source::Span;
-use crate::suggest::similar;
+use crate::suggest::suggestion;
 use crate::value::Value;
 
 /// Limit on the ports and NFs of a policy.
@@ -303,7 +303,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Reports an undefined name and suggests the nearest of the picked names and `more`.
+    /// Reports an undefined name. Suggests the nearest of the picked names and `more`, or lists
+    /// them if none is near.
     fn unknown(
         &mut self,
         what: &str,
@@ -315,10 +316,10 @@ impl Checker<'_, '_> {
         let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
         // The search takes time, and a full report would discard the result.
         if self.report.diagnostics.len() < DIAGNOSTICS_MAX {
-            let picked =
-                self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.as_str());
-            if let Some(near) = similar(name, picked.chain(more.iter().copied())) {
-                error = error.help(format!("did you mean `{near}`?"));
+            let picked = self.names.iter().filter(|(_, named)| pick(named.what));
+            let known = picked.map(|(name, _)| name.as_str()).chain(more.iter().copied());
+            if let Some(help) = suggestion(name, known) {
+                error = error.help(help);
             }
         }
         self.report.push(error);

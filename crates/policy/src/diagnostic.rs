@@ -84,6 +84,11 @@ impl Diagnostic {
         self
     }
 
+    /// Returns the position of the fault, if it has one.
+    pub fn position(&self) -> Option<Span> {
+        self.labels.first().map(|label| label.span)
+    }
+
     /// Renders the diagnostic with its source lines, as compilers do, ending in a newline.
     pub fn render(&self, sources: &SourceMap, colour: Colour) -> String {
         let level = match self.severity {
@@ -162,6 +167,19 @@ impl Diagnostics {
         self.diagnostics.iter().any(|d| d.severity == DiagnosticSeverity::Error)
     }
 
+    /// Adds diagnostics, and sorts all by position. Of more than [`DIAGNOSTICS_MAX`], warnings are
+    /// omitted before errors, and later positions before earlier ones.
+    pub fn extend(&mut self, more: impl IntoIterator<Item = Diagnostic>) {
+        self.diagnostics.extend(more);
+        if self.diagnostics.len() > DIAGNOSTICS_MAX {
+            self.sort();
+            self.diagnostics.sort_by_key(|d| d.severity == DiagnosticSeverity::Warning);
+            self.omitted += self.diagnostics.len() - DIAGNOSTICS_MAX;
+            self.diagnostics.truncate(DIAGNOSTICS_MAX);
+        }
+        self.sort();
+    }
+
     /// Renders all diagnostics as compilers do, separated by empty lines.
     pub fn render(&self, colour: Colour) -> String {
         let rendered: Vec<String> =
@@ -183,7 +201,7 @@ impl Diagnostics {
 
     /// Sorts the diagnostics by position.
     pub(crate) fn sort(&mut self) {
-        self.diagnostics.sort_by_key(|d| d.labels.first().map(|l| l.span));
+        self.diagnostics.sort_by_key(Diagnostic::position);
     }
 
     /// Adds an error about a text that is too large to be a source.

@@ -36,6 +36,7 @@ mod check;
 mod decision;
 mod diagnostic;
 mod external;
+mod faults;
 mod files;
 mod filter;
 mod format;
@@ -60,6 +61,7 @@ pub use check::{NODE_ATTRIBUTES_MAX, NODES_MAX, RESOLVED_BYTES_MAX};
 pub use decision::FilterTable;
 pub use diagnostic::{Colour, DIAGNOSTICS_MAX, Diagnostic, DiagnosticSeverity, Diagnostics, Label};
 pub use external::{ExternalKind, ExternalNode, TagCarrier};
+pub use faults::CONFIG_FAULTS_MAX;
 pub use files::{FileAccess, FileText, Files};
 pub use filter::{
     AttributeValue, Fields, Filter, FilterAddressSet, FilterInput, FilterNumberField, NumberSet, Scalar,
@@ -72,6 +74,7 @@ pub use policy::{Policy, syntax};
 pub use reformat::reformat;
 pub use segments::SEGMENTS_MAX;
 pub use source::{SOURCE_BYTES_MAX, SourceId, SourceMap, SourceTooLarge, Span};
+pub use suggest::similar;
 pub use text::{UNREADABLE, decode_text};
 pub use token::NAME_BYTES_MAX;
 pub use travel::TravellingAttribute;

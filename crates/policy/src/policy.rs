@@ -42,12 +42,23 @@ impl Policy {
     /// # Errors
     /// All errors and warnings, if there is at least one error.
     pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Diagnostics>> {
+        let policy = Self::read_partial(name, text, files)?;
+        if policy.report.has_errors() { Err(Box::new(policy.report)) } else { Ok(policy) }
+    }
+
+    /// Parses and checks a policy, and returns what is right of it even if names are unknown or
+    /// double, to find the faults of its configurations in the same pass. If its report has errors,
+    /// it cannot be used: see [`Policy::refuse`].
+    ///
+    /// # Errors
+    /// All errors and warnings of the syntax, if there is at least one error.
+    pub fn read_partial(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Diagnostics>> {
         let (id, file, report) = read_syntax(name, text)?;
         // A name may refer to something that did not parse: report each fault once.
         if report.has_errors() {
             return Err(Box::new(report));
         }
-        Self::check(id, &file, None, files, report).map(|(policy, _)| policy)
+        Ok(Self::check(id, &file, None, files, report).0)
     }
 
     /// Parses and checks a policy as [`Policy::read`] does, and a filter that may use the policy's
@@ -70,7 +81,10 @@ impl Policy {
         };
         report.sort();
         let Some(filter) = filter.filter(|_| !report.has_errors()) else { return Err(Box::new(report)) };
-        let (policy, filter) = Self::check(id, &file, Some(&filter), files, report)?;
+        let (policy, filter) = Self::check(id, &file, Some(&filter), files, report);
+        if policy.report.has_errors() {
+            return Err(Box::new(policy.report));
+        }
         Ok((policy, filter.unwrap_or(Filter::Always(true))))
     }
 
@@ -80,16 +94,13 @@ impl Policy {
         filter: Option<&ast::FilterExpr>,
         files: &mut Files<'_>,
         mut report: Diagnostics,
-    ) -> Result<(Self, Option<Filter>), Box<Diagnostics>> {
+    ) -> (Self, Option<Filter>) {
         let whole = Span { source: id, start: 0, end: 0 };
         let checked = check(file, filter, whole, files, &mut report);
         report.sort();
-        if report.has_errors() {
-            return Err(Box::new(report));
-        }
         let crate::check::Checked { ports, nfs, externals, settings, pipelets, filter, value_names } =
             checked;
-        Ok((Self { ports, nfs, externals, settings, pipelets, report, value_names }, filter))
+        (Self { ports, nfs, externals, settings, pipelets, report, value_names }, filter)
     }
 
     /// Deserializes a configuration from one of this policy's values.

@@ -141,6 +141,16 @@ impl Span {
         Self { end: self.end.min(self.start.saturating_add(bytes)), ..self }
     }
 
+    /// Checks if all of `other` is within this span.
+    pub(crate) fn contains(self, other: Self) -> bool {
+        self.source == other.source && self.start <= other.start && other.end <= self.end
+    }
+
+    /// Checks if the spans have a byte in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.source == other.source && self.start < other.end && other.start < self.end
+    }
+
     pub(crate) fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }

@@ -13,9 +13,8 @@
 //!                                 unit's message -> handle_message -> outputs
 //! ```
 //!
-//! Execute outputs in order, and before the packet whose dispatch returned them: a [`Release`]
-//! travels after the last packet of the owner so far and before the new owner's first one
-//! (design.md 3.1).
+//! Execute outputs in order, and before the packet that caused them: a [`Release`] travels after
+//! the last packet of the owner so far and before the new owner's first one (design.md 3.1).
 //!
 //! [`Release`]: crate::message::FromDispatcher::Release
 

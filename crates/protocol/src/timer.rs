@@ -32,9 +32,9 @@ pub enum UnitTimer {
     Gap,
     /// The last packets before a release are missing.
     Release,
-    /// The state was asked for, and has not come.
+    /// The state was pulled, and has not arrived.
     Pull,
-    /// The flow was released, and nobody has asked for the state.
+    /// The flow was released, and its state was not pulled.
     Offer,
     /// The state was sent, and is not acknowledged.
     State,
@@ -42,7 +42,7 @@ pub enum UnitTimer {
     Replicate,
     /// The flow has been silent, or its proposed end is not answered.
     Expire,
-    /// The flow has ended elsewhere, and its state has not come.
+    /// The flow has ended elsewhere, and its state has not arrived.
     End,
 }
 

@@ -21,7 +21,7 @@ mod summary;
 mod timeline;
 
 pub use event::{EVENTS, TimelineEvent, TimelineEventInfo, events_table};
-pub use line::{TimelineLine, heading};
-pub use place::{FlowPlace, Machine};
+pub use line::{Machine, TimelineLine, heading};
+pub use place::FlowPlace;
 pub use summary::{MessagePeer, MessageSummary};
 pub use timeline::{EventSink, EventTimeline, TraceDetail};

@@ -6,14 +6,14 @@
 //! [`message`](crate::message) describes the protocol.
 //!
 //! Per flow, a unit has a list of the epochs that it owns and has not finished, and at most one
-//! state. The state belongs to the first of these epochs, passes through its packets in the order
-//! of their seq, and goes on to the next owner. A packet that is given up as lost counts as
+//! state. The state belongs to the first of these epochs. The epoch's packets are applied to it in
+//! the order of their seq; then it moves to the next owner. A packet given up as lost counts as
 //! covered. A state thus covers *all* packets up to a seq, and no packet is applied twice.
 //! (design.md 3.1-3.5, 3.9; S48-S61.)
 //!
-//! With [`Config::deltas`], a replica may contain only the changes since one that the other unit
-//! has. Units discard replicas, and messages may be lost: a unit without the base asks for the
-//! whole state, and nothing waits for it.
+//! With [`Config::deltas`], a replica may contain only the changes since a version that the other
+//! unit has. Units discard replicas, and messages may be lost: a unit without the base pulls the
+//! whole state, and nothing waits for the replica.
 //!
 //! A flow ends at its state: an owner that learns of the end while the state is in flight waits for
 //! the state and then ends the flow, even if another flow has its index by then. Messages between

@@ -5,14 +5,15 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use graph::{Branches, Graph, Options, Topology, TopologyError};
-use nf::stage::{LoadError, Stage};
-use nf::{AFFINITY_GROUPS, MakeError, OwnedAddresses, Registry, Setup};
+use nf::{AFFINITY_GROUPS, OwnedAddresses, Registry, Setup};
 use packet::{FlowKey, Side};
 use policy::{Diagnostic, ExternalNode, Policy, SEGMENTS_MAX, Value};
 
-use crate::external::streams::{DeliveryConfig, SharedBoard, StreamConfig, StreamDelivery, StreamNode};
+use crate::external::streams::StreamNode;
 use crate::external::tags::NodeTags;
 use crate::external::{self, External, NodeGate, NodeState, PortTags, Surroundings};
+use crate::faults::{self, read};
+use crate::partial::config_faults;
 use crate::ports::{PortConfig, PortEntry, Ports, RouteConfig, item_span};
 use crate::settings::{LinkControlSetting, Settings};
 
@@ -98,7 +99,7 @@ impl Assembly {
 /// Assembles a policy. `seed` applies if the policy names none.
 ///
 /// # Errors
-/// All errors of the policy, each with its position.
+/// All errors of the policy in the order of their positions, at most [`policy::DIAGNOSTICS_MAX`].
 pub fn assemble(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -112,7 +113,7 @@ pub fn assemble(
 /// has [`AFFINITY_GROUPS`].
 ///
 /// # Errors
-/// All errors of the policy, each with its position.
+/// All errors of the policy in the order of their positions, at most [`policy::DIAGNOSTICS_MAX`].
 pub fn assemble_for_cluster(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -128,7 +129,7 @@ pub fn assemble_for_cluster(
 /// Assembles one of `parts` equal parts of a policy: its graph has room for its share of the flows.
 ///
 /// # Errors
-/// All errors of the policy, each with its position.
+/// All errors of the policy in the order of their positions, at most [`policy::DIAGNOSTICS_MAX`].
 pub fn assemble_part(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -150,7 +151,13 @@ fn assemble_with(
     parts: u32,
 ) -> Result<Assembly, Vec<Diagnostic>> {
     let options = Options { cycles, ..settings.options(seed) };
-    let topology = Topology::new(policy).map_err(|error| vec![refused(policy, &error)])?;
+    let topology = match Topology::new(policy) {
+        Ok(topology) => topology,
+        Err(error) => {
+            let all = config_faults(policy, registry).into_iter().chain([refused(policy, &error)]);
+            return Err(faults::in_order(all.collect()));
+        }
+    };
     let tags = NodeTags::of_policy(policy, registry).unwrap_or_else(|errors| {
         wrong.extend(errors);
         Vec::new()
@@ -166,7 +173,7 @@ fn assemble_with(
         if instance.delivers_streams() {
             let setup = Setup::new(options.seed, options.flows_max);
             let port = first_free + stream_nodes.len() as u32;
-            match stream_node(policy, instance, port, setup) {
+            match StreamNode::assemble(policy, instance, port, setup) {
                 Ok((node, stage)) => {
                     stages.push(stage);
                     stream_nodes.push(node);
@@ -175,32 +182,22 @@ fn assemble_with(
             }
             continue;
         }
-        let Some(entry) = registry.find(&instance.type_name) else {
-            let known: Vec<_> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
-            let message = format!("there is no network function `{}`", instance.type_name);
-            wrong.push(
-                Diagnostic::error(message, instance.type_span)
-                    .help(format!("there are: {}", known.join(", "))),
-            );
-            continue;
+        let setup = || {
+            let mut setup = Setup::new(options.seed, options.flows_max);
+            setup.inner = options.inner;
+            setup.affinity_groups = options.affinity_groups;
+            setup.links.clone_from(&links);
+            setup.config_digest = instance.config.digest();
+            setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
+            setup
         };
-        let mut setup = Setup::new(options.seed, options.flows_max);
-        setup.inner = options.inner;
-        setup.affinity_groups = options.affinity_groups;
-        setup.links.clone_from(&links);
-        setup.config_digest = instance.config.digest();
-        setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
-        match entry.make(&instance.config, setup) {
+        match faults::make(policy, registry, instance, setup) {
             Ok(stage) => stages.push(stage),
-            Err(MakeError::Form(fault)) => wrong.push(policy.fault(fault, instance.config.span)),
-            Err(MakeError::Load(LoadError::Config(error))) => {
-                wrong.push(policy.diagnose(&error, instance.config.span));
-            }
-            Err(MakeError::Load(error)) => wrong.push(Diagnostic::error(error, instance.span)),
+            Err(faults) => wrong.extend(faults),
         }
     }
     if !wrong.is_empty() {
-        return Err(wrong);
+        return Err(faults::in_order(wrong));
     }
     let names: Vec<String> = topology.nfs().iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
     let warnings = stages.iter().zip(&names).flat_map(|(stage, name)| {
@@ -242,26 +239,6 @@ fn assemble_with(
         shows_seed: true,
         warnings,
     })
-}
-
-/// Makes the function of a native node that delivers streams, and what its port needs.
-fn stream_node(
-    policy: &Policy,
-    instance: &policy::Nf,
-    port: u32,
-    setup: Setup,
-) -> Result<(StreamNode, Box<dyn Stage>), Box<Diagnostic>> {
-    let config: StreamConfig = policy.config(&instance.config)?;
-    let span = instance.config.get("port").map_or(instance.span, |value| value.span);
-    let spec = config.port.parse().map_err(|error| Box::new(Diagnostic::error(error, span)))?;
-    let Ok(port) = u16::try_from(port) else {
-        let message = format!("no port number is left for `{}`", instance.name);
-        return Err(Box::new(Diagnostic::error(message, instance.span)));
-    };
-    let board = SharedBoard::default();
-    let stage = nf::stage::load::<StreamDelivery>(DeliveryConfig { board: board.clone() }, setup);
-    let stage = stage.map_err(|error| Box::new(Diagnostic::error(error, instance.span)))?;
-    Ok((StreamNode::new(&instance.name, port, spec, board), stage))
 }
 
 /// Returns warnings of ports with networks that may overlap, where that would mix their flows.
@@ -406,12 +383,4 @@ fn side_of(topology: &Topology, first: u16) -> Option<Option<Side>> {
         return topology.side_of_line(first).map(Some);
     }
     topology.is_used(first).then(|| topology.side_of_port(first))
-}
-
-fn read<T: serde::de::DeserializeOwned>(
-    policy: &Policy,
-    value: &Value,
-    wrong: &mut Vec<Diagnostic>,
-) -> Option<T> {
-    policy.config(value).map_err(|diagnostic| wrong.push(*diagnostic)).ok()
 }

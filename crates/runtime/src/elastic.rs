@@ -60,7 +60,7 @@ use crate::operator::{DispatcherStatus, OperatorRequest};
 use crate::report::Report;
 use crate::timeline;
 use crate::transport::{
-    Barrier, FastLane, Maker, Memory, Passage, Rings, THREADS_MAX, Transport, UnitNodes, UnitReports,
+    Barrier, FastLane, Maker, Memory, Rings, RouteStage, THREADS_MAX, Transport, UnitNodes, UnitReports,
 };
 pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
@@ -296,7 +296,7 @@ impl<T: Transport> Elastic<T> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend(batch.drain(count..));
         if let Some(lane) = self.transport.fast_lane() {
-            lane.skip_unit_all(first, batch.drain(..));
+            lane.bypass_unit_all(first, batch.drain(..));
         }
         self.dispatch(&mut rest, others, many);
         self.rest = rest;
@@ -338,7 +338,7 @@ impl<T: Transport> Elastic<T> {
         let bytes_before = self.dispatcher.counters().bytes;
         let times = self.now_ns..self.due_ns;
         let Some(lane) = self.transport.fast_lane() else { return 0 };
-        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.skips_unit(packet));
+        let count = self.dispatcher.number_batch(times, arrivals, |packet| lane.bypasses_unit(packet));
         self.now_ns = self.dispatcher.now_ns();
         self.tally.add(count as u64, self.dispatcher.counters().bytes - bytes_before);
         count
@@ -412,8 +412,8 @@ impl<T: Transport> Elastic<T> {
             let stamp = self.dispatcher.stamp_numbered(&numbered);
             return self.transport.packet(self.now_ns, numbered.unit, stamp, packet);
         };
-        if lane.skips_unit(&numbered) {
-            return lane.skip_unit(numbered.flow.index, packet);
+        if lane.bypasses_unit(&numbered) {
+            return lane.bypass_unit(numbered.flow.index, packet);
         }
         let stamp = self.dispatcher.stamp_numbered(&numbered);
         lane.continue_flowlet(self.now_ns, &numbered, stamp, packet);
@@ -441,11 +441,11 @@ impl<T: Transport> Elastic<T> {
     /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, packet: Packet) {
-        self.dispatch_from(packet, Passage::Arrived);
+        self.dispatch_from(packet, RouteStage::Arrived);
     }
 
-    /// Dispatches a packet alone, after this passage.
-    fn dispatch_from(&mut self, packet: Packet, passage: Passage) {
+    /// Dispatches a packet alone, at this stage of its route.
+    fn dispatch_from(&mut self, packet: Packet, stage: RouteStage) {
         self.dispatch_again(); // They have arrived before.
         let packet = match self.lost.is_empty() {
             true => packet,
@@ -458,7 +458,7 @@ impl<T: Transport> Elastic<T> {
         if may_depend {
             self.settle_units();
         }
-        let Some((packet, (key, hash), group)) = self.keep(packet, passage) else { return };
+        let Some((packet, (key, hash), group)) = self.keep(packet, stage) else { return };
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);

@@ -22,6 +22,7 @@ pub use state::{NodeGate, NodeState};
 use config::{LegacyConfig, NativeConfig};
 use tags::NodeTags;
 
+use crate::faults;
 use crate::ports::Ports;
 
 /// Limit on the bytes of an interface's name (Linux: `IFNAMSIZ` without the final zero).
@@ -160,21 +161,33 @@ pub(crate) fn read(
     let before = wrong.len();
     let (setup, when_down, l3) = match node.kind {
         ExternalKind::Legacy => {
-            let config: LegacyConfig =
-                policy.config(&node.config).map_err(|error| wrong.push(*error)).ok()?;
+            let config: LegacyConfig = faults::read(policy, &node.config, wrong)?;
             wrong.extend(config.faults(node));
             let (plan, l3) = config.plan(number, node, around, wrong)?;
             (ExternalSetup::Legacy(Box::new(plan)), config.when_down, l3)
         }
         ExternalKind::Native => {
-            let config: NativeConfig =
-                policy.config(&node.config).map_err(|error| wrong.push(*error)).ok()?;
+            let config: NativeConfig = faults::read(policy, &node.config, wrong)?;
             let specs = config.specs(node).map_err(|error| wrong.push(*error)).ok()?;
             (ExternalSetup::Native(Box::new(specs)), config.when_down, Sides::default())
         }
     };
     let external = External { name: node.name.clone(), ports, setup, when_down, tags };
     (wrong.len() == before).then_some((external, l3))
+}
+
+/// Adds the faults of an external node's configuration that do not depend on the graph.
+pub(crate) fn config_faults(policy: &Policy, node: &ExternalNode, wrong: &mut Vec<Diagnostic>) {
+    match node.kind {
+        ExternalKind::Legacy => {
+            let config: Option<LegacyConfig> = faults::read(policy, &node.config, wrong);
+            wrong.extend(config.into_iter().flat_map(|config| config.faults(node)));
+        }
+        ExternalKind::Native => {
+            let config: Option<NativeConfig> = faults::read(policy, &node.config, wrong);
+            wrong.extend(config.and_then(|config| config.specs(node).err()).map(|fault| *fault));
+        }
+    }
 }
 
 #[cfg(test)]

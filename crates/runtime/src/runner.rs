@@ -27,6 +27,7 @@ use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
 use crate::transport::{Maker, Transport, UnitReports};
+use crate::two_cores::{SecondCore, SecondCoreError};
 use crate::units_config::UnitsConfig;
 use crate::worker::counters::Counters;
 use crate::worker::{SnoopedFrame, WorkerPlace};
@@ -99,6 +100,16 @@ impl Runner {
             busy_s: 0.0,
             started: Instant::now(),
         }
+    }
+
+    /// Runs state functions of different functions in parallel, on this thread and a second core,
+    /// where their work is longer than a handover (B18). The output stays the same. For a runner
+    /// that does not run on units.
+    ///
+    /// # Errors
+    /// No thread can be started, or memory lacks.
+    pub fn use_second_core(&mut self) -> Result<SecondCore, SecondCoreError> {
+        SecondCore::start(&mut self.assembly.graph)
     }
 
     /// Creates a runner on units that come and go with the traffic, on the calling thread.

@@ -14,7 +14,7 @@
 //! The owner follows from a hash of the flow's key, the same for both directions, or from the
 //! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows
 //! over to them. The NFs of all graphs share their state, except counters, see
-//! [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! [`nf::SharedHandle`]. `docs/decisions/0025-flow-ownership-of-workers.md` has the reasons.
 
 mod crew;
 mod directory;

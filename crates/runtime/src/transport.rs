@@ -24,15 +24,15 @@ mod own_table;
 mod report;
 mod rings;
 mod shared_table;
-mod unheard;
 mod unit_end;
+mod unreported;
 
 pub use absent::Absent;
 pub use barrier::Barrier;
 pub use fast_lane::FastLane;
 pub use figures::UnitReports;
 pub use fleet::{Fleet, Started, UnitChange};
-pub use homes::{Elsewhere, Federation, Passage};
+pub use homes::{Federation, Redirect, RouteStage};
 pub use lane::{MAILS, RETURNS, RING};
 pub use link::UnitLink;
 pub use local_graph::LocalGraph;

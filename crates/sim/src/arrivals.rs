@@ -11,7 +11,7 @@ const AHEAD: usize = 16;
 
 /// A packet that is known ahead.
 #[derive(Clone, Copy, Debug)]
-pub struct Coming {
+pub struct NextArrival {
     /// The packet.
     pub arriving: Arriving,
     /// Its flow's key.
@@ -26,7 +26,7 @@ pub struct Arrivals {
     packets: Packets,
     hasher: FlowHasher,
     /// A ring; `None` after the last packet. The slot before `next` holds the packet returned last.
-    ahead: [Option<Coming>; AHEAD],
+    ahead: [Option<NextArrival>; AHEAD],
     next: usize,
 }
 
@@ -43,12 +43,12 @@ impl Arrivals {
     /// Returns the time of the next arrival; `u64::MAX` if there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
-        self.ahead[self.next].as_ref().map_or(u64::MAX, |coming| coming.arriving.time_ns)
+        self.ahead[self.next].as_ref().map_or(u64::MAX, |arrival| arrival.arriving.time_ns)
     }
 
     /// Takes the next arrival, and prefetches for later ones at this dispatcher.
     #[inline]
-    pub fn next(&mut self, dispatcher: &Dispatcher) -> Option<&Coming> {
+    pub fn next(&mut self, dispatcher: &Dispatcher) -> Option<&NextArrival> {
         let (this, last) = (self.next, (self.next + AHEAD - 1) % AHEAD);
         self.ahead[last] = self.draw();
         self.next = (this + 1) % AHEAD;
@@ -62,10 +62,10 @@ impl Arrivals {
     }
 
     #[inline]
-    fn draw(&mut self) -> Option<Coming> {
+    fn draw(&mut self) -> Option<NextArrival> {
         let arriving = self.packets.next()?;
         let key = key(arriving.flow);
-        Some(Coming { arriving, key, hash: self.hasher.hash(&key) })
+        Some(NextArrival { arriving, key, hash: self.hasher.hash(&key) })
     }
 }
 

@@ -15,7 +15,7 @@ use values::Nanos;
 
 pub use dispatcher::{AssignmentMode, AssignmentModeError, DispatcherSettings};
 pub use links::{LinkSettings, Links, MessageFaults};
-pub(crate) use rate::Warp;
+pub(crate) use rate::TimeWarp;
 pub use rate::{RateCurve, RateCurveError};
 pub use recorded::{RECORDED_MAX, RecordedPackets, RecordingError};
 pub use state::{State, StatePlace};

@@ -19,16 +19,16 @@ pub struct Server {
     pub wake_ns: u64,
     /// Time of the unit's next timer; `u64::MAX` if it has none.
     pub timer_ns: u64,
-    /// Queued parcels, in order of arrival.
+    /// Queued deliveries, in order of arrival.
     queue: VecDeque<Waiting>,
     /// Messages that wait for the unit to be done with a packet.
     inbox: VecDeque<Waiting>,
 }
 
-/// A parcel that waits.
+/// A delivery that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    parcel: u32,
+    delivery: u32,
     /// The index of its flow.
     index: u32,
     /// Time when it was queued; `u64::MAX` if it is not in the queue.
@@ -54,39 +54,39 @@ impl Server {
         self.unit.engine().free_ns()
     }
 
-    /// Adds a parcel to the queue, of the flow with this index.
+    /// Adds a delivery to the queue, of the flow with this index.
     #[inline]
-    pub fn queue(&mut self, parcel: u32, index: u32, now_ns: u64) {
-        self.queue.push_back(Waiting { parcel, index, since_ns: now_ns });
+    pub fn queue(&mut self, delivery: u32, index: u32, now_ns: u64) {
+        self.queue.push_back(Waiting { delivery, index, since_ns: now_ns });
     }
 
-    /// Adds a parcel that overtakes the queue, of the flow with this index.
+    /// Adds a delivery that overtakes the queue, of the flow with this index.
     #[inline]
-    pub fn deliver(&mut self, parcel: u32, index: u32) {
-        self.inbox.push_back(Waiting { parcel, index, since_ns: u64::MAX });
+    pub fn deliver(&mut self, delivery: u32, index: u32) {
+        self.inbox.push_back(Waiting { delivery, index, since_ns: u64::MAX });
     }
 
-    /// Removes the next parcel, and returns it with the time when it was queued; `u64::MAX` if it
+    /// Removes the next delivery, and returns it with the time when it was queued; `u64::MAX` if it
     /// was not in the queue.
     #[inline]
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let next = self.inbox.pop_front().or_else(|| self.queue.pop_front())?;
-        Some((next.parcel, next.since_ns))
+        Some((next.delivery, next.since_ns))
     }
 
-    /// Returns a waiting parcel by its position.
+    /// Returns a waiting delivery by its position.
     #[inline]
     fn waiting(&self, place: usize) -> Option<&Waiting> {
         let in_queue = place.checked_sub(self.inbox.len());
         in_queue.map_or_else(|| self.inbox.get(place), |place| self.queue.get(place))
     }
 
-    /// Prefetches the next queued parcels and the unit's entries of their flows. Each pointer is
-    /// followed one step per parcel processed, when its target is in the cache.
+    /// Prefetches the next queued deliveries and the unit's entries of their flows. Each pointer is
+    /// followed one step per delivery processed, when its target is in the cache.
     #[inline]
-    pub fn prefetch(&self, parcels: &Slab<Parcel>) {
+    pub fn prefetch(&self, deliveries: &Slab<Delivery>) {
         if let Some(third) = self.waiting(2) {
-            parcels.prefetch(third.parcel);
+            deliveries.prefetch(third.delivery);
             self.unit.prefetch(third.index);
         }
         if let Some(second) = self.waiting(1) {
@@ -103,24 +103,24 @@ impl Server {
         !self.inbox.is_empty()
     }
 
-    /// Returns true if a parcel waits.
+    /// Returns true if a delivery waits.
     #[inline]
     pub fn has_next(&self) -> bool {
         !(self.inbox.is_empty() && self.queue.is_empty())
     }
 
-    /// Returns the number of queued parcels.
+    /// Returns the number of queued deliveries.
     #[inline]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 }
 
-/// A parcel on its way to a unit, or waiting there. It has cache lines of its own, because there
-/// are many.
+/// A packet or message in flight to a unit, or waiting there. It has cache lines of its own,
+/// because there are many.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub enum Parcel {
+pub enum Delivery {
     /// A packet.
     Packet {
         /// The dispatcher's stamp.
@@ -136,14 +136,14 @@ pub enum Parcel {
     ToDispatcher(UnitId, FromUnit),
 }
 
-impl Parcel {
+impl Delivery {
     /// Returns the index of its flow, if it has one.
     #[inline]
     pub fn flow_index(&self) -> Option<u32> {
         match self {
-            Parcel::Packet { stamp, .. } => Some(stamp.flow.index),
-            Parcel::ToUnit(message) => message.flow().map(|flow| flow.index),
-            Parcel::ToDispatcher(..) => None,
+            Delivery::Packet { stamp, .. } => Some(stamp.flow.index),
+            Delivery::ToUnit(message) => message.flow().map(|flow| flow.index),
+            Delivery::ToDispatcher(..) => None,
         }
     }
 }

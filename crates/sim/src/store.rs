@@ -7,7 +7,8 @@ use protocol::message::{Epoch, FlowId, FlowRecord, UnitId};
 use crate::engine::Processed;
 use crate::scenario::{self, StatePlace};
 
-/// A store of states, and the parcels at units that wait for it. It serves one request at a time.
+/// A store of states, and the deliveries at units that wait for it. It serves one request at a
+/// time.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// The scenario's settings.
@@ -21,7 +22,7 @@ pub struct Store {
     written: BTreeMap<FlowId, u64>,
     /// The newest epoch of each flow that was handed over by the store.
     handed_over: BTreeMap<FlowId, Epoch>,
-    /// Parcels that wait at units until an access has finished.
+    /// Deliveries that wait at units until an access has finished.
     lines: BTreeMap<(UnitId, FlowId), Line>,
     /// Counters of requests.
     pub counters: Accesses,
@@ -38,20 +39,20 @@ pub struct Accesses {
     pub bytes: u64,
 }
 
-/// The parcels of a flow at a unit with accesses to the store.
+/// The deliveries of a flow at a unit with accesses to the store.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// Accesses in flight.
     pub accesses: u32,
-    /// Waiting parcels, in order.
-    pub parcels: VecDeque<u32>,
+    /// Waiting deliveries, in order.
+    pub deliveries: VecDeque<u32>,
 }
 
 /// A request, or its answer.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// A packet needs the state that its unit works on.
-    Read { unit: UnitId, parcel: u32 },
+    Read { unit: UnitId, delivery: u32 },
     /// A packet has changed the state, and waits until that is written.
     Write { unit: UnitId, done: Processed, record: FlowRecord },
     /// A state is written; no unit waits for that.
@@ -181,7 +182,7 @@ impl Store {
         self.handed_over.remove(&flow);
     }
 
-    /// Returns the parcels that wait for a flow's accesses at a unit.
+    /// Returns the deliveries that wait for a flow's accesses at a unit.
     pub fn line(&mut self, unit: UnitId, flow: FlowId) -> Option<&mut Line> {
         self.lines.get_mut(&(unit, flow))
     }
@@ -198,10 +199,10 @@ impl Store {
         }
     }
 
-    /// Removes the next waiting parcel of a flow that has no access in flight.
+    /// Removes the next waiting delivery of a flow that has no access in flight.
     pub fn next_in_line(&mut self, unit: UnitId, flow: FlowId) -> Option<u32> {
         let line = self.lines.get_mut(&(unit, flow)).filter(|line| line.accesses == 0)?;
-        let next = line.parcels.pop_front();
+        let next = line.deliveries.pop_front();
         if next.is_none() {
             self.lines.remove(&(unit, flow));
         }
@@ -251,7 +252,7 @@ mod tests {
         let unit = UnitId(1);
         assert!(store.line(unit, FLOW).is_none());
         store.begin(unit, FLOW);
-        store.line(unit, FLOW).unwrap().parcels.push_back(7);
+        store.line(unit, FLOW).unwrap().deliveries.push_back(7);
         assert_eq!(store.next_in_line(unit, FLOW), None);
         store.finish(unit, FLOW);
         assert_eq!((store.next_in_line(unit, FLOW), store.next_in_line(unit, FLOW)), (Some(7), None));

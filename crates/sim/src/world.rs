@@ -21,7 +21,7 @@ use crate::latency::{Latencies, LatencyReport};
 use crate::link::Links;
 use crate::pool::{PoolCounters, WarmPool};
 use crate::scenario::{DropPlace, LinkSettings, RunSettings, Scenario};
-use crate::server::{Parcel, Server, Slab};
+use crate::server::{Delivery, Server, Slab};
 use crate::service::Service;
 use crate::store::{Request, Store};
 use crate::tally::{Changes, Tally};
@@ -32,14 +32,14 @@ use values::Picos;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A packet arrives at a unit and joins its queue.
-    Arrived { unit: UnitId, parcel: u32 },
+    Arrived { unit: UnitId, delivery: u32 },
     /// A message arrives at a unit and joins its queue.
-    Queued { unit: UnitId, parcel: u32 },
+    Queued { unit: UnitId, delivery: u32 },
     /// A message arrives at a unit and overtakes its queue.
-    Delivered { unit: UnitId, parcel: u32 },
+    Delivered { unit: UnitId, delivery: u32 },
     /// A message arrives at the dispatcher.
-    Returned { parcel: u32 },
-    /// A unit has finished its work, and parcels wait.
+    Returned { delivery: u32 },
+    /// A unit has finished its work, and deliveries wait.
     Wake(UnitId),
     /// A unit has a timer to handle.
     Timer(UnitId),
@@ -55,20 +55,20 @@ enum Event {
 
 impl Event {
     /// Returns the arrival of a message at a unit: in its queue, or before it.
-    fn to_unit(unit: UnitId, parcel: u32, lane: Lane) -> Event {
+    fn to_unit(unit: UnitId, delivery: u32, lane: Lane) -> Event {
         match lane {
-            Lane::Ordered => Event::Queued { unit, parcel },
-            Lane::Free => Event::Delivered { unit, parcel },
+            Lane::Ordered => Event::Queued { unit, delivery },
+            Lane::Free => Event::Delivered { unit, delivery },
         }
     }
 
-    /// Returns the unit and the parcel of an arrival.
+    /// Returns the unit and the delivery of an arrival.
     #[inline]
     fn arrival(self) -> Option<(UnitId, u32)> {
         match self {
-            Event::Arrived { unit, parcel }
-            | Event::Queued { unit, parcel }
-            | Event::Delivered { unit, parcel } => Some((unit, parcel)),
+            Event::Arrived { unit, delivery }
+            | Event::Queued { unit, delivery }
+            | Event::Delivered { unit, delivery } => Some((unit, delivery)),
             _ => None,
         }
     }
@@ -94,8 +94,8 @@ pub struct World {
     links: Links,
     /// Units may have work left when nothing is in flight.
     may_be_unsettled: bool,
-    parcels: Slab<Parcel>,
-    /// Messages among the parcels, and requests that a unit waits for.
+    deliveries: Slab<Delivery>,
+    /// Messages among the deliveries, and requests that a unit waits for.
     messages: u64,
     /// The store, if states are in one.
     store: Option<Store>,
@@ -169,7 +169,7 @@ impl World {
             is_in_order: in_order(&scenario.links.dispatcher_to_unit),
             may_be_unsettled: scenario.links.messages.loss.0 > 0.0,
             links: Links::new(&scenario.links, units.count.max, seed),
-            parcels: Slab::default(),
+            deliveries: Slab::default(),
             messages: 0,
             store: scenario.state.place.is_store().then(|| Store::new(scenario.state)),
             requests: Slab::default(),
@@ -302,20 +302,20 @@ impl World {
     /// Handles the next event.
     fn happen(&mut self) -> Result<(), Violation> {
         let mut ahead = Ahead {
-            parcels: &self.parcels,
+            deliveries: &self.deliveries,
             servers: &self.servers,
             checks: &self.checks,
             coming: &mut self.coming,
         };
         match self.events.pop(|events| ahead.show(events)) {
-            Some((_, Event::Arrived { unit, parcel })) => self.arrive_at_unit(unit, parcel),
-            Some((_, Event::Queued { unit, parcel })) => self.queue(unit, parcel),
-            Some((_, Event::Delivered { unit, parcel })) => {
-                self.deliver(unit, parcel);
+            Some((_, Event::Arrived { unit, delivery })) => self.arrive_at_unit(unit, delivery),
+            Some((_, Event::Queued { unit, delivery })) => self.queue(unit, delivery),
+            Some((_, Event::Delivered { unit, delivery })) => {
+                self.deliver(unit, delivery);
                 self.serve(unit)
             }
-            Some((_, Event::Returned { parcel })) => {
-                self.come_back(parcel);
+            Some((_, Event::Returned { delivery })) => {
+                self.come_back(delivery);
                 Ok(())
             }
             Some((at_ns, Event::Wake(unit))) if self.servers[unit.index()].wake_ns == at_ns => {
@@ -411,8 +411,8 @@ mod tests {
     #[test]
     fn a_packet_that_is_forgotten_is_found() {
         let mut world = world();
-        let parcel = (0..).find(|&parcel| world.parcels.get_mut(parcel).is_some()).unwrap();
-        world.parcels.take(parcel);
+        let delivery = (0..).find(|&delivery| world.deliveries.get_mut(delivery).is_some()).unwrap();
+        world.deliveries.take(delivery);
         // Its seq is given up; everything works except the account.
         assert!(matches!(
             world.advance_to(10_000_000_000).and_then(|_| world.finish().map(|_| ())),

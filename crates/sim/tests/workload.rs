@@ -11,7 +11,7 @@ use values::PositiveBitRate;
 /// The whole of a trace, at 5 times its natural speed.
 fn whole(profile: TraceProfile, bursts: BurstSizes, seed: u64) -> (Statistics, [f64; 2]) {
     let curve = RateCurve::flat(PositiveBitRate(5_000_000_000));
-    let until_ns = (Shape::of(profile).fitted(bursts).trace_ns / 5.0) as u64;
+    let until_ns = (Shape::of(profile).distributions(bursts).trace_ns / 5.0) as u64;
     let workload = Workload::Trace(SyntheticTrace { profile, bursts, curve, adversary: None });
     let mut statistics = WorkloadStatistics::new();
     let mut last = std::collections::HashMap::new();

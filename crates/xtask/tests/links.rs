@@ -65,6 +65,27 @@ fn decision_records_are_one_page_of_three_parts() {
 }
 
 #[test]
+fn the_index_of_decisions_has_their_titles() {
+    let folder = Path::new("docs/decisions");
+    let pages: HashMap<PathBuf, String> = pages().into_iter().collect();
+    let index = pages.iter().find(|(path, _)| path.ends_with(folder.join("README.md")));
+    let (_, index) = index.expect("there is an index");
+    let mut rows: Vec<&str> = index.lines().filter(|line| line.starts_with("| [")).collect();
+    for (path, text) in &pages {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if path.parent().is_some_and(|parent| parent.ends_with(folder)) && name != "README.md" {
+            let (number, title) =
+                text.lines().next().and_then(|line| line.split_once(". ")).expect("a title");
+            let number: u32 = number.trim_start_matches("# ").parse().expect("a number");
+            let row = format!("| [{number:04}]({name}) | {title} | ");
+            assert!(rows.iter().any(|line| line.starts_with(&row)), "the index lacks: {row}");
+            rows.retain(|line| !line.starts_with(&row));
+        }
+    }
+    assert!(rows.is_empty(), "{rows:?}");
+}
+
+#[test]
 fn links_and_anchors_are_found() {
     let text = "# A `b` page, (one)\n\n[x](a.md#b) `[no](c.md)` ![y](d.svg \"title\")\n\n```\n[no](e.md)\n# no\n```\n";
     assert_eq!(links(text), ["a.md#b", "d.svg"]);

@@ -278,6 +278,8 @@ fn the_matching_rule_is_named() {
     }
     let text = place.stdout("explain p.rvl --read in.pcapng --seed 1 --packet 1");
     assert!(text.contains("f (firewall): forward, by rule 1 (") || text.contains("by default"), "{text}");
+    let dropped = place.stdout("explain p.rvl --read in.pcapng --seed 1 --dropped --limit 2000");
+    assert!(dropped.contains(", by ") && !dropped.contains(".,"), "{dropped}");
     let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
     let firewall = &report["functions"][1];
     let rules = firewall["rules"].as_array().unwrap();

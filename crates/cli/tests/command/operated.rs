@@ -227,6 +227,8 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
     demo.place.stdout("cluster init certs viewer unit:u=127.0.0.1");
     let with = |name: &str| format!("--cert certs/{name}.pem --key certs/{name}.key");
     assert_eq!(demo.place.json(&format!("{status} {}", with("viewer")))["name"], "demo");
+    let said = demo.place.refused(1, &status.replace("status", "migrate"));
+    assert!(said.contains("--flow, --from, --filter or --count"), "{said}");
     let migrate = status.replace("status", "migrate --from 0 --count 1");
     let said = demo.place.refused(1, &format!("{migrate} {}", with("viewer")));
     assert!(said.contains("the role viewer allows GET only, not POST"), "{said}");

@@ -46,6 +46,38 @@ fn warnings_fail_only_if_denied() {
     assert!(said("policy check wrong.rvl", 1).contains("unknown port or NF `b`"));
 }
 
+/// The faults of a policy in one pass, as (line, column, message), and help if there is some.
+const FAULTY: &str = "Port<0> a { prefixs: [10.0.0.0/8] };
+Port<1> b;
+NAT n { external: [203.0.113.1], idel: 30s, mapping: sideways };
+Firewal g;
+Firewall f { rules: \"allow sideways tcp\" };
+pipelet { a [n.what] <-> n; n <-> f <-> c; }
+";
+
+#[test]
+fn all_errors_are_reported_in_one_pass_by_position() {
+    let place = Place::new();
+    place.write("wrong.rvl", FAULTY);
+    let output = place.command("policy check wrong.rvl -o json").output().unwrap();
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let places: Vec<_> =
+        found.iter().map(|fault| [&fault["line"], &fault["column"]].map(|at| at.as_u64().unwrap())).collect();
+    assert_eq!(places, [[1, 13], [3, 34], [3, 54], [4, 1], [5, 28], [6, 22], [6, 41]], "{found:#?}");
+    let helps: Vec<_> = found.iter().map(|fault| fault["help"].as_str().unwrap_or_default()).collect();
+    assert_eq!(helps[0], "did you mean `prefixes`?");
+    assert_eq!(helps[3], "did you mean `firewall`?");
+    assert_eq!(helps[6], "there are: `a`, `b`, `f`, `g`, `n`, `Drop`");
+    // The other commands do the same.
+    let said = place.refused(1, "run wrong.rvl --read in.pcapng");
+    assert_eq!(said.matches("error").count(), found.len(), "{said}");
+    // With a graph that cannot be built, too.
+    place
+        .write("wrong.rvl", "Port<0> a { gatewya: 10.0.0.1 };\nNAT n { external: [203.0.113.1], idel: 1s };");
+    let said = super::stderr(&place.run("policy check wrong.rvl"));
+    assert!(said.contains("gateway") && said.contains("idel") && said.contains("no pipelet"), "{said}");
+}
+
 #[test]
 fn warnings_of_functions_are_findings() {
     let place = Place::new();

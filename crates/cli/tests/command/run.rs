@@ -78,6 +78,35 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
+fn output_with_a_second_core_is_the_same() {
+    let place = place_with_traffic("--packets 3000 --rate 20kpps");
+    place.write(
+        "two.rvl",
+        "Port<0> inside;\nPort<1> outside;\nMonitor m;\nRedundancyMeter r { window: 16, sample: 64 };\n\
+         pipelet { inside <-> m <-> r <-> outside; }\n",
+    );
+    let [plain, both] = ["", "--second-core"].map(|option| {
+        let output =
+            place.run(&format!("run two.rvl --read in.pcapng --seed 7 --write out.pcapng -o json {option}"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains("the second core ran the state functions of"), !option.is_empty(), "{said}");
+        let mut report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.as_object_mut().unwrap().remove("timing").unwrap();
+        (report, place.read("out.pcapng"))
+    });
+    assert!(plain == both, "{} differs from {}", both.0, plain.0);
+    let error = place.refused(1, "run two.rvl --read in.pcapng --second-core --units-max 2");
+    assert!(error.contains("--second-core is for a policy without units"), "{error}");
+}
+
+#[test]
+fn the_summary_leaves_out_unused_pools() {
+    let place = place_with_traffic("--packets 200");
+    let text = place.stdout("run nat.rvl --read in.pcapng --seed 7");
+    assert!(text.contains("in use, peak ") && !text.contains("peak 0, of"), "{text}");
+}
+
+#[test]
 fn output_on_elastic_units_is_the_same() {
     let place = place_with_traffic("--packets 3000 --rate 20kpps");
     let run = "run nat.rvl --read in.pcapng --seed 7 -o json --write";
@@ -395,7 +424,7 @@ fn files_that_are_no_captures_are_refused() {
     let said = place.refused(1, "run wire.rvl --read text.pcap");
     assert!(said.contains("text.pcap"), "{said}");
     let said = place.refused(1, "run wire.rvl --read missing.pcap");
-    assert!(said.contains("cannot read missing.pcap"), "{said}");
+    assert!(said.contains("cannot read missing.pcap: No such file"), "{said}");
     place.refused(2, "run wire.rvl");
     place.refused(2, "run wire.rvl --read in.pcapng --colour");
 }

@@ -19,34 +19,34 @@ use super::role::{SCHEME, Subject, check_name};
 
 /// Validity of certificates by default, in days.
 pub const CERTIFICATE_DAYS: u32 = 365;
-/// Limit on that.
+/// Limit on that validity.
 pub const CERTIFICATE_DAYS_MAX: u32 = 3_650;
 /// Validity of an authority, in days.
 pub const AUTHORITY_DAYS: u32 = 3_650;
-/// The cluster of an authority, unless it is named.
+/// Name of an authority's cluster by default.
 pub const DEFAULT_CLUSTER: &str = "rivulet";
 
-/// Certificates are valid from this long before they are issued: clocks of hosts differ.
+/// Time before its issue at which a certificate becomes valid, because clocks of hosts differ.
 const EARLIER: Duration = Duration::from_secs(DAY_S);
 const DAY_S: u64 = 86_400;
 
 /// Names of the authority's files in a folder.
 pub const CERTIFICATE_FILE: &str = "ca.pem";
 const KEY_FILE: &str = "ca.key";
-/// The list of what the authority has issued, in its folder.
+/// List of issued certificates, in the authority's folder.
 pub(super) const ISSUED_FILE: &str = "issued";
 
-/// Names of files in a folder that are no holder's.
+/// File names in the folder that no holder may have.
 const RESERVED: [&str; 2] = ["ca", "crl"];
 
-/// The authority of a cluster: who has its key can let nodes in.
+/// The authority of a cluster. Its key admits nodes to the cluster.
 pub struct Authority {
     pub(super) issuer: Issuer<'static, KeyPair>,
     certificate: String,
     cluster: String,
 }
 
-/// A certificate that was issued, and its key, in PEM.
+/// An issued certificate with its key, in PEM.
 pub struct IssuedIdentity {
     /// The certificate.
     pub certificate: String,
@@ -54,13 +54,13 @@ pub struct IssuedIdentity {
     pub key: String,
 }
 
-/// A certificate or key cannot be made, read or written.
+/// The reason why a certificate or key cannot be made, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// A host cannot have the name.
+    /// The name is not valid for a host.
     #[error("`{0}` is neither a name of a host nor an IP address")]
     Host(String),
-    /// The holder of the certificate is not well named.
+    /// The holder's name is invalid.
     #[error("{0}")]
     Subject(String),
     /// The authority is another cluster's.
@@ -79,7 +79,7 @@ pub enum AuthorityError {
          certificates where the key is kept"
     )]
     NoKey(String),
-    /// A certificate or key cannot be made or understood.
+    /// A certificate or key cannot be made or parsed.
     #[error(transparent)]
     Certificate(#[from] rcgen::Error),
     /// A file has no certificate.
@@ -99,11 +99,11 @@ impl Authority {
     /// Creates an authority with a new key, for a cluster.
     ///
     /// # Errors
-    /// If there is no source of random numbers, or the cluster's name is none.
+    /// If there is no source of random numbers, or the cluster's name is invalid.
     pub fn new(cluster: &str) -> Result<Authority, AuthorityError> {
         check_word(cluster)?;
         let key = KeyPair::generate()?;
-        // Lists of revoked certificates are found by the name of their authority.
+        // Revocation lists are matched by the name of their authority.
         let number: [u8; 4] = *key.public_key_raw().last_chunk().unwrap_or(&[0; 4]);
         let common_name = format!("{COMMON_NAME} {:08x}", u32::from_be_bytes(number));
         let params = params(cluster, &common_name)?;
@@ -111,8 +111,8 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), certificate, cluster: cluster.to_owned() })
     }
 
-    /// Reads the authority of a folder; creates it, and the folder, if there is none. `cluster`:
-    /// the name of its cluster, [`DEFAULT_CLUSTER`] by default.
+    /// Reads the authority of a folder; creates both if they do not exist. `cluster`: the name of
+    /// its cluster, [`DEFAULT_CLUSTER`] by default.
     ///
     /// # Errors
     /// If a file cannot be read or written, or the authority is another cluster's.
@@ -165,7 +165,7 @@ impl Authority {
     /// Issues a certificate for its role and name, valid for this number of days.
     ///
     /// # Errors
-    /// If the name, or that of a host, is none: letters, digits, hyphens and dots.
+    /// If the name of the holder or a host is invalid: letters, digits, hyphens and dots.
     pub fn issue(&self, subject: &Subject, days: u32) -> Result<IssuedIdentity, AuthorityError> {
         let Subject { role, name, hosts } = subject;
         check_word(name)?;
@@ -184,11 +184,11 @@ impl Authority {
         Ok(IssuedIdentity { certificate, key: key.serialize_pem() })
     }
 
-    /// Issues a certificate, and writes `NAME.pem` and `NAME.key` to a folder. Processes that have
-    /// the ones before take the new ones at their next handshake.
+    /// Issues a certificate, and writes `NAME.pem` and `NAME.key` to a folder. Processes with the
+    /// former files use the new ones from their next handshake.
     ///
     /// # Errors
-    /// If the name is none, or a file cannot be written.
+    /// If the name is invalid, or a file cannot be written.
     pub fn issue_to(&self, folder: &Path, subject: &Subject, days: u32) -> Result<PathBuf, AuthorityError> {
         if RESERVED.contains(&&*subject.name) {
             let reason = format!("`{}` cannot be a name: its files are those of the authority", subject.name);
@@ -206,7 +206,8 @@ impl Authority {
         Ok(file("pem"))
     }
 
-    /// The same for a holder in text, such as `unit:u1`, with the default validity.
+    /// As [`issue_to`](Authority::issue_to), for a holder as text, such as `unit:u1`, with the
+    /// default validity.
     ///
     /// # Errors
     /// If the text names no holder, or a file cannot be written.
@@ -215,14 +216,14 @@ impl Authority {
         self.issue_to(folder, &subject, CERTIFICATE_DAYS)
     }
 
-    /// Writes the authority's certificate again, with the same key and another end: those that it
-    /// has issued stay valid.
+    /// Writes the authority's certificate again, with the same key and another end. Certificates
+    /// that it has issued stay valid.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn renew(&mut self, folder: &Path) -> Result<(), AuthorityError> {
         let before = read_certificate(&folder.join(CERTIFICATE_FILE))?;
-        // The name in certificates that it has issued.
+        // The issuer's name in its certificates must stay.
         let common_name = before.common_name.as_deref().unwrap_or(COMMON_NAME);
         let mut params = params(&self.cluster, common_name)?;
         if before.organisation.is_none() {
@@ -262,7 +263,7 @@ fn check_word(word: &str) -> Result<(), AuthorityError> {
     check_name(word).map_err(AuthorityError::Subject)
 }
 
-/// Reads the first certificate of a file in PEM.
+/// Reads the first certificate of a PEM file.
 ///
 /// # Errors
 /// If there is none.
@@ -277,12 +278,12 @@ pub(super) fn wrong(file: &Path) -> impl FnOnce(std::io::Error) -> AuthorityErro
     move |cause| AuthorityError::File { file, cause }
 }
 
-/// Writes a file at once: its readers see the one before, or the whole new one.
+/// Writes a file atomically: readers see the former file, or the whole new one.
 pub(super) fn write_file(file: &Path, content: &str, mode: u32) -> Result<(), AuthorityError> {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    // One that was left may have other permissions.
+    // A leftover file may have other permissions.
     let _ = fs::remove_file(&part);
     let open = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&part);
     let written = open.and_then(|mut open| open.write_all(content.as_bytes()).and_then(|()| open.sync_all()));

@@ -11,13 +11,13 @@ use super::role::{CertifiedRole, SCHEME};
 /// The content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateContent {
-    /// Names of hosts, and of nodes.
+    /// Names of hosts and nodes.
     pub hosts: Vec<String>,
     /// Its URIs.
     pub uris: Vec<String>,
     /// Its common name.
     pub common_name: Option<String>,
-    /// The organisation: of an authority of `rivulet cluster`, the cluster.
+    /// Its organisation: in an authority of `rivulet cluster`, the cluster.
     pub organisation: Option<String>,
     /// Begin and end of its validity, in seconds since 1970.
     pub valid: (i64, i64),
@@ -26,7 +26,7 @@ pub struct CertificateContent {
 }
 
 impl CertificateContent {
-    /// Reads a certificate; `None` if it is damaged.
+    /// Parses a certificate; `None` if it is malformed.
     pub fn read(certificate: &[u8]) -> Option<CertificateContent> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let names = parsed.subject_alternative_name().ok().flatten();
@@ -52,7 +52,7 @@ impl CertificateContent {
     }
 }
 
-/// Returns whether a certificate is for a node or host of this name.
+/// Returns true if a certificate is for a node or host of this name.
 pub(super) fn is_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let Ok(name) = ServerName::try_from(name) else { return false };
     let parsed = ParsedCertificate::try_from(certificate);
@@ -70,21 +70,21 @@ fn ip_of(bytes: &[u8]) -> Option<String> {
 /// The holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Its cluster; `None`: any of the authority.
+    /// Its cluster; `None` for any cluster of the authority.
     pub cluster: Option<String>,
     /// Its role.
     pub role: CertifiedRole,
-    /// Its name, if the certificate says it with the role.
+    /// Its name, if the certificate states it with the role.
     pub name: Option<String>,
 }
 
-/// Why a certificate is of no use.
+/// The reason why a certificate is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("the certificate is damaged")]
     Damaged,
-    /// Nothing says its role.
+    /// It has no role.
     #[error(
         "the certificate of `{0}` has no role; issue it again with `rivulet cluster init FOLDER ROLE:NAME`, or \
          name its subject in the file of roles (docs/cluster.md)"
@@ -96,14 +96,14 @@ pub enum CredentialError {
     /// Its role is malformed.
     #[error("the certificate has the role `{0}`; expected {SCHEME}CLUSTER/ROLE/NAME")]
     Malformed(String),
-    /// Its role is another one.
+    /// It has another role than expected.
     #[error("the certificate of `{name}` is for the role {role}, and not for {expected}")]
     Role {
         /// The holder.
         name: String,
         /// Its role.
         role: CertifiedRole,
-        /// The role that was expected.
+        /// The expected role.
         expected: &'static str,
     },
     /// It is for another name.
@@ -119,7 +119,7 @@ pub enum CredentialError {
     },
 }
 
-/// Reads the part of a role's URI behind its scheme.
+/// Parses a role's URI without its scheme.
 pub(super) fn parse_path(path: &str) -> Result<Credential, CredentialError> {
     let malformed = || CredentialError::Malformed(path.chars().take(200).collect());
     let mut parts = path.split('/').filter(|part| !part.is_empty());
@@ -133,10 +133,10 @@ pub(super) fn parse_path(path: &str) -> Result<Credential, CredentialError> {
 }
 
 impl Credential {
-    /// Checks that it is of the same cluster.
+    /// Checks that it is for the same cluster.
     ///
     /// # Errors
-    /// If it is of another one.
+    /// If it is for another cluster.
     pub fn check_cluster(&self, own: Option<&str>) -> Result<(), CredentialError> {
         match (&self.cluster, own) {
             (Some(theirs), Some(own)) if theirs != own => {
@@ -146,7 +146,7 @@ impl Credential {
         }
     }
 
-    /// Checks that it is a node's, of this name and role.
+    /// Checks that it is for a node of this name and role.
     ///
     /// # Errors
     /// If it is for another name or role.

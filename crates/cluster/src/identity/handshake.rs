@@ -17,7 +17,7 @@ use crate::wire::{ArrivedFrame, FrameError, Hello, VERSION, VERSION_MIN, read_fr
 
 /// Limit on the time of each read and write of a handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit on the time until a node takes a connection. A host that is back is found within it.
+/// Limit on the time until a node accepts a connection. A host that returns is found within it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit on the bytes of a [`Hello`].
 pub const HELLO_LEN_MAX: usize = 4096;
@@ -30,11 +30,11 @@ const EXPORTED_LEN: usize = 32 + 32 + 8;
 /// The keys of a link.
 #[derive(Clone)]
 pub struct LinkSecrets {
-    /// Protects what this end sends.
+    /// Key of sent datagrams.
     pub send: [u8; 32],
-    /// Protects what it receives.
+    /// Key of received datagrams.
     pub receive: [u8; 32],
-    /// The link's number, the same at both ends.
+    /// Number of the link, the same at both ends.
     pub id: u64,
 }
 
@@ -46,36 +46,36 @@ pub struct Session {
     pub ends: Endpoints,
     /// The keys of the link.
     pub secrets: LinkSecrets,
-    /// True at the end that connected.
+    /// True at the connecting end.
     pub is_client: bool,
-    /// The dispatcher for which two units meet, as the end that connected says.
+    /// The common dispatcher of two units, as stated by the connecting end.
     pub scope: String,
     /// The peer's certificate; `None` on a simulated network.
     pub certificate: Option<Arc<PeerCertificate>>,
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed, or the peer showed no certificate of the authority.
-    #[error("{}", said(.0))]
+    #[error("{}", describe(.0))]
     Connection(#[from] std::io::Error),
     /// TLS failed.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
-    /// The name cannot be that of a node.
+    /// The name is not valid for a node.
     #[error("`{0}` is not a valid name of a node")]
     Name(String),
     /// The peer's certificate is for another name.
     #[error("the peer says that it is `{said}`, but its certificate is for another node")]
     OtherName {
-        /// The name that it said.
+        /// The name that it stated.
         said: String,
     },
     /// The peer's certificate is for another role or cluster.
     #[error("the peer `{said}`: {cause}")]
     Credential {
-        /// The name that it said.
+        /// The name that it stated.
         said: String,
         /// The reason.
         cause: CredentialError,
@@ -93,7 +93,7 @@ pub enum HandshakeError {
         /// Newest version of the peer.
         newest: u16,
     },
-    /// The peer runs another policy, and neither has an older one that it could replace.
+    /// The peer runs another policy, and neither policy is an older one.
     #[error("the peer `{peer}` {}", .reason)]
     Policy {
         /// Its name.
@@ -103,10 +103,10 @@ pub enum HandshakeError {
     },
 }
 
-/// Connects to a node of this name, which must run the policy that this one says.
+/// Connects to a node of this name, which must run a policy that fits.
 ///
 /// # Errors
-/// If it cannot be reached, is another one, or does not fit.
+/// If it cannot be reached, has another name, or does not fit.
 pub fn connect(
     identity: &Identity,
     address: SocketAddr,
@@ -120,7 +120,7 @@ pub fn connect(
     limit(&tcp)?;
     let mut stream = StreamOwned::new(connection, tcp);
     send_hello(&mut stream, hello)?;
-    // The other end does the same, and would not give the reason.
+    // The other end runs the same check, but would not report the reason.
     let holder = own.holder(certificate_of(&stream.conn)?).map_err(refused(name))?;
     let peer = receive_hello(&mut stream)?;
     if peer.name != name {
@@ -131,10 +131,10 @@ pub fn connect(
     finish((identity, &own), peer, hello, (local, address), (&stream.conn, true))
 }
 
-/// Takes a connection of another node.
+/// Accepts a connection of another node.
 ///
 /// # Errors
-/// If it is not of this cluster, or does not fit.
+/// If it is of another cluster, or does not fit.
 pub(super) fn accept(
     identity: &Identity,
     tcp: TcpStream,
@@ -170,9 +170,8 @@ fn refused(name: &str) -> impl FnOnce(CredentialError) -> HandshakeError {
     move |cause| HandshakeError::Credential { said, cause }
 }
 
-/// Returns a fault of a connection in words: what the system says of a time that has ended
-/// misleads.
-fn said(fault: &std::io::Error) -> String {
+/// Returns a connection error as text: the system's text for a timeout is misleading.
+fn describe(fault: &std::io::Error) -> String {
     match fault.kind() {
         ErrorKind::WouldBlock => {
             format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())
@@ -219,7 +218,7 @@ fn finish<S: SideData>(
     Ok(Session { peer, ends, secrets, is_client, scope, certificate: Some(certificate) })
 }
 
-/// Says how the policies of two nodes differ, and what to do.
+/// Describes the difference between the policies of two nodes, and the remedy.
 fn misfit(own: &Hello, peer: &Hello) -> String {
     let (own, theirs) = (own.running(), peer.running());
     let number = own.number;

@@ -1,5 +1,5 @@
-//! The list of the certificates that an authority has issued: serial number, end in seconds since
-//! 1970, and name, a line each.
+//! The list of certificates issued by an authority. A line has serial number, end in seconds since
+//! 1970, and name.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Result, Write};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use super::credential::CertificateContent;
 
-/// Adds a certificate to a list.
+/// Appends a certificate to a list.
 pub(super) fn note(list: &Path, name: &str, certificate: &CertificateContent) -> Result<()> {
     let serial: String = certificate.serial.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut list = OpenOptions::new().create(true).append(true).open(list)?;
     writeln!(list, "{serial} {} {name}", certificate.valid.1)
 }
 
-/// Returns the serial numbers of a list's certificates for a name that have not ended at a time.
+/// Returns the serial numbers of the listed certificates for a name that are still valid.
 pub(super) fn serials(list: &Path, name: &str, now_s: i64) -> Result<Vec<Vec<u8>>> {
     if !list.exists() {
-        return Ok(Vec::new()); // An earlier version has issued them.
+        return Ok(Vec::new()); // An earlier version, which kept no list, has issued them.
     }
     let serial_of = |line: &str| {
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! A file with the secrets of links, with which Wireshark decrypts them: a debugging aid.
+//! A file with the secrets of links for Wireshark's decryption, as a debugging aid.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,8 +12,7 @@ use super::handshake::LinkSecrets;
 /// The environment variable that names the file.
 pub const KEY_LOG_VARIABLE: &str = "RIVULET_KEYLOG";
 
-/// A file with the secrets of links. Its readers can decrypt and forge what the
-/// nodes send.
+/// A file with the secrets of links. Its readers can decrypt and forge the nodes' datagrams.
 ///
 /// Each end of a link appends a line per direction when the link begins:
 ///
@@ -30,7 +29,7 @@ pub struct KeyLog {
 }
 
 impl KeyLog {
-    /// Opens a file to append to. A new one is readable by its owner only.
+    /// Opens a file for appending. A new file is readable by its owner only.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -44,7 +43,8 @@ impl KeyLog {
         &self.path
     }
 
-    /// Appends the secrets of a link, both lines at once. A failure is logged: links work without.
+    /// Appends the secrets of a link, both lines at once. A failure is logged and otherwise
+    /// ignored.
     pub(super) fn write(&self, own: &str, peer: &str, secrets: &LinkSecrets) {
         let text = line(&secrets.send, own, peer) + &line(&secrets.receive, peer, own);
         if let Err(error) = (&self.file).write_all(text.as_bytes()) {

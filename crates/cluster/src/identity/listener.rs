@@ -1,4 +1,4 @@
-//! Accepts connections of other nodes, on a thread.
+//! Acceptance of connections of other nodes, on a thread.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,24 +14,24 @@ use super::handshake::{Session, accept};
 use crate::policies::KnownPolicies;
 use crate::wire::Hello;
 
-/// Limit on handshakes at a time. Further connections are closed, and counted.
+/// Limit on concurrent handshakes. Further connections are closed, and counted.
 pub const HANDSHAKES_MAX: u64 = 64;
 
-/// Period in which the listener looks whether it is to end.
+/// Polling period for the listener's end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Counts of connections.
+/// Counters of connections.
 #[derive(Debug, Default)]
 pub struct ListenerCounters {
-    /// Handshakes that succeeded.
+    /// Successful handshakes.
     pub accepted: AtomicU64,
-    /// Handshakes that failed: no certificate of the authority, another policy or version.
+    /// Failed handshakes: no certificate of the authority, another policy or version.
     pub refused: AtomicU64,
-    /// Connections that were closed because there were too many at a time.
+    /// Connections closed because there were too many at a time.
     pub too_many: AtomicU64,
-    /// Times at which no connection could be taken, as for want of descriptors.
+    /// Failures to accept a connection, as for want of descriptors.
     pub not_taken: AtomicU64,
-    /// Handshakes under way.
+    /// Handshakes in progress.
     pub under_way: AtomicU64,
 }
 
@@ -44,11 +44,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes nodes that connect to a socket. Each gets this hello, with the policy that this node
-    /// runs then, and must run a policy that fits.
+    /// Accepts nodes that connect to a socket. Each gets this hello, with the node's present
+    /// policy, and must run a policy that fits.
     ///
     /// # Errors
-    /// If the socket, or a thread, cannot be had.
+    /// If the socket cannot be used or a thread cannot be started.
     pub fn start(
         identity: Identity,
         tcp: TcpListener,
@@ -71,7 +71,8 @@ impl Listener {
                         }
                         Err(error) if is_over_now(&error) => break,
                         Err(error) => {
-                            // Such as no descriptor: the connection stays in the queue.
+                            // For example, no descriptor is free: the connection stays in the
+                            // kernel's queue.
                             counted.not_taken.fetch_add(1, Ordering::Relaxed);
                             telemetry::refuse_peer("accept", &"any", &error);
                             std::thread::sleep(LOOK);
@@ -96,12 +97,12 @@ impl Listener {
         &self.counters
     }
 
-    /// Takes no connections any more.
+    /// Stops accepting connections.
     pub fn close(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the next node that has connected.
+    /// Returns the next session.
     pub fn poll(&self) -> Option<Session> {
         self.sessions.try_recv().ok()
     }
@@ -113,7 +114,7 @@ impl Drop for Listener {
     }
 }
 
-/// Returns true if there is no connection any more, or was none.
+/// Returns true if no connection waits.
 fn is_over_now(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
@@ -125,7 +126,7 @@ fn wait(tcp: &TcpListener) {
     let _ = rustix::event::poll(&mut [PollFd::new(tcp, PollFlags::IN)], Some(&timeout));
 }
 
-/// Begins a handshake on a thread of its own.
+/// Starts a handshake on a thread of its own.
 fn begin(
     (connection, from): (TcpStream, SocketAddr),
     (identity, hello, policies): (&Identity, &Hello, &KnownPolicies),
@@ -141,7 +142,7 @@ fn begin(
         return;
     }
     let work = move || {
-        greet(&identity, (connection, from), (&hello, &policies), &sessions, &counted);
+        complete_handshake(&identity, (connection, from), (&hello, &policies), &sessions, &counted);
         counted.under_way.fetch_sub(1, Ordering::Relaxed);
     };
     if std::thread::Builder::new().name("handshake".to_owned()).spawn(work).is_err() {
@@ -150,7 +151,7 @@ fn begin(
     }
 }
 
-fn greet(
+fn complete_handshake(
     identity: &Identity,
     (connection, from): (TcpStream, SocketAddr),
     own: (&Hello, &KnownPolicies),

@@ -23,7 +23,7 @@ pub(crate) struct IdentityParts {
     pub server: Arc<ServerConfig>,
     clients: Arc<dyn ClientCertVerifier>,
     servers: Arc<WebPkiServerVerifier>,
-    /// The node's own.
+    /// The node's own credential.
     pub credential: Credential,
     roles: RoleMap,
     chain: Vec<CertificateDer<'static>>,
@@ -72,15 +72,15 @@ impl IdentityParts {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_webpki_verifier(Arc::clone(&servers))
             .with_client_auth_cert(chain.clone(), key)?;
-        // Who resumes a session shows no certificate again, which may have ended or been revoked.
+        // A resumed session shows no certificate, which may have expired or been revoked.
         (server.send_tls13_tickets, client.resumption) = (0, Resumption::disabled());
         let (client, server) = (Arc::new(client), Arc::new(server));
         Ok(IdentityParts { client, server, clients, servers, credential, roles, valid, chain })
     }
 
-    /// Checks that others will not refuse the node's own certificate, but for revocation. `before`:
-    /// what the node has so far. Time is no fault of what it has already, nor at its start: clocks
-    /// may be set later.
+    /// Checks that other nodes will accept the node's own certificate, apart from revocation.
+    /// `before`: its present chain. Neither that chain nor the first one fails for its validity
+    /// period, because the clock may be set later.
     pub fn check_own(&self, before: Option<&[CertificateDer<'static>]>) -> Result<(), IdentityError> {
         let Some((own, more)) = self.chain.split_first() else { return Ok(()) };
         let fault = match self.verify((own, more), "", false, UnixTime::now()) {
@@ -103,20 +103,19 @@ impl IdentityParts {
         }
     }
 
-    /// Returns the node's own certificate, and those between it and its authority.
+    /// Returns the node's own certificate chain.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
 
-    /// Returns the holder of another node's certificate, who is of the same cluster.
+    /// Returns the holder of another node's certificate, which must be of the same cluster.
     pub fn holder(&self, certificate: &CertificateDer<'_>) -> Result<Credential, CredentialError> {
         let holder = self.roles.credential(certificate)?;
         holder.check_cluster(self.credential.cluster.as_deref())?;
         Ok(holder)
     }
 
-    /// Verifies a certificate and those between it and its authority, as in a handshake at this
-    /// time.
+    /// Verifies a certificate chain, as in a handshake at this time.
     pub fn verify(
         &self,
         (own, more): (&CertificateDer<'_>, &[CertificateDer<'_>]),
@@ -145,10 +144,10 @@ fn wrong(file: &Path, expected: &'static str) -> impl FnOnce(rustls_pki_types::p
     move |cause| IdentityError::File { file, cause, expected }
 }
 
-/// Reads certificates from a file in PEM.
+/// Reads the certificates of a PEM file.
 ///
 /// # Errors
-/// If it cannot be read, or has none.
+/// If it cannot be read, or has no certificate.
 pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read.map_err(wrong(file, "certificate"))? {
@@ -159,11 +158,11 @@ pub fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Id
     }
 }
 
-/// Reads lists of revoked certificates of these authorities from a file in PEM; none if it is not
-/// there.
+/// Reads the revocation lists of these authorities from a PEM file; empty if there is no file.
 ///
 /// # Errors
-/// If it cannot be read, has no list, or has a list of another authority, which refuses nobody.
+/// If it cannot be read, has no list, or has a list of another authority, which would have no
+/// effect.
 pub fn read_revoked(
     file: &Path,
     authorities: &[CertificateDer<'_>],
@@ -183,7 +182,8 @@ pub fn read_revoked(
     }
 }
 
-/// Returns whether an authority has issued a list, by its name and, if the list says it, its key.
+/// Returns true if an authority has issued a list, by its name and, if the list has one, its key
+/// identifier.
 fn is_list_of(list: &[u8], authority: &[u8]) -> bool {
     let (Ok((_, list)), Ok((_, authority))) =
         (CertificateRevocationList::from_der(list), X509Certificate::from_der(authority))

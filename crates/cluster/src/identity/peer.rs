@@ -1,4 +1,4 @@
-//! Certificates of the other ends of links, which may be revoked while the links live.
+//! Certificates of the other ends of links; they may be revoked while the links exist.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::credential::CertificateContent;
 use super::parts::IdentityParts;
 use super::role::CertifiedRole;
 
-/// The certificate of a link's other end, as it was shown in the handshake.
+/// The certificate of a link's other end, as shown in the handshake.
 pub struct PeerCertificate {
-    /// Its own, and those between it and its authority.
+    /// Its chain, up to its authority.
     chain: Vec<CertificateDer<'static>>,
     name: String,
     role: CertifiedRole,
-    /// True if the other end took the connection.
+    /// True if the other end has accepted the connection.
     is_server: bool,
     refused: OnceLock<String>,
 }
@@ -29,12 +29,12 @@ impl PeerCertificate {
         PeerCertificate { chain, name: name.to_owned(), role, is_server, refused: OnceLock::new() }
     }
 
-    /// Returns the reason for which the link must end, if it must.
+    /// Returns the reason why the link must end, if it must.
     pub fn refused(&self) -> Option<&str> {
         self.refused.get().map(String::as_str)
     }
 
-    /// Checks the certificate once more. Its end is no reason: links that live go on.
+    /// Checks the certificate again. Its expiry is no reason: existing links continue.
     pub(super) fn check(&self, parts: &IdentityParts) {
         if let Err(error) = self.verify(parts) {
             // The first reason stays.

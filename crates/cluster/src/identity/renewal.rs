@@ -1,4 +1,4 @@
-//! Certificates of a folder that are issued again, and those that are revoked.
+//! Renewal and revocation of the certificates of a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use super::credential::CertificateContent;
 use super::issued;
 use super::role::{SCHEME, Subject};
 
-/// The list of revoked certificates in a folder.
+/// File name of the revocation list in a folder.
 pub const REVOKED_FILE: &str = "crl.pem";
-/// Certificates of a list, at most.
+/// Limit on the certificates of a list.
 const REVOKED_MAX: usize = 10_000;
 
 /// A certificate of a folder.
@@ -26,19 +26,19 @@ const REVOKED_MAX: usize = 10_000;
 pub struct Holder {
     /// Its file.
     pub file: PathBuf,
-    /// The name of its files.
+    /// File name without extension.
     pub name: String,
-    /// Its holder, if it says a role, or its name does.
+    /// Its holder, if it states a role, or its name implies one.
     pub subject: Option<Subject>,
-    /// It says its role itself, as nodes expect.
+    /// True if it states its role itself, as nodes expect.
     pub has_role: bool,
     /// Begin and end of its validity, in seconds since 1970.
     pub valid: (i64, i64),
 }
 
 impl Holder {
-    /// Returns true if it must be issued again: less than a third of its time is left, or it has no
-    /// role.
+    /// Returns true if it must be issued again: less than a third of its validity is left, or it
+    /// has no role.
     pub fn is_due(&self) -> bool {
         is_due(self.valid) || !self.has_role
     }
@@ -48,7 +48,7 @@ fn is_due((begin, end): (i64, i64)) -> bool {
     end - since_1970().as_secs() as i64 <= (end - begin) / 3
 }
 
-/// Returns the certificates of a folder that have a key there, but for the authority's, by name.
+/// Returns the certificates of a folder that have a key there, by name, without the authority's.
 ///
 /// # Errors
 /// If the folder or a certificate cannot be read.
@@ -71,8 +71,8 @@ pub fn holders(folder: &Path) -> Result<Vec<Holder>, AuthorityError> {
 }
 
 fn subject_of(name: &str, content: CertificateContent) -> Option<Subject> {
-    let said = content.uris.iter().find_map(|uri| uri.strip_prefix(SCHEME)?.split('/').nth(1));
-    let subject = match said {
+    let stated_role = content.uris.iter().find_map(|uri| uri.strip_prefix(SCHEME)?.split('/').nth(1));
+    let subject = match stated_role {
         Some(role) => format!("{role}:{name}"),
         None => name.to_owned(),
     };
@@ -81,7 +81,7 @@ fn subject_of(name: &str, content: CertificateContent) -> Option<Subject> {
     Some(Subject { hosts, ..subject })
 }
 
-/// Returns true if less than a third of the time of a folder's authority is left.
+/// Returns true if less than a third of the validity of a folder's authority is left.
 ///
 /// # Errors
 /// If its certificate cannot be read.
@@ -90,11 +90,12 @@ pub fn is_authority_due(folder: &Path) -> Result<bool, AuthorityError> {
 }
 
 impl Authority {
-    /// Adds certificates to the folder's list of revoked ones: those of files, and all that were
-    /// issued here for names. Returns the number of those that it did not have.
+    /// Adds certificates to the folder's revocation list: those of files, and all that were issued
+    /// here for names. Returns the number of new entries.
     ///
     /// # Errors
-    /// If one cannot be read, or is the authority's; or the list cannot be read or written.
+    /// If a certificate cannot be read or is the authority's, or the list cannot be read or
+    /// written.
     pub fn revoke(&self, folder: &Path, files: &[PathBuf], names: &[&str]) -> Result<usize, AuthorityError> {
         let list = folder.join(REVOKED_FILE);
         let mut revoked = read_revoked(&list)?;
@@ -142,7 +143,7 @@ impl Authority {
     }
 }
 
-/// Reads serial numbers and times of revoked certificates; none without a list.
+/// Reads serial numbers and times of revoked certificates; empty without a list.
 fn read_revoked(list: &Path) -> Result<Vec<(Vec<u8>, u64)>, AuthorityError> {
     if !list.exists() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Files that are read again when they have changed, while a process runs.
+//! Files that are read again after a change, while a process runs.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use telemetry::event;
 
-/// The state of a file by which a change is noticed: its inode, length, and time of change.
+/// Fingerprint of a file: inode, length, and time of change.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
-/// The outcome of reading files, again when one has changed or could not be used. That is logged
-/// once for each change and reason, and the earlier outcome stays: also if a file is gone.
+/// The parsed content of files, read again after a change or a failure. A failure is logged once
+/// per change and reason, and the former content stays, even if a file is gone.
 pub struct Reread<T> {
     files: Vec<PathBuf>,
     read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,
@@ -20,9 +20,9 @@ pub struct Reread<T> {
 struct State<T> {
     value: Arc<T>,
     stamps: Vec<Stamp>,
-    /// The files that were there when the outcome was read.
+    /// Existence of each file when the content was read.
     were_there: Vec<bool>,
-    /// Why the files of now cannot be used; empty if they can.
+    /// The reason why the present files cannot be used; empty if they can.
     fault: String,
 }
 
@@ -30,13 +30,13 @@ impl<T> Reread<T> {
     /// Reads the files for the first time.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn new<E: ToString>(
         files: &[&Path],
         read: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Reread<T>, E> {
         let files: Vec<PathBuf> = files.iter().map(|&file| file.to_owned()).collect();
-        // A change while they are read is noticed later.
+        // A change during the read is noticed later.
         let stamps = stamps(&files);
         let value = Arc::new(read()?);
         let read = Box::new(move || read().map_err(|error| error.to_string()));
@@ -44,7 +44,7 @@ impl<T> Reread<T> {
         Ok(Reread { files, read, state: Mutex::new(State { value, stamps, were_there, fault }) })
     }
 
-    /// Returns the outcome for the files of now.
+    /// Returns the content of the present files.
     pub fn current(&self) -> Arc<T> {
         let now = stamps(&self.files);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl<T> Reread<T> {
         Arc::clone(&state.value)
     }
 
-    /// Names a file that is gone, or is none that can be read at once, if there is one.
+    /// Describes a file that is gone or not regular, if there is one.
     fn missing(&self, were_there: &[bool], are_there: &[bool]) -> Option<String> {
         let mut files = self.files.iter().zip(were_there.iter().zip(are_there));
         files.find_map(|(file, (was_there, is_there))| match is_there {
@@ -82,7 +82,7 @@ impl<T> Reread<T> {
         })
     }
 
-    /// Returns the latest outcome, without a look at the files.
+    /// Returns the latest content, without a check of the files.
     pub fn latest(&self) -> Arc<T> {
         Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner).value)
     }
@@ -102,7 +102,7 @@ fn are_there(stamps: &[Stamp]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

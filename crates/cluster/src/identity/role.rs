@@ -1,13 +1,13 @@
-//! Roles in certificates: a key of one role is of no use in another.
+//! Roles in certificates: a key for one role is useless in another.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::wire::Role;
 
-/// The scheme of the names that give a certificate its role: `rivulet://CLUSTER/ROLE/NAME`.
+/// The scheme of the URI that gives a certificate its role: `rivulet://CLUSTER/ROLE/NAME`.
 pub const SCHEME: &str = "rivulet://";
-/// Length of the longest name of a node or cluster, in bytes, as of a common name (RFC 5280, A.1).
+/// Length of the longest name of a node or cluster, in bytes, as for a common name (RFC 5280, A.1).
 pub const NAME_LEN_MAX: usize = 64;
 
 /// The role that a certificate is for.
@@ -21,9 +21,9 @@ pub enum CertifiedRole {
     Manager,
     /// Uses the control API.
     Operator,
-    /// Uses the control API to see, and not to change.
+    /// Reads through the control API, but changes nothing.
     Viewer,
-    /// A server of etcd: nobody in Rivulet.
+    /// An etcd server, which is no node.
     Etcd,
     /// Reserved.
     Logger,
@@ -44,7 +44,7 @@ impl CertifiedRole {
         CertifiedRole::Tenant,
     ];
 
-    /// Returns the word for it.
+    /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         match self {
             CertifiedRole::Unit => "unit",
@@ -91,15 +91,15 @@ impl FromStr for CertifiedRole {
     }
 }
 
-/// The holder of a certificate to be issued: `ROLE:NAME=HOST,...`. A name that begins with its
-/// role, such as `unit-1`, needs no other.
+/// The holder of a certificate to be issued, as text `ROLE:NAME=HOST,...`. A name that begins with
+/// a role, such as `unit-1`, needs no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// The role.
     pub role: CertifiedRole,
     /// The name.
     pub name: String,
-    /// Names of hosts, and IP addresses, by which clients reach it.
+    /// Names of hosts and IP addresses that clients connect to.
     pub hosts: Vec<String>,
 }
 
@@ -124,10 +124,10 @@ impl FromStr for Subject {
     }
 }
 
-/// Checks that a text can be the name of a node or cluster.
+/// Checks that a text is a valid name of a node or cluster.
 ///
 /// # Errors
-/// With the expectation, if it cannot.
+/// With the expectation, if it is not.
 pub fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     match (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.contains("..") {
@@ -138,7 +138,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the role with which a name begins.
+/// Returns the role that a name begins with.
 fn role_of(name: &str) -> Result<CertifiedRole, String> {
     let begins = |role: &CertifiedRole| {
         let rest = name.strip_prefix(role.name());

@@ -1,5 +1,5 @@
-//! A file that maps subjects of certificates to roles: for those of an authority that knows nothing
-//! of roles, such as a company's.
+//! A file that maps subjects of certificates to roles, for an authority that has no notion of
+//! roles, such as a company's.
 //!
 //! ```toml
 //! cluster = "site"
@@ -8,8 +8,8 @@
 //! operator = ["Jane Doe"]
 //! ```
 //!
-//! A subject is the name of a host, an IP address, a URI or the common name of a certificate. A
-//! role that a certificate says itself counts, whatever the file says.
+//! A subject is a certificate's host name, IP address, URI or common name. A role that a
+//! certificate states itself takes precedence over the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -45,13 +45,13 @@ struct RoleFile {
 #[error("{file}{place}: {reason}")]
 pub struct RoleMapError {
     file: String,
-    /// `:LINE`, if the fault has one.
+    /// `:LINE`, if it is known.
     place: String,
     reason: String,
 }
 
 impl RoleMap {
-    /// Reads a file; without one, only certificates say roles.
+    /// Reads a file; without a file, only certificates state roles.
     ///
     /// # Errors
     /// If it cannot be read, or a subject has two roles.
@@ -72,7 +72,7 @@ impl RoleMap {
         })
     }
 
-    /// Reads a text; errors have the place of their first byte.
+    /// Parses a text; errors have the position of their first byte.
     fn parse(text: &str) -> Result<RoleMap, (Option<usize>, String)> {
         let file: RoleFile = toml::from_str(text)
             .map_err(|error| (error.span().map(|span| span.start), error.message().to_owned()))?;
@@ -122,7 +122,7 @@ impl RoleMap {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

@@ -1,5 +1,5 @@
-//! The watch of a node's certificates: files that change, peers that are revoked, and the end of
-//! its own certificate, which operators must hear of before it comes.
+//! The watch of a node's certificates: changed files, revoked peers, and the expiry of its own
+//! certificate, which operators must learn in advance.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,34 +9,33 @@ use telemetry::event;
 use super::authority::since_1970;
 use super::{IdentityParts, Shared};
 
-/// Certificates end within this time when operators are warned; a third of their validity, if that
-/// is less.
+/// Least time before expiry without warnings, in seconds; a third of the validity, if that is less.
 pub const WARNING_S: i64 = 30 * DAY_S;
 const DAY_S: i64 = 86_400;
-/// Period of looks at the files.
+/// Polling period of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Warnings of an end, one a day.
+/// Warnings of the expiry, one a day.
 #[derive(Default)]
 struct EndWarning {
-    /// The end, and the whole days left, at the latest warning.
-    said: Option<(i64, i64)>,
+    /// The expiry, and the whole days left, at the latest warning.
+    warned: Option<(i64, i64)>,
 }
 
 impl EndWarning {
-    /// Returns the seconds that are left if operators must be warned.
+    /// Returns the seconds left if operators must be warned.
     fn due(&mut self, (begin, end): (i64, i64), now: i64) -> Option<i64> {
         let left = end - now;
         if left > WARNING_S.min((end - begin) / 3) {
             return None;
         }
-        let said = Some((end, left.div_euclid(DAY_S)));
-        let is_new = std::mem::replace(&mut self.said, said) != said;
+        let warned = Some((end, left.div_euclid(DAY_S)));
+        let is_new = std::mem::replace(&mut self.warned, warned) != warned;
         is_new.then_some(left)
     }
 }
 
-/// Watches on a thread, as long as the identity is in use.
+/// Starts the watch on a thread, which runs while the identity is in use.
 pub(super) fn start(identity: &Arc<Shared>) -> std::io::Result<()> {
     let identity = Arc::downgrade(identity);
     let work = move || watch(&identity);
@@ -71,17 +70,17 @@ mod tests {
     fn operators_are_warned_once_a_day_from_a_month_before() {
         let mut warning = EndWarning::default();
         let year = (0, 365 * DAY_S);
-        let mut said = Vec::new();
+        let mut warned = Vec::new();
         for hour in 0..366 * 24 {
-            said.extend(warning.due(year, hour * 3_600).map(|left| left.div_euclid(DAY_S)));
+            warned.extend(warning.due(year, hour * 3_600).map(|left| left.div_euclid(DAY_S)));
         }
-        assert_eq!((said.len(), said.first(), said.last()), (32, Some(&30), Some(&-1)), "{said:?}");
-        // One that is valid for a day.
+        assert_eq!((warned.len(), warned.first(), warned.last()), (32, Some(&30), Some(&-1)), "{warned:?}");
+        // A certificate that is valid for a day.
         let mut warning = EndWarning::default();
         assert_eq!(warning.due((0, DAY_S), 15 * 3_600), None);
         assert_eq!(warning.due((0, DAY_S), 16 * 3_600), Some(8 * 3_600));
         assert_eq!(warning.due((0, DAY_S), 17 * 3_600), None);
-        // It is renewed.
+        // The certificate is renewed.
         assert_eq!(warning.due((0, 2 * DAY_S), 17 * 3_600), None);
         assert_eq!(warning.due((0, DAY_S), DAY_S + 1), Some(-1));
     }

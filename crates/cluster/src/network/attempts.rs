@@ -1,12 +1,12 @@
-//! The order in which a node connects to others.
+//! The order of attempts to connect.
 //!
-//! Who can write to the cluster's store can name any number of nodes that do not exist. Their
-//! attempts wait in a queue for a few threads, and cost nothing else:
+//! An attacker with write access to the cluster's store can name any number of nodes that do not
+//! exist. Attempts at them wait in a queue for a few threads, and cost nothing else:
 //!
 //! | rank | nodes | attempts |
 //! |---|---|---|
 //! | 1 | known: there before, or named by a dispatcher to its units | each [`RETRY`] |
-//! | 2 | strangers that were not tried yet | in turn the first and the latest to be named: one that comes late does not wait for all |
+//! | 2 | strangers that were not tried yet | alternately the first and the latest named one, so that a late one does not wait for all |
 //! | 3 | strangers that did not answer | in turn, [`STRANGERS_PER_SECOND`] together; none more often than each [`RETRY`] |
 //!
 //! Strangers never have more than [`STRANGER_THREADS_MAX`] of the [`THREADS_MAX`] threads.
@@ -14,20 +14,21 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-/// Delay before another attempt.
+/// Delay before a retry.
 const RETRY: Duration = Duration::from_millis(200);
-/// Threads that connect, at most.
+/// Limit on threads that connect.
 pub const THREADS_MAX: usize = 16;
-/// Threads that connect to strangers, at most.
+/// Limit on threads that connect to strangers.
 pub const STRANGER_THREADS_MAX: usize = 12;
-/// Further attempts at strangers in a second, all together.
+/// Limit on retries per second at strangers, all together.
 pub const STRANGERS_PER_SECOND: u32 = 100;
-/// Nodes that wait for a connection, at most; others are not tried, and counted.
+/// Limit on nodes that wait for a connection; others are not tried, but counted.
 pub const WAITING_MAX: usize = 8_192;
-/// Names of nodes that are remembered as known, at most; others stay strangers.
+/// Limit on the names of known nodes; others stay strangers.
 pub const KNOWN_MAX: usize = 8_192;
 
-/// A node has one unit for a dispatcher: by dispatcher of the scope, and the node's name.
+/// The key of a wanted node: dispatcher of the scope, and the node's name. A node has one unit per
+/// dispatcher.
 pub(super) type Key = (String, String);
 
 pub(super) fn key_of(scope: &str, name: &str) -> Key {
@@ -42,7 +43,7 @@ enum Rank {
     Again,
 }
 
-/// A node to connect to.
+/// An attempt to connect to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The scope: see [`Hello::scope`](crate::wire::Hello::scope).
@@ -51,41 +52,41 @@ pub struct Attempt {
     pub name: String,
     /// Its address.
     pub address: String,
-    /// Attempts that have failed.
+    /// Number of failed attempts.
     pub failures: usize,
     number: u64,
     is_stranger: bool,
 }
 
-/// The next attempt.
+/// The next thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It may begin.
+    /// Begin this attempt.
     Now(Attempt),
-    /// It begins after this time, unless something changes.
+    /// Wait this long, or until something changes.
     After(Duration),
-    /// There is none, unless something changes.
+    /// Wait until something changes.
     Never,
 }
 
-/// Nodes that wait for a connection. Times count from any beginning.
+/// Nodes that wait for a connection. Times have any common origin.
 #[derive(Debug, Default)]
 pub struct AttemptQueue {
     waiting: BTreeMap<(Rank, Duration, u64), Attempt>,
-    /// The number of the latest attempt at a node, and its place while it waits.
+    /// The number of the latest attempt at a node, and its position while it waits.
     wanted: HashMap<Key, (u64, Option<(Rank, Duration)>)>,
     known: HashSet<String>,
     /// Attempts so far.
     count: u64,
     strangers_under_way: usize,
     strangers_waiting: usize,
-    /// The next stranger that was not tried is the latest one.
+    /// The next new stranger is taken from the back of the queue.
     takes_latest: bool,
 }
 
 impl AttemptQueue {
-    /// A node is wanted. Earlier attempts at a node of this name in this scope are over. Returns
-    /// false if there is no room.
+    /// Adds a node, in place of earlier attempts at a node of this name in this scope. Returns
+    /// false if the queue is full.
     pub fn add(&mut self, now: Duration, scope: &str, name: &str, address: &str) -> bool {
         self.forget(scope, name);
         if self.wanted.len() >= WAITING_MAX {
@@ -105,7 +106,7 @@ impl AttemptQueue {
         true
     }
 
-    /// A node is not wanted any more.
+    /// Removes a node.
     pub fn forget(&mut self, scope: &str, name: &str) {
         if let Some((number, Some((rank, due)))) = self.wanted.remove(&key_of(scope, name))
             && let Some(attempt) = self.waiting.remove(&(rank, due, number))
@@ -114,12 +115,12 @@ impl AttemptQueue {
         }
     }
 
-    /// Returns the next attempt. Its outcome must be reported.
+    /// Returns the next attempt. The caller must report its outcome.
     pub fn next(&mut self, now: Duration) -> Next {
         let mut earliest = None::<Duration>;
         for rank in [Rank::Known, Rank::New, Rank::Again] {
             if rank != Rank::Known && self.strangers_under_way >= STRANGER_THREADS_MAX {
-                break; // The outcome of one is a change.
+                break; // The end of an attempt frees a thread.
             }
             let mut of_rank = self.waiting.range((rank, Duration::ZERO, 0)..=(rank, Duration::MAX, u64::MAX));
             if rank == Rank::New {
@@ -144,7 +145,7 @@ impl AttemptQueue {
         earliest.map_or(Next::Never, |due| Next::After(due - now))
     }
 
-    /// An attempt has failed. Returns true if it is made again.
+    /// Takes a failed attempt. Returns true if it will be retried.
     pub fn failed(&mut self, now: Duration, attempt: Attempt) -> bool {
         self.strangers_under_way -= usize::from(attempt.is_stranger);
         if !self.is_wanted(&attempt) {
@@ -161,7 +162,7 @@ impl AttemptQueue {
         true
     }
 
-    /// An attempt has succeeded.
+    /// Notes a successful attempt; the node is known from now on.
     pub fn succeeded(&mut self, attempt: &Attempt) {
         self.strangers_under_way -= usize::from(attempt.is_stranger);
         if self.known.len() < KNOWN_MAX {
@@ -169,7 +170,7 @@ impl AttemptQueue {
         }
     }
 
-    /// Returns whether a node is still wanted, and wants it no more.
+    /// Removes a node. Returns false if the attempt is out of date.
     pub fn take(&mut self, attempt: &Attempt) -> bool {
         self.is_wanted(attempt) && self.wanted.remove(&key_of(&attempt.scope, &attempt.name)).is_some()
     }
@@ -193,7 +194,7 @@ impl AttemptQueue {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::panic)] // A test that cannot go on has failed.
+    #![allow(clippy::panic)] // A test fails by panicking.
 
     use super::*;
 
@@ -212,17 +213,17 @@ mod tests {
         for at in 0..5_000 {
             assert!(queue.add(Duration::ZERO, "", &format!("ghost-{at}"), "10.0.0.9:1"));
         }
-        // Strangers have a part of the threads.
+        // Strangers use only a part of the threads.
         let mut under_way: Vec<Attempt> =
             (0..STRANGER_THREADS_MAX).map(|_| next(&mut queue, Duration::ZERO)).collect();
         assert_eq!(queue.next(Duration::ZERO), Next::Never);
-        // A unit of another one's scope is known at once, and tried again after a short time.
+        // A unit in another dispatcher's scope counts as known, and is retried after a short time.
         queue.add(MS, "d/1/2", "unit-2", "10.0.0.2:1");
         let unit = next(&mut queue, MS);
         assert_eq!(unit.name, "unit-2");
         assert!(queue.failed(MS, unit));
         assert_eq!(queue.next(MS), Next::After(RETRY));
-        // The latest is the next or the one after.
+        // The latest stranger is the next or the one after it.
         queue.failed(MS, under_way.remove(0));
         queue.failed(MS, under_way.remove(0));
         queue.add(2 * MS, "", "late", "10.0.0.8:1");
@@ -231,7 +232,7 @@ mod tests {
         for attempt in both {
             queue.failed(2 * MS, attempt);
         }
-        // All strangers are tried once, before any is tried again.
+        // All strangers are tried once before any is retried.
         let mut now = 2 * MS;
         let mut tried = HashSet::new();
         while tried.len() < 4_997 {
@@ -248,7 +249,7 @@ mod tests {
             under_way.retain(|attempt| attempt.name != "unit-2");
             now += MS / 100;
         }
-        // Then they have a rate together.
+        // Retries have a common rate limit.
         let begin = now;
         let mut again = 0;
         while now < begin + Duration::from_secs(30) {
@@ -259,13 +260,13 @@ mod tests {
             now += MS;
         }
         assert!(again <= 30 * STRANGERS_PER_SECOND as usize, "{again}");
-        // One that comes late is tried at once.
+        // A node that is added late is tried at once.
         queue.add(now, "", "unit-1", "10.0.0.1:1");
         let unit = next(&mut queue, now);
         assert_eq!(unit.name, "unit-1");
         queue.succeeded(&unit);
         assert!(queue.take(&unit) && !queue.take(&unit));
-        // From now on it is known.
+        // From now on the node is known.
         queue.add(now, "", "unit-1", "10.0.0.1:1");
         let unit = next(&mut queue, now);
         assert!(!unit.is_stranger);

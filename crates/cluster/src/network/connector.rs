@@ -1,4 +1,4 @@
-//! Connects to nodes, on a few threads: handshakes may take long, and nodes may not be there yet.
+//! Connection attempts on a few threads: handshakes may take long, and nodes may be missing.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -18,35 +18,35 @@ use crate::links::HandshakeCounters;
 use crate::policies::KnownPolicies;
 use crate::wire::Hello;
 
-/// Nodes that cannot be reached are named this often in a [`PERIOD`]; others are counted.
+/// Limit on warnings about unreachable nodes in a [`PERIOD`]; further nodes are counted.
 const WARNINGS_MAX: u32 = 16;
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Limit on failed attempts that have not been looked at. Further ones are not shown.
+/// Limit on reported failures that the node has not taken yet. Further ones are not shown.
 const FAULTS_MAX: usize = 256;
 
-/// A link that is wanted again within this time after its handshake did not last. Longer than the
-/// pauses of two processes of one name that take it from each other.
+/// Least lifetime of a link that counts as lasting. It exceeds the delays of two processes with one
+/// name that take the link from each other.
 const LASTING: Duration = Duration::from_secs(20);
 
-/// Delay of an attempt after two links to the node did not last; twice that after three, and so on.
+/// Delay of an attempt after two short links to the node; doubled for each further one.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Limit on that delay.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Links to a node that do not last, in a row, until operators are notified.
+/// Number of consecutive short links to a node after which operators are notified.
 const SHORT_LINKS_REPORTED: u32 = 4;
 
-/// Connects to nodes until they are there.
+/// Connects to nodes until it succeeds.
 pub(crate) struct Connector {
     shared: Arc<Shared>,
     sessions: Receiver<(Session, Attempt)>,
-    /// Scope, name and reason of attempts that have failed.
+    /// Scope, name and reason of failed attempts.
     faults: Receiver<(String, String, String)>,
-    /// There was no memory for a thread.
+    /// No thread could be started, for want of memory.
     has_no_thread: bool,
 }
 
-/// The part that the threads share.
+/// The part shared with the threads.
 struct Shared {
     identity: Identity,
     hello: Hello,
@@ -54,7 +54,7 @@ struct Shared {
     sender: Mutex<Sender<(Session, Attempt)>>,
     failing: SyncSender<(String, String, String)>,
     state: Mutex<State>,
-    /// The queue has changed.
+    /// Signals a change of the queue.
     changed: Condvar,
     began: Instant,
     connected: AtomicU64,
@@ -65,26 +65,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: AttemptQueue,
-    /// The last handshakes: at most [`KNOWN_MAX`].
+    /// The latest handshakes, at most [`KNOWN_MAX`].
     reached: HashMap<Key, Reached>,
     threads: usize,
     is_over: bool,
     warnings: Warnings,
 }
 
-/// The last handshake with a node.
+/// The latest handshake with a node.
 struct Reached {
     address: IpAddr,
     at: Duration,
-    /// Links before it that did not last, in a row.
+    /// Consecutive short links before it.
     short_links: u32,
 }
 
-/// Bounds warnings about nodes that cannot be reached.
+/// Limits warnings about unreachable nodes.
 #[derive(Default)]
 struct Warnings {
     since: Duration,
-    said: u32,
+    logged: u32,
     withheld: u64,
 }
 
@@ -108,8 +108,8 @@ impl Connector {
         Connector { shared: Arc::new(shared), sessions, faults, has_no_thread: false }
     }
 
-    /// Connects to a node, and tries again until it is there. Earlier attempts to connect to a node
-    /// of this name in this scope are over.
+    /// Connects to a node, and retries until it succeeds. Cancels earlier attempts at a node of
+    /// this name in this scope.
     pub fn connect(&mut self, scope: &str, name: &str, address: &str) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
@@ -117,32 +117,32 @@ impl Connector {
         if short_links == SHORT_LINKS_REPORTED {
             let peer = format!("{name} at {address}");
             let reason = "links to it end soon after they begin, as if two processes had one name";
-            state.warnings.say(now, &peer, &reason);
+            state.warnings.log(now, &peer, &reason);
         }
         if !state.queue.add(now + pause_after(short_links), scope, name, address) {
             self.shared.no_room.fetch_add(1, Ordering::Relaxed);
             let peer = format!("{name} at {address}");
-            state.warnings.say(now, &peer, &"too many nodes are named");
+            state.warnings.log(now, &peer, &"too many nodes are named");
         }
         self.has_no_thread = !self.start_thread(&mut state);
         drop(state);
         self.shared.changed.notify_one();
     }
 
-    /// Starts another thread if there are more nodes to connect to than threads. Returns false if
-    /// there is none: the system refused it, as without memory.
+    /// Starts another thread if more nodes wait than threads exist. Returns false if nodes wait and
+    /// there is no thread, because the system refused it.
     fn start_thread(&self, state: &mut State) -> bool {
         if state.threads < THREADS_MAX.min(state.queue.len()) {
             let shared = Arc::clone(&self.shared);
             let work = move || shared.work();
-            // Without a thread, the node waits for one of the others.
+            // Without a new thread, the node waits for an existing one.
             let thread = std::thread::Builder::new().name("connector".to_owned()).spawn(work);
             state.threads += usize::from(thread.is_ok());
         }
         state.threads > 0 || state.queue.len() == 0
     }
 
-    /// Returns counts of its handshakes.
+    /// Returns the counters of its handshakes.
     pub fn counters(&self) -> HandshakeCounters {
         HandshakeCounters {
             connected: self.shared.connected.load(Ordering::Relaxed),
@@ -162,7 +162,7 @@ impl Connector {
         self.faults.try_recv().ok()
     }
 
-    /// Returns the next node that is there.
+    /// Returns the next session.
     pub fn poll(&mut self) -> Option<Session> {
         if self.has_no_thread {
             let shared = Arc::clone(&self.shared);
@@ -193,7 +193,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes attempts until none is left.
+    /// Runs attempts until none is left.
     fn work(&self) {
         let mut state = self.lock();
         while !state.is_over {
@@ -205,7 +205,7 @@ impl Shared {
                     continue;
                 }
                 Next::After(wait) => wait,
-                // Those that are made now may have to be made again, by their threads.
+                // A thread that runs an attempt also handles its retry.
                 Next::Never => break,
             };
             let waited = self.changed.wait_timeout(state, wait);
@@ -215,7 +215,7 @@ impl Shared {
     }
 
     fn make(&self, attempt: Attempt) {
-        // The other node may run a policy from before, or the next one.
+        // The other node may run a former policy, or the next one.
         let known = self.policies.all();
         let policy = known[attempt.failures % known.len()];
         let hello =
@@ -224,7 +224,7 @@ impl Shared {
             Ok(session) => {
                 self.connected.fetch_add(1, Ordering::Relaxed);
                 self.note_success(&attempt, session.ends.remote.ip());
-                // Nobody waits for it any more if this fails.
+                // If this fails, the node has ended.
                 let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = sender.send((session, attempt));
             }
@@ -234,18 +234,18 @@ impl Shared {
                 let mut state = self.lock();
                 if attempt.failures == 0 {
                     let peer = format!("{} at {}", attempt.name, attempt.address);
-                    state.warnings.say(now, &peer, &reason);
+                    state.warnings.log(now, &peer, &reason);
                 }
-                // If nobody looks, it is not shown.
+                // If the queue is full, the failure is not shown.
                 let _ = self.failing.try_send((attempt.scope.clone(), attempt.name.clone(), reason));
                 state.queue.failed(now, attempt);
             }
         }
     }
 
-    /// Connects to a node at the first of its addresses that answers as it must. The addresses of a
-    /// name are looked up each time: they may have changed. The address of a link that did not last
-    /// comes last: datagrams may be lost there.
+    /// Connects to the first address of a node that completes the handshake. The name is resolved
+    /// each time, because its addresses may have changed. The address of a short link is tried
+    /// last: datagrams may be lost there.
     fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, String> {
         let address: HostPort = attempt.address.parse()?;
         let addresses = resolve(&address).map_err(|error| error.to_string())?;
@@ -277,15 +277,15 @@ impl Shared {
 }
 
 impl Warnings {
-    fn say(&mut self, now: Duration, peer: &str, reason: &dyn Display) {
+    fn log(&mut self, now: Duration, peer: &str, reason: &dyn Display) {
         if now >= self.since + PERIOD {
-            (self.since, self.said) = (now, 0);
+            (self.since, self.logged) = (now, 0);
         }
-        if self.said == WARNINGS_MAX {
+        if self.logged == WARNINGS_MAX {
             self.withheld += 1;
             return;
         }
-        self.said += 1;
+        self.logged += 1;
         match std::mem::take(&mut self.withheld) {
             0 => event::peer_refused(&peer, reason),
             withheld => {
@@ -296,13 +296,13 @@ impl Warnings {
 }
 
 impl State {
-    /// Returns the number of links to a node that did not last, in a row, now that another one is
-    /// wanted.
+    /// Returns the number of consecutive short links to a node, given that another one is wanted
+    /// now.
     fn short_links(&self, now: Duration, key: &Key) -> u32 {
         self.last(now, key).map_or(0, |last| last.short_links.saturating_add(1))
     }
 
-    /// Returns the last handshake with a node, if its link has not lasted until now.
+    /// Returns the latest handshake with a node, if its link was short.
     fn last(&self, now: Duration, key: &Key) -> Option<&Reached> {
         self.reached.get(key).filter(|last| now < last.at + LASTING)
     }
@@ -315,7 +315,7 @@ fn pause_after(short_links: u32) -> Duration {
     }
 }
 
-/// Returns the addresses to try now, in this order.
+/// Returns the addresses of this attempt, in order.
 fn in_turn(mut addresses: Vec<SocketAddr>, failures: usize, to_avoid: Option<IpAddr>) -> Vec<SocketAddr> {
     if addresses.len() > ADDRESSES_MAX {
         let tried = failures * ADDRESSES_MAX % addresses.len();
@@ -328,7 +328,7 @@ fn in_turn(mut addresses: Vec<SocketAddr>, failures: usize, to_avoid: Option<IpA
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

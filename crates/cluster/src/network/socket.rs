@@ -1,7 +1,7 @@
 //! A UDP socket that sends and receives many datagrams at once (GSO and GRO, where the kernel has
-//! them). Datagrams are never fragmented (`IP_PMTUDISC_PROBE`, of both families): the link finds
-//! out their length. Answers leave from the address to which the question came, which need not be
-//! the system's choice on a host with several.
+//! them). Datagrams are never fragmented (`IP_PMTUDISC_PROBE`, for both families): the link
+//! discovers the path MTU. A reply leaves from the address that received the request; on a host
+//! with several addresses, the system might choose another one.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,22 +16,22 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use crate::addresses::{Endpoints, bound_to_all};
 
-/// Buffers of one call to receive.
+/// Buffers per receive call.
 const BUFFERS: usize = 8;
-/// Bytes of each: one datagram, or many that the kernel has joined.
+/// Length of a buffer, in bytes: one datagram, or many that the kernel has joined.
 const BUFFER_LEN: usize = 65_536;
-/// Bytes that the kernel may hold in each direction; fewer if its own limit is lower and the
-/// process has no CAP_NET_ADMIN.
+/// Bytes that the kernel may buffer in each direction; fewer if its own limit is lower and the
+/// process lacks CAP_NET_ADMIN.
 const KERNEL_BUFFER_LEN: usize = 4 << 20;
 
-/// The fate of datagrams given to the kernel.
+/// The outcome of passing datagrams to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handover {
-    /// It has taken all of them.
+    /// The kernel has accepted all.
     Taken,
-    /// It takes no more now, and has taken none.
+    /// The kernel's buffer is full, and it has accepted none.
     Busy,
-    /// It has taken only that many: the next one is too large for the way out.
+    /// The kernel has accepted this many; the next one exceeds the interface's MTU.
     TooLarge(usize),
 }
 
@@ -39,19 +39,19 @@ pub enum Handover {
 pub struct DatagramSocket {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// The kernel divides one buffer into many datagrams.
+    /// The kernel splits one buffer into many datagrams.
     has_segmentation: bool,
-    /// It is of IPv6, and has addresses of IPv4 in the form of IPv6.
+    /// An IPv6 socket that also carries IPv4-mapped addresses.
     is_dual: bool,
     buffers: Vec<u8>,
     metas: [RecvMeta; BUFFERS],
 }
 
 impl DatagramSocket {
-    /// Opens a socket for all addresses, of IPv6 and of IPv4.
+    /// Opens a socket bound to all IPv6 and IPv4 addresses.
     ///
     /// # Errors
-    /// If there are no more sockets or ports.
+    /// If the system is out of sockets or ports.
     pub fn open() -> io::Result<DatagramSocket> {
         match bound_to_all(SocketType::DGRAM, 0)? {
             Some(socket) => DatagramSocket::over(socket.into()),
@@ -62,14 +62,14 @@ impl DatagramSocket {
     /// Opens a socket at an address.
     ///
     /// # Errors
-    /// If the address cannot be used.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr) -> io::Result<DatagramSocket> {
         DatagramSocket::over(UdpSocket::bind(address)?)
     }
 
     fn over(socket: UdpSocket) -> io::Result<DatagramSocket> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Without CAP_NET_ADMIN, the limit net.core.rmem_max holds: bursts are lost and sent again.
+        // Without CAP_NET_ADMIN, net.core.rmem_max is the limit; lost bursts are retransmitted.
         let _ = state.set_send_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
         if set_socket_recv_buffer_size_force(&socket, KERNEL_BUFFER_LEN).is_err() {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&socket), KERNEL_BUFFER_LEN);
@@ -80,7 +80,7 @@ impl DatagramSocket {
         Ok(DatagramSocket { socket, state, has_segmentation, is_dual, buffers, metas })
     }
 
-    /// Returns what becomes readable when a datagram arrives.
+    /// Returns the descriptor that becomes readable when a datagram arrives.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -88,19 +88,18 @@ impl DatagramSocket {
     /// Returns its address.
     ///
     /// # Errors
-    /// If the system does not know it.
+    /// If the system cannot report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Receives datagrams that have arrived, each with the ends of its answer. Returns false if
-    /// there is none.
+    /// Receives datagrams, each with the endpoints of a reply. Returns false if there is none.
     pub fn receive(&mut self, mut take: impl FnMut(Endpoints, &mut [u8])) -> bool {
         let mut slices = self.buffers.chunks_mut(BUFFER_LEN);
         let mut slices: [IoSliceMut<'_>; BUFFERS] =
             std::array::from_fn(|_| IoSliceMut::new(slices.next().unwrap_or_default()));
         let received = self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut self.metas);
-        let Ok(count) = received else { return false }; // Nothing is there, or an ICMP error of a send.
+        let Ok(count) = received else { return false }; // Nothing arrived, or a send failed with ICMP.
         for (meta, buffer) in self.metas.iter().zip(self.buffers.chunks_mut(BUFFER_LEN)).take(count) {
             let (stride, ends) = (meta.stride.max(1), Endpoints::new(meta.dst_ip, meta.addr));
             for datagram in buffer[..meta.len].chunks_mut(stride) {
@@ -117,8 +116,8 @@ impl DatagramSocket {
             match self.try_send(ends, contents, Some(segment)) {
                 Ok(()) => return Handover::Taken,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Handover::Busy,
-                // The kernel says with different errors that a batch is too large for the way out,
-                // or that it has no batches: single datagrams show which.
+                // The kernel has different errors for a batch that exceeds the MTU and for missing
+                // support of batches. Single datagrams show which it is.
                 Err(_) => {}
             }
         }
@@ -126,7 +125,7 @@ impl DatagramSocket {
             match self.try_send_one(ends, datagram) {
                 Err(error) if is_too_large(&error) => return Handover::TooLarge(count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && count == 0 => return Handover::Busy,
-                // Lost on the way, or an earlier one was refused: the link sends it again.
+                // Lost, or an earlier one was refused: the link retransmits it.
                 Ok(()) | Err(_) => {}
             }
         }
@@ -136,8 +135,8 @@ impl DatagramSocket {
         Handover::Taken
     }
 
-    /// Sends a datagram: from another address of this host if it has the one before no longer, so
-    /// that the other end learns it.
+    /// Sends a datagram; from another address if this host no longer has the former one, so that
+    /// the other end learns the new one.
     fn try_send_one(&mut self, ends: Endpoints, datagram: &[u8]) -> io::Result<()> {
         let error = match self.try_send(ends, datagram, None) {
             Err(error) if ends.local.is_some() && !is_too_large(&error) => error,
@@ -147,7 +146,7 @@ impl DatagramSocket {
             return Err(error);
         }
         self.try_send(Endpoints { local: None, ..ends }, datagram, None)?;
-        // The kernel's error for an address is the one by which it says that it has no batches.
+        // The error for a missing address has also switched segmentation off.
         self.state = UdpSocketState::new(UdpSockRef::from(&self.socket))?;
         Ok(())
     }
@@ -161,7 +160,7 @@ impl DatagramSocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Waits until something arrives.
+    /// Waits until a datagram arrives, up to a timeout.
     pub fn wait(&self, timeout: Duration) {
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -173,7 +172,7 @@ impl DatagramSocket {
     }
 }
 
-/// Returns whether a datagram is too large for the way out.
+/// Returns true if a datagram exceeds the interface's MTU.
 fn is_too_large(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error())
 }

@@ -1,13 +1,13 @@
-//! Times in which this process did not run: it was stopped, or the processor had no time for it.
+//! Stalls: times during which this process did not run, because it was stopped or lacked CPU time.
 
 use super::GIVE_UP_MIN;
 
-/// Time between two rounds from which on the process counts as stalled. Rounds follow each other
-/// within 20 ms.
+/// Least time between two rounds that counts as a stall. Rounds normally follow each other within
+/// 20 ms.
 const STALL_NS: u64 = 100_000_000;
 
-/// Time without a round after which others may have given this process up, or do so before they
-/// hear it again. A quarter of their least time is left for what is on its way.
+/// Stall after which others may have given this process up, or may do so before its next datagram
+/// arrives. A quarter of their least timeout is left for datagrams in flight.
 pub(crate) const FENCE_NS: u64 = GIVE_UP_MIN.as_nanos() as u64 / 4 * 3;
 
 /// The stalls of a process.
@@ -16,14 +16,14 @@ pub(super) struct Stalls {
     round_ns: Option<u64>,
     /// Stalls so far.
     pub count: u64,
-    /// Of these, those of [`FENCE_NS`] or more.
+    /// Stalls of [`FENCE_NS`] or more among them.
     pub fences: u64,
-    /// Time of all of them.
+    /// Sum of their lengths.
     pub sum_ns: u64,
 }
 
 impl Stalls {
-    /// Notes that the process runs. Returns the time for which it has not, if it was stalled.
+    /// Notes a round of the process. Returns the time since the last one, if it was a stall.
     #[inline]
     pub fn note_round(&mut self, now_ns: u64) -> Option<u64> {
         let gap_ns = now_ns.saturating_sub(self.round_ns.replace(now_ns)?);

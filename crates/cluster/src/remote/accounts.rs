@@ -1,14 +1,14 @@
 //! Accounts of the packets that two dispatchers pass on to each other.
 //!
-//! The sender counts a packet as passed on once the receiver has said that it took it over. What a
-//! lost link still carried is settled by the first word on the next one, which says how many
-//! packets of this process the other has taken over: the sender counts the rest as dropped. Of a
-//! process that has crashed nobody knows what it took over, and no report has it: the sender counts
-//! that as dropped, too, once another process is there. Until then it is unaccounted for.
+//! The sender counts a packet as passed on once the receiver has acknowledged that it took it over.
+//! Packets that a lost link still carried are settled by the first acknowledgement on the next
+//! link, which has the receiver's total: the sender counts the rest as dropped. If the receiver has
+//! crashed, its total is unknown and missing in all reports: the sender counts the unacknowledged
+//! packets as dropped once the next process connects. Until then they are unaccounted for.
 
-/// Packets of another dispatcher after which it hears how many were taken over.
+/// Limit on unacknowledged packets of another dispatcher.
 const TAKEN_MAX: u64 = 64;
-/// Limit on the time for which it does not hear of a packet that was taken over.
+/// Limit on the delay of an acknowledgement.
 const TAKEN_NS: u64 = 5_000_000;
 
 /// The account with another dispatcher.
@@ -16,83 +16,83 @@ const TAKEN_NS: u64 = 5_000_000;
 pub(crate) struct Account {
     /// The process at the other end; none before the first link.
     incarnation: Option<u64>,
-    /// Packets passed on to that process, but for those that are known to be lost.
+    /// Packets passed on to that process, without those known to be lost.
     passed: u64,
-    /// Those that it has taken over, by its word.
+    /// Packets that it has acknowledged.
     confirmed: u64,
-    /// Packets passed on to it before the present link.
+    /// Packets passed on before the present link.
     passed_before: u64,
-    word: Word,
-    /// Packets taken over from it, and its knowledge of them.
+    peer_acks: PeerAcks,
+    /// Packets taken over, and the total and time of the latest acknowledgement.
     taken: u64,
-    said: u64,
-    said_ns: u64,
+    acknowledged: u64,
+    acknowledged_ns: u64,
     totals: PassedTotals,
 }
 
-/// Packets passed on so far.
+/// Totals of packets passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PassedTotals {
-    /// The others have taken them over.
+    /// Packets that the others have taken over.
     pub passed_on: u64,
-    /// They were lost on their way.
+    /// Packets lost between the dispatchers.
     pub lost: u64,
 }
 
-/// Counts that the other end has said on the present link.
+/// Acknowledgements of the other end on the present link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Word {
-    /// Nothing yet.
+enum PeerAcks {
+    /// None yet.
     #[default]
     None,
-    /// Packets that it has taken over.
+    /// It acknowledges packets.
     Count,
-    /// Something else: its version does not count, and takes over what is sent.
+    /// It has sent other frames first: its version does not count, and takes over all packets.
     Never,
 }
 
 impl Account {
-    /// A link to this process of the other dispatcher begins.
+    /// Begins a link to this process of the other dispatcher.
     pub fn begin(&mut self, incarnation: u64) {
         if self.incarnation != Some(incarnation) {
             let totals = PassedTotals { lost: self.totals.lost + self.open(), ..self.totals };
             *self = Account { incarnation: Some(incarnation), totals, ..Account::default() };
         }
         self.passed_before = self.passed;
-        self.word = Word::None;
+        self.peer_acks = PeerAcks::None;
     }
 
-    /// A packet is passed on.
+    /// Counts a packet that is passed on.
     pub fn pass(&mut self) {
         self.passed += 1;
-        if self.word == Word::Never {
+        if self.peer_acks == PeerAcks::Never {
             self.confirm(self.passed);
         }
     }
 
-    /// A packet was taken over.
+    /// Counts a packet that is taken over.
     pub fn take(&mut self) {
         self.taken += 1;
     }
 
-    /// The other end says how many packets it has taken over. With `is_last`, it takes no more.
-    pub fn hear(&mut self, taken: u64, is_last: bool) {
-        let sent = match (self.word, is_last) {
+    /// Takes an acknowledgement: the other end's total. With `is_last`, it takes over no more.
+    pub fn receive_ack(&mut self, taken: u64, is_last: bool) {
+        let sent = match (self.peer_acks, is_last) {
             (_, true) => self.passed,
-            (Word::None, false) => self.passed_before,
-            (Word::Count | Word::Never, false) => self.confirmed,
+            (PeerAcks::None, false) => self.passed_before,
+            (PeerAcks::Count | PeerAcks::Never, false) => self.confirmed,
         };
-        self.word = Word::Count;
+        self.peer_acks = PeerAcks::Count;
         let lost = sent.saturating_sub(taken.max(self.confirmed));
         self.passed -= lost;
         self.totals.lost += lost;
         self.confirm(taken.min(self.passed));
     }
 
-    /// The other end says something else.
-    pub fn hear_other(&mut self) {
-        if self.word == Word::None {
-            self.word = Word::Never;
+    /// Takes any other frame of the other end.
+    pub fn receive_other(&mut self) {
+        if self.peer_acks == PeerAcks::None {
+            self.peer_acks = PeerAcks::Never;
             self.confirm(self.passed);
         }
     }
@@ -102,8 +102,7 @@ impl Account {
         self.confirmed = self.confirmed.max(taken);
     }
 
-    /// Returns the number of packets of which nobody knows yet whether the other end took them
-    /// over.
+    /// Returns the number of packets that are neither acknowledged nor known to be lost.
     pub fn open(&self) -> u64 {
         self.passed - self.confirmed
     }
@@ -113,17 +112,18 @@ impl Account {
         self.totals
     }
 
-    /// Returns the number of packets taken over from the other process, for it. On a new link that
-    /// comes before anything else.
-    pub fn say(&mut self, now_ns: u64) -> u64 {
-        (self.said, self.said_ns) = (self.taken, now_ns);
+    /// Returns the total of packets taken over, as an acknowledgement. It is the first message on a
+    /// new link.
+    pub fn acknowledge(&mut self, now_ns: u64) -> u64 {
+        (self.acknowledged, self.acknowledged_ns) = (self.taken, now_ns);
         self.taken
     }
 
-    /// Returns true if the other end should hear of more packets.
+    /// Returns true if an acknowledgement must be sent.
     pub fn is_due(&self, now_ns: u64) -> bool {
-        let unsaid = self.taken - self.said;
-        unsaid >= TAKEN_MAX || unsaid > 0 && now_ns.saturating_sub(self.said_ns) >= TAKEN_NS
+        let unacknowledged = self.taken - self.acknowledged;
+        unacknowledged >= TAKEN_MAX
+            || unacknowledged > 0 && now_ns.saturating_sub(self.acknowledged_ns) >= TAKEN_NS
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     fn with_passed(packets: u64) -> Account {
         let mut account = Account::default();
         account.begin(1);
-        account.hear(0, false);
+        account.receive_ack(0, false);
         (0..packets).for_each(|_| account.pass());
         account
     }
@@ -144,15 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_link_carried_is_settled_by_the_first_word_on_the_next() {
+    fn what_a_lost_link_carried_is_settled_by_the_first_ack_on_the_next() {
         let mut account = with_passed(10);
-        account.hear(4, false);
+        account.receive_ack(4, false);
         assert_eq!(counts(&account), (4, 0, 6));
         account.begin(1);
         (0..3).for_each(|_| account.pass());
-        account.hear(7, false);
+        account.receive_ack(7, false);
         assert_eq!(counts(&account), (7, 3, 3));
-        account.hear(10, false);
+        account.receive_ack(10, false);
         assert_eq!(counts(&account), (10, 3, 0));
     }
 
@@ -163,28 +163,28 @@ mod tests {
         account.begin(1);
         (0..5).for_each(|_| account.pass());
         account.begin(1);
-        account.hear(2, false);
+        account.receive_ack(2, false);
         assert_eq!(counts(&account), (2, 5, 0));
     }
 
     #[test]
-    fn a_crashed_process_takes_what_nobody_knows_with_it() {
+    fn unacknowledged_packets_of_a_crashed_process_are_lost() {
         let mut account = with_passed(10);
-        account.hear(4, false);
+        account.receive_ack(4, false);
         account.take();
         account.begin(2);
         assert_eq!(counts(&account), (4, 6, 0));
-        assert_eq!(account.say(0), 0, "counts begin again");
+        assert_eq!(account.acknowledge(0), 0, "counts begin again");
         account.pass();
-        account.hear(0, false);
-        account.hear(1, false);
+        account.receive_ack(0, false);
+        account.receive_ack(1, false);
         assert_eq!(counts(&account), (5, 6, 0));
     }
 
     #[test]
-    fn a_dispatcher_that_ends_says_what_it_does_not_take() {
+    fn a_dispatcher_that_ends_settles_its_account() {
         let mut account = with_passed(10);
-        account.hear(8, true);
+        account.receive_ack(8, true);
         assert_eq!(counts(&account), (8, 2, 0));
     }
 
@@ -194,29 +194,29 @@ mod tests {
         account.begin(1);
         account.pass();
         assert_eq!(counts(&account), (0, 0, 1));
-        account.hear_other();
+        account.receive_other();
         account.pass();
         assert_eq!(counts(&account), (2, 0, 0));
     }
 
-    /// A peer may say anything.
+    /// A faulty peer may send any value.
     #[test]
     fn wrong_counts_change_no_sum() {
         let mut account = with_passed(10);
         for (taken, is_last) in [(u64::MAX, false), (3, false), (0, true), (u64::MAX, true)] {
-            account.hear(taken, is_last);
+            account.receive_ack(taken, is_last);
             let (passed_on, lost, open) = counts(&account);
             assert_eq!(passed_on + lost + open, 10, "{taken}");
         }
     }
 
     #[test]
-    fn the_other_end_hears_after_many_packets_or_some_time() {
+    fn acks_are_due_after_many_packets_or_some_time() {
         let mut account = with_passed(0);
         assert!(!account.is_due(u64::MAX));
         account.take();
         assert!(!account.is_due(TAKEN_NS - 1) && account.is_due(TAKEN_NS));
-        assert_eq!(account.say(TAKEN_NS), 1);
+        assert_eq!(account.acknowledge(TAKEN_NS), 1);
         (0..TAKEN_MAX).for_each(|_| account.take());
         assert!(account.is_due(TAKEN_NS));
     }

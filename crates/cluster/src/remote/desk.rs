@@ -1,4 +1,4 @@
-//! The policy of a dispatcher: the one that the cluster has, and how a later one is taken over.
+//! The policy of a dispatcher: the cluster's present one, and the adoption of a later one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -14,31 +14,31 @@ pub struct NewPolicy {
     pub texts: PolicyTexts,
     /// Its digest.
     pub digest: Digest,
-    /// The dispatcher's graph of it: with the same functions, ports, seed and affinity groups.
+    /// The dispatcher's graph, with the same functions, ports, seed and affinity groups.
     pub graph: Box<Graph>,
 }
 
-/// Makes a policy that all nodes of a cluster get of its texts, or returns the reason why it cannot
-/// follow the present one.
+/// Makes a policy for all nodes of its texts, or returns the reason why it cannot replace the
+/// present one.
 pub type PolicyMaker = Arc<dyn Fn(PolicyTexts) -> Result<NewPolicy, String> + Send + Sync>;
 
-/// Makes what a dispatcher needs of a policy that another node sends, without holding up packets.
+/// A maker of policies that other nodes send; it does not block packets.
 pub trait PolicyBench: Send {
-    /// Begins to make it. An earlier one that has not been made is forgotten.
+    /// Begins to make a policy. An unfinished earlier one is forgotten.
     fn begin(&mut self, texts: PolicyTexts);
 
-    /// Returns the outcome, once: the policy, or why there is none.
+    /// Returns the outcome, once: the policy, or the error.
     fn poll(&mut self) -> Option<Result<NewPolicy, String>>;
 }
 
-/// Makes policies on a thread.
+/// A bench that makes policies on a thread.
 pub struct BenchThread {
     make: PolicyMaker,
     outcome: Option<Receiver<Result<NewPolicy, String>>>,
 }
 
 impl BenchThread {
-    /// Creates one that has not begun.
+    /// Creates an idle bench.
     pub fn new(make: PolicyMaker) -> BenchThread {
         BenchThread { make, outcome: None }
     }
@@ -53,7 +53,7 @@ impl PolicyBench for BenchThread {
             // The receiver is gone if a newer policy has replaced this one.
             let _ = sender.send(make(texts));
         };
-        // Without a thread, the other end is gone, too.
+        // If the thread cannot be started, the sender is dropped, too.
         let _ = std::thread::Builder::new().name("policy".to_owned()).spawn(work);
     }
 
@@ -68,7 +68,7 @@ impl PolicyBench for BenchThread {
     }
 }
 
-/// A bench for dispatchers whose policy stays: it refuses any other.
+/// A bench for dispatchers with a fixed policy: it refuses any other.
 #[derive(Debug, Default)]
 pub struct NoBench(bool);
 
@@ -84,29 +84,29 @@ impl PolicyBench for NoBench {
 
 /// The policy of a dispatcher.
 pub struct PolicyDesk {
-    /// The one that the cluster has, as far as this dispatcher knows.
+    /// The cluster's policy, to this dispatcher's knowledge.
     pub(super) present: AppliedPolicy,
     bench: Box<dyn PolicyBench>,
     pub(super) shelf: Box<dyn PolicyShelf>,
     /// The policy that is being made, and its source.
     making: Option<(AppliedPolicy, PolicySource)>,
-    /// The node that was asked for a later policy.
+    /// The node that has to send a later policy.
     asked: Option<(PeerId, NumberedDigest)>,
-    /// A later policy that cannot be run here: it is not asked for again.
+    /// A later policy that cannot run here; it is not requested again.
     unfit: Option<NumberedDigest>,
 }
 
 /// The source of a policy that is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PolicySource {
-    /// A dispatcher proposes it.
+    /// Another dispatcher proposes it.
     Proposed(PeerId),
-    /// The cluster has it.
+    /// It is the cluster's policy.
     Cluster,
 }
 
 impl PolicyDesk {
-    /// Creates that of a dispatcher which begins with this policy.
+    /// Creates the desk of a dispatcher with this initial policy.
     pub fn new(
         present: AppliedPolicy,
         bench: Box<dyn PolicyBench>,
@@ -115,7 +115,7 @@ impl PolicyDesk {
         PolicyDesk { present, bench, shelf, making: None, asked: None, unfit: None }
     }
 
-    /// Creates that of a dispatcher which takes over no policy of others.
+    /// Creates the desk of a dispatcher that adopts no policy of others.
     pub fn fixed(present: AppliedPolicy) -> PolicyDesk {
         PolicyDesk::new(present, Box::<NoBench>::default(), Box::<NoShelf>::default())
     }
@@ -126,7 +126,7 @@ impl PolicyDesk {
         self.making = Some((policy, source));
     }
 
-    /// Returns the next policy that was made, with its source.
+    /// Returns the next finished policy, with its source.
     pub(super) fn poll(&mut self) -> Option<(AppliedPolicy, PolicySource, Result<NewPolicy, String>)> {
         self.making.as_ref()?;
         let made = self.bench.poll()?;
@@ -158,13 +158,12 @@ impl PolicyDesk {
         matches!(self.making, Some((_, PolicySource::Cluster)))
     }
 
-    /// Returns true if a policy of others is on its way.
+    /// Returns true if a policy of others is being fetched or made.
     pub(super) fn is_at_work(&self) -> bool {
         self.making.is_some() || self.asked.is_some()
     }
 
-    /// Returns true if a node must be asked for its policy, which is later than those that are
-    /// known.
+    /// Returns true if a node's policy must be requested, because it is later than all known ones.
     pub(super) fn must_ask(&mut self, peer: PeerId, policy: NumberedDigest) -> bool {
         let latest = |id: NumberedDigest| id.number >= policy.number;
         let is_made = matches!(&self.making, Some((made, PolicySource::Cluster)) if latest(made.id));
@@ -176,12 +175,12 @@ impl PolicyDesk {
         true
     }
 
-    /// A node has answered, or is lost.
+    /// Ends a request to a node, which has answered or is lost.
     pub(super) fn answered(&mut self, peer: PeerId) {
         self.asked.take_if(|(asked, _)| *asked == peer);
     }
 
-    /// A later policy of the cluster cannot be run here.
+    /// Marks a later policy of the cluster as unable to run here.
     pub(super) fn set_unfit(&mut self, policy: NumberedDigest) {
         self.unfit = Some(policy);
     }

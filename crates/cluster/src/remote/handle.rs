@@ -1,4 +1,4 @@
-//! The way to a running dispatcher, for operators.
+//! Operators' access to a running dispatcher.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,15 +16,15 @@ use super::start::StartStatus;
 use crate::links::LinkInfo;
 use crate::policies::NumberedDigest;
 
-/// Commands that wait for the dispatcher before others must; see [`RemoteHandle::send_late`].
+/// Limit on pending commands of [`RemoteHandle::send_late`], which blocks at the limit.
 pub const PENDING_MAX: usize = 64;
-/// Period of looks at the commands that wait.
+/// Polling period while commands wait.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// An operator's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCommand {
-    /// A node joins: its name and address. If it is known, this is its address after the present
+    /// Adds a node with its name and address. For a known node, sets its address after the present
     /// link.
     Add {
         /// The name.
@@ -32,37 +32,38 @@ pub enum NodeCommand {
         /// The address.
         address: String,
     },
-    /// Nobody waits for the node of this name any more. A link to it goes on while it lives.
+    /// Removes the node of this name: it is no longer awaited. An existing link continues until it
+    /// ends.
     Remove {
         /// The name.
         name: String,
     },
-    /// The node of this name gives its flows away and gets no more.
+    /// Has the node of this name hand its flows over, and keeps new ones away.
     Drain {
         /// The name.
         name: String,
     },
-    /// The drained node of this name may be a unit again, once it is there.
+    /// Allows the drained node of this name to become a unit again.
     Resume {
         /// The name.
         name: String,
     },
 }
 
-/// The state of the cluster's store, as a dispatcher sees it.
+/// State of the cluster's store from a dispatcher's point of view.
 #[derive(Clone, Debug)]
 pub struct StoreStatus {
-    /// It answers.
+    /// The store answers.
     pub is_reachable: bool,
-    /// Since when it does, or does not.
+    /// Time of the last change of `is_reachable`.
     pub since: Instant,
-    /// Units that have registered themselves.
+    /// Units registered in the store.
     pub entries: u64,
-    /// Why it does not answer; empty if it does.
+    /// The error if it does not answer; empty otherwise.
     pub reason: String,
 }
 
-/// The way to a dispatcher, for operators.
+/// Operators' access to a dispatcher.
 #[derive(Clone)]
 pub struct RemoteHandle {
     commands: Sender<NodeCommand>,
@@ -74,7 +75,7 @@ pub struct RemoteHandle {
     store: Arc<Mutex<Option<StoreStatus>>>,
 }
 
-/// The latest status that the dispatcher has shown.
+/// Latest published status of the dispatcher.
 #[derive(Default)]
 pub(super) struct RemoteStatus {
     pub nodes: Vec<NodeInfo>,
@@ -91,29 +92,29 @@ pub(super) struct RemoteStatus {
 /// The dispatcher's end of [`RemoteHandle`].
 pub struct RemoteControl {
     commands: Receiver<NodeCommand>,
-    /// Commands that wait.
+    /// Pending commands.
     pending: Arc<AtomicUsize>,
     pub(super) policies: Receiver<PolicyOrder>,
-    /// Entries of the store that were passed over.
+    /// Refused entries of the store.
     pub(super) entries_refused: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
     store: Arc<Mutex<Option<StoreStatus>>>,
 }
 
 impl RemoteControl {
-    /// Returns the next command.
+    /// Takes the next command.
     pub(super) fn poll_command(&self) -> Option<NodeCommand> {
         let command = self.commands.try_recv().ok()?;
         self.pending.fetch_sub(1, Ordering::Relaxed);
         Some(command)
     }
 
-    /// Returns the state of the store; none without one.
+    /// Returns the state of the store; `None` without one.
     pub(super) fn store(&self) -> Option<StoreStatus> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows the status to operators.
+    /// Publishes the status.
     pub(super) fn show(&self, status: RemoteStatus) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
@@ -121,13 +122,13 @@ impl RemoteControl {
 
 impl Drop for RemoteControl {
     fn drop(&mut self) {
-        // Nobody waits for a dispatcher that has ended.
+        // No sender must wait for a dispatcher that has ended.
         self.pending.store(0, Ordering::Relaxed);
     }
 }
 
 impl RemoteHandle {
-    /// Returns both ends of the way to a dispatcher that is created later.
+    /// Returns both ends, for a dispatcher that is created later.
     pub fn new() -> (RemoteHandle, RemoteControl) {
         let (sender, commands) = channel();
         let (of_policies, policies) = channel();
@@ -149,8 +150,7 @@ impl RemoteHandle {
         (handle, control)
     }
 
-    /// Returns the count of the store's entries that were passed over, for the thread that reads
-    /// it.
+    /// Returns the counter of refused entries of the store, for the thread that reads it.
     pub fn entries_refused(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.entries_refused)
     }
@@ -161,7 +161,7 @@ impl RemoteHandle {
         self.commands.send(command).is_ok()
     }
 
-    /// Sends a command that may wait: after those before it, up to `PENDING_MAX` of them. Returns
+    /// Sends a command without urgency: blocks while `PENDING_MAX` others are pending. Returns
     /// false if the dispatcher has ended.
     pub fn send_late(&self, command: NodeCommand) -> bool {
         while self.pending.load(Ordering::Relaxed) >= PENDING_MAX {
@@ -170,26 +170,26 @@ impl RemoteHandle {
         self.send(command)
     }
 
-    /// Gives a policy to all nodes, one after the other. Returns the order's number, from 1; `None`
-    /// if the dispatcher has ended. A refusal is among [`failed`](RemoteHandle::failed) orders.
+    /// Applies a policy to all nodes, one after the other. Returns the order's number, from 1;
+    /// `None` if the dispatcher has ended. A refusal appears in [`failed`](RemoteHandle::failed).
     pub fn apply(&self, policy: NewPolicy) -> Option<u64> {
         self.order(policy, false, Box::new(|_| {}))
     }
 
-    /// Gives a policy to all nodes, or has them read it only. The dispatcher answers once it has
-    /// taken or refused the order; of a dry run, once all nodes have read it.
+    /// Applies a policy to all nodes, or only has them read it. The dispatcher replies once it has
+    /// accepted or refused the order; to a dry run, once all nodes have read the policy.
     pub fn order(&self, policy: NewPolicy, is_dry_run: bool, reply: OrderReply) -> Option<u64> {
         let number = self.rollouts.fetch_add(1, Ordering::Relaxed) + 1;
         self.policies.send(PolicyOrder { number, policy, is_dry_run, reply }).is_ok().then_some(number)
     }
 
-    /// Returns the policy that holds in the cluster, and the name of its file.
+    /// Returns the present policy of the cluster, and the name of its file.
     pub fn policy(&self) -> (NumberedDigest, String) {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         (status.policy, status.policy_name.clone())
     }
 
-    /// Returns the latest orders that have failed.
+    /// Returns the latest failed orders.
     pub fn failed(&self) -> Vec<FailedOrder> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
     }
@@ -199,12 +199,12 @@ impl RemoteHandle {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).rollout.clone()
     }
 
-    /// Returns the nodes, in the order in which they were named.
+    /// Returns the nodes, in the order of their addition.
     pub fn status(&self) -> Vec<NodeInfo> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).nodes.clone()
     }
 
-    /// Returns the units that the dispatcher waits for, and whether it has begun.
+    /// Returns the progress of the start.
     pub fn start(&self) -> StartStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).start.clone()
     }
@@ -214,29 +214,29 @@ impl RemoteHandle {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).others.clone()
     }
 
-    /// Shows that the store has answered, with the number of units in it, or why it has not.
+    /// Publishes that the store has answered, with its number of units, or the error.
     pub fn show_store(&self, entries: u64, fault: Option<String>) {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_reachable, reason) = (fault.is_none(), fault.unwrap_or_default());
         let before = store.take();
         let since = before.as_ref().filter(|before| before.is_reachable == is_reachable);
         let since = since.map_or_else(Instant::now, |before| before.since);
-        // While it does not answer, those of before are known.
+        // While it does not answer, the last number holds.
         let entries = if is_reachable { entries } else { before.map_or(0, |before| before.entries) };
         *store = Some(StoreStatus { is_reachable, since, entries, reason });
     }
 
-    /// Returns the state of the store; none without one, or before it was looked at.
+    /// Returns the state of the store; `None` without one, or before the first attempt.
     pub fn store(&self) -> Option<StoreStatus> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the links of now.
+    /// Returns the present links.
     pub fn links(&self) -> Vec<LinkInfo> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).links.clone()
     }
 
-    /// Returns counts of all links so far, and of handshakes.
+    /// Returns the counters of all links so far, and of handshakes.
     pub fn link_totals(&self) -> LinksReport {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).totals.clone()
     }

@@ -1,19 +1,20 @@
-//! The other dispatchers of a cluster, each of which is the home of a share of the flows.
+//! The dispatchers of a cluster. Each is the *home* of a share of the flows.
 //!
-//! A flow's home follows from its affinity group, or from the hash of its key. A packet that
-//! arrives at another dispatcher is passed on to it, in the order of arrival. A flow whose packets
-//! have another key behind a function has an *alias*: its dispatcher claims the alias at all
-//! others, and the packet that created it leaves once they have granted it, so that no answer
-//! arrives where nobody knows the flow. If two claim the same key, the later claim holds, at all of
-//! them: claims have times of a logical clock, and of equal ones the higher dispatcher's is later.
+//! A flow's home is a function of its affinity group, or of the hash of its key. A packet that
+//! arrives at another dispatcher is passed on to its home, in the order of arrival. An NF can give
+//! a flow's packets another key, the flow's *alias*. The flow's dispatcher claims the alias at all
+//! others, and the packet that created it leaves once they have granted it, so that no reply
+//! arrives at a dispatcher without the claim. If two dispatchers claim the same key, the later
+//! claim holds at all of them: claims have times of a logical clock, and of equal times, the one of
+//! the higher dispatcher is later.
 //!
-//! A dispatcher that cannot be reached keeps its share: its packets are dropped until it is back.
+//! An unreachable dispatcher keeps its share: its packets are dropped until it is back.
 
 use std::collections::{HashMap, VecDeque};
 
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
-use runtime::transport::{Elsewhere, Passage};
+use runtime::transport::{Redirect, RouteStage};
 
 use crate::peers::PeerId;
 use crate::policies::NumberedDigest;
@@ -23,50 +24,52 @@ use super::accounts::{Account, PassedTotals};
 
 /// Limit on the dispatchers of a cluster.
 pub const HOMES_MAX: usize = 64;
-/// Limit on packets that wait for a link to another dispatcher, and on those that have come from
-/// others and are not dispatched. Further ones are dropped.
+/// Limit on packets that wait for a link to another dispatcher, and on received packets before
+/// their dispatch. Further ones are dropped.
 pub(super) const PASSED_MAX: usize = 4096;
-/// Flows whose first fragments were passed on, and are remembered at least.
+/// Least number of fragmented flows with a remembered home.
 const FRAGMENTED_MAX: usize = 1024;
 
 /// The dispatchers of a cluster.
 #[derive(Default)]
-pub(crate) struct Homes {
-    /// The number of this one.
+pub(crate) struct HomeTable {
+    /// The number of this dispatcher.
     own: usize,
     /// By number.
     all: Vec<Home>,
-    /// Keys of other dispatchers' flows, and the claims that hold.
+    /// Claims of other dispatchers, by key.
     claimed: HashMap<FlowKey, HeldClaim>,
-    /// Aliases that this dispatcher has claimed, and when.
+    /// Aliases that this dispatcher has claimed, with the times of the claims.
     own_claims: HashMap<FlowKey, u64>,
     /// Claims so far.
     claims: u64,
-    /// The logical clock (Lamport's): the time of the latest claim that is known.
+    /// The logical clock (Lamport's): the latest known time of a claim.
     clock: u64,
-    /// Homes of flows with fragments: later ones do not show their group. Two generations.
+    /// Homes of fragmented flows: later fragments do not show their group. Two generations.
     fragmented: [HashMap<FlowKey, usize>; 2],
-    /// Keys that flows of other dispatchers have taken, and that were not looked at.
+    /// Keys that other dispatchers have claimed, for
+    /// [`poll_claimed`](runtime::transport::Federation::poll_claimed).
     pub taken: VecDeque<FlowKey>,
-    /// Links of other dispatchers, by number and with their policies, whose first datagram has not
-    /// come: until then it is not known that the other end has the link.
+    /// New links of other dispatchers, by number and with their policies, that have carried no
+    /// datagram yet: the other end may not have the link.
     early: Vec<(usize, PeerId, NumberedDigest)>,
-    /// Packets from other dispatchers.
-    pub arrived: VecDeque<(Packet, Passage)>,
+    /// Packets received from other dispatchers.
+    pub arrived: VecDeque<(Packet, RouteStage)>,
     pub held: Held,
-    /// Packets taken over from others, and those of them that could not be read.
+    /// Packets taken over from others, and malformed ones among them.
     pub taken_over: u64,
     pub unreadable: u64,
-    /// Links to dispatchers that have said that they end.
+    /// Links to dispatchers that have announced their end.
     pub parting: Vec<PeerId>,
     /// This dispatcher ends, and takes over no more packets.
     pub is_closed: bool,
-    /// Since then it has waited for the others' word, and since then they have had its last one.
+    /// Time since which it has waited for the others' acknowledgements, and since which it has sent
+    /// its last ones.
     pub closed_ns: Option<u64>,
     pub parted_ns: Option<u64>,
 }
 
-/// A claim that holds. The order is that of claims: the last one holds.
+/// A claim that holds. Claims are ordered; the greatest one holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldClaim {
     time: u64,
@@ -80,12 +83,12 @@ pub(crate) struct Home {
     pub name: String,
     pub address: String,
     pub link: Option<PeerId>,
-    /// The policy that it runs, while it is there.
+    /// The policy that it runs, while connected.
     pub policy: Option<NumberedDigest>,
     /// The last claim that it has granted.
     pub granted: u64,
     pub account: Account,
-    /// The fault of the last attempt to connect.
+    /// The error of the last attempt to connect.
     pub fault: String,
 }
 
@@ -96,28 +99,28 @@ pub struct OtherDispatcher {
     pub name: String,
     /// The address of its handshakes.
     pub address: String,
-    /// There is a link to it.
+    /// True while there is a link to it.
     pub is_connected: bool,
-    /// The policy that it runs, while it is there.
+    /// The policy that it runs, while connected.
     pub policy: Option<NumberedDigest>,
-    /// Why it is not there; empty if that is not known.
+    /// The error of the last attempt to connect; empty if there is none.
     pub reason: String,
-    /// Time since it was heard last, if nothing is heard from it and it is not given up.
+    /// Length of its silence, if it is suspect.
     pub silent_ns: Option<u64>,
 }
 
-/// Packets that leave once other dispatchers have granted the claims before them.
+/// Packets that wait until other dispatchers have granted earlier claims.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// Packets of the latest report, whose claims may follow.
+    /// Packets of the latest report; their claims may follow.
     latest: Vec<Packet>,
-    /// Packets, and the claim that must be granted.
+    /// Packets, with the claim that must be granted.
     waiting: VecDeque<(u64, Vec<Packet>)>,
     pub count: usize,
 }
 
 impl Held {
-    /// Takes all packets, whether their claims are granted or not.
+    /// Takes all packets, granted or not.
     pub fn take_all(&mut self) -> impl Iterator<Item = Packet> + use<> {
         self.count = 0;
         let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, packets)| packets);
@@ -125,10 +128,10 @@ impl Held {
     }
 }
 
-impl Homes {
-    /// Creates those of a cluster with these dispatchers, by name and address; the number of each
-    /// follows from its name. There is one without others if the list is empty.
-    pub fn new(own: &str, dispatchers: &[(String, String)]) -> Homes {
+impl HomeTable {
+    /// Creates the table of a cluster with these dispatchers, by name and address, numbered in the
+    /// order of their names. An empty list means that there are no others.
+    pub fn new(own: &str, dispatchers: &[(String, String)]) -> HomeTable {
         let mut all: Vec<Home> = dispatchers
             .iter()
             .map(|(name, address)| Home {
@@ -143,16 +146,16 @@ impl Homes {
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         let own = all.iter().position(|home| home.name == own).unwrap_or_default();
-        Homes { own, all, ..Homes::default() }
+        HomeTable { own, all, ..HomeTable::default() }
     }
 
-    /// Returns true if there are others.
+    /// Returns true if there are other dispatchers.
     pub fn has_others(&self) -> bool {
         self.all.len() > 1
     }
 
-    /// Returns the others, in the order of their names. `silent_ns` returns the time since one that
-    /// is suspect was heard last.
+    /// Returns the other dispatchers, by name. `silent_ns` returns the length of a suspect node's
+    /// silence.
     pub fn others(&self, silent_ns: impl Fn(PeerId) -> Option<u64>) -> Vec<OtherDispatcher> {
         let others = self.all.iter().enumerate().filter(|(number, _)| *number != self.own);
         let other = |home: &Home| OtherDispatcher {
@@ -176,25 +179,26 @@ impl Homes {
         self.all.get(self.own).map_or("", |home| &*home.name)
     }
 
-    /// Returns true if all dispatchers that are there run this policy at least.
+    /// Returns true if all connected dispatchers run this policy or a later one.
     pub fn all_run(&self, policy: NumberedDigest) -> bool {
         let there = self.all.iter().filter(|home| home.link.is_some());
         there.filter_map(|home| home.policy).all(|runs| runs.number >= policy.number)
     }
 
-    /// Another dispatcher runs this policy.
+    /// Sets the policy of another dispatcher.
     pub fn set_policy(&mut self, peer: PeerId, policy: NumberedDigest) {
         if let Some(number) = self.at(peer) {
             self.all[number].policy = Some(policy);
         }
     }
 
-    /// Returns the names of all dispatchers as one text, which all of them must agree on.
+    /// Returns the names of all dispatchers as one text, on which all must agree.
     pub fn scope(&self) -> String {
         self.all.iter().map(|home| home.name.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// Returns the dispatchers that this one connects to: of two, the later one by name connects.
+    /// Returns the dispatchers that this one connects to. Of two dispatchers, the later one by name
+    /// connects.
     pub fn to_connect(&self) -> impl Iterator<Item = &Home> {
         self.all.iter().take(self.own)
     }
@@ -214,17 +218,17 @@ impl Homes {
         &mut self.all[number]
     }
 
-    /// Returns the links to the others that are there.
+    /// Returns the links to the connected ones.
     pub fn links(&self) -> impl Iterator<Item = PeerId> {
         self.all.iter().filter_map(|home| home.link)
     }
 
-    /// Returns the link to a dispatcher, if it is there.
+    /// Returns the link to a dispatcher, if connected.
     pub fn link(&self, number: u16) -> Option<PeerId> {
         self.all.get(usize::from(number))?.link
     }
 
-    /// Returns the packets passed on to others so far, and those whose arrival is not known.
+    /// Returns the totals of packets passed on, and the number of unacknowledged ones.
     pub fn passed(&self) -> (PassedTotals, u64) {
         let totals = self.all.iter().fold(PassedTotals::default(), |sum, home| PassedTotals {
             passed_on: sum.passed_on + home.account.totals().passed_on,
@@ -233,38 +237,38 @@ impl Homes {
         (totals, self.all.iter().map(|home| home.account.open()).sum())
     }
 
-    /// Returns true if a dispatcher that is there has not said of all packets that it took them.
+    /// Returns true if a connected dispatcher has not acknowledged all packets.
     pub fn has_open(&self) -> bool {
         self.all.iter().any(|home| home.link.is_some() && home.account.open() > 0)
     }
 
-    /// Returns the links to others that should hear how many packets were taken over from them, and
-    /// how many; with `is_last`, all others.
+    /// Returns the links that need an acknowledgement, with the totals to acknowledge; with
+    /// `is_last`, all links.
     pub fn due(&mut self, now_ns: u64, is_last: bool) -> Vec<(PeerId, u64)> {
         let due = self.all.iter_mut().filter(|home| is_last || home.account.is_due(now_ns));
-        due.filter_map(|home| Some((home.link?, home.account.say(now_ns)))).collect()
+        due.filter_map(|home| Some((home.link?, home.account.acknowledge(now_ns)))).collect()
     }
 
-    /// A dispatcher that runs this policy has connected.
+    /// Adds a new link to a dispatcher that runs this policy.
     pub fn add_early(&mut self, number: usize, peer: PeerId, policy: NumberedDigest) {
         self.early.push((number, peer, policy));
     }
 
-    /// A link that has begun is in use. Returns the number of its dispatcher, and its policy.
+    /// Takes a new link that is in use now. Returns the number of its dispatcher, and its policy.
     pub fn take_early(&mut self, peer: PeerId) -> Option<(usize, NumberedDigest)> {
         let at = self.early.iter().position(|(_, early, _)| *early == peer)?;
         let (number, _, policy) = self.early.swap_remove(at);
         Some((number, policy))
     }
 
-    /// A link that has begun is not used. Returns true if there was one.
+    /// Forgets a new link. Returns true if there was one.
     pub fn forget_early(&mut self, peer: PeerId) -> bool {
         self.take_early(peer).is_some()
     }
 
-    /// A dispatcher is there. Returns the claims that it must know: it has granted all once it
-    /// grants these, which have the number of the last one. In turn it claims all its own ones
-    /// again, so that none is left that it has released in the meantime.
+    /// Puts a link to a dispatcher into use. Returns the claims to send: they have the number of
+    /// the last claim, so granting them grants all. The dispatcher sends its own claims likewise,
+    /// so claims that it has released in the meantime are forgotten here.
     pub fn connected(&mut self, number: usize, peer: PeerId) -> Vec<KeyClaim> {
         self.claimed.retain(|_, claim| claim.owner != number);
         let granted = if self.own_claims.is_empty() { self.claims } else { 0 };
@@ -277,8 +281,9 @@ impl Homes {
         claims
     }
 
-    /// A link is lost. What waits for the dispatcher's grants does no longer: its process is gone,
-    /// or hears of all claims before it takes packets again.
+    /// Handles the loss of a link. Packets no longer wait for the dispatcher's grants: its process
+    /// has ended, or will receive all claims before it takes packets again. Returns its name and
+    /// address if this dispatcher must reconnect.
     pub fn lost(&mut self, peer: PeerId) -> Option<(String, String)> {
         let own = self.own;
         let (number, home) = self.all.iter_mut().enumerate().find(|(_, home)| home.link == Some(peer))?;
@@ -287,42 +292,42 @@ impl Homes {
     }
 
     fn home_of(&self, hash: u64) -> usize {
-        // As among workers: not the bits by which tables look flows up.
+        // Uses other bits of the hash than the tables do, as the workers' shares do.
         (((hash >> 32) * self.all.len() as u64) >> 32) as usize
     }
 
-    /// Returns the dispatcher that tracks a datagram of this hash, if it is another one.
-    pub fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
+    /// Returns the dispatcher that tracks datagrams of this hash, if it is another one.
+    pub fn redirect_datagram(&self, hash: u64) -> Option<u16> {
         Some(self.home_of(hash)).filter(|&home| home != self.own).map(|home| home as u16)
     }
 
-    /// Returns the dispatcher that a packet must go to, if it is another one, and the way that it
-    /// has come then. This dispatcher does not know its flow.
-    pub fn elsewhere(
+    /// Returns the dispatcher that a packet of an unknown flow must go to, if it is another one,
+    /// and the stage of its route.
+    pub fn redirect(
         &mut self,
         key: &FlowKey,
         hash: u64,
         group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if let Some(claim) = self.claimed.get(key).filter(|_| passage < Passage::Owner) {
-            return Some((claim.owner as u16, Passage::Owner));
+        stage: RouteStage,
+    ) -> Option<Redirect> {
+        if let Some(claim) = self.claimed.get(key).filter(|_| stage < RouteStage::Owner) {
+            return Some(Redirect { dispatcher: claim.owner as u16, stage: RouteStage::Owner });
         }
-        let next = match passage {
-            Passage::Arrived | Passage::Datagram => Passage::Home,
-            // The flow has ended before the packet came.
-            Passage::Owner => Passage::Returned,
-            Passage::Home | Passage::Returned => return None,
+        let next = match stage {
+            RouteStage::Arrived | RouteStage::Datagram => RouteStage::Home,
+            // The flow has ended before the packet arrived.
+            RouteStage::Owner => RouteStage::Returned,
+            RouteStage::Home | RouteStage::Returned => return None,
         };
         let remembered = || self.fragmented.iter().find_map(|homes| homes.get(key)).copied();
         let home = match group {
             Some(group) => group.index() % self.all.len(),
             None => remembered().unwrap_or_else(|| self.home_of(hash)),
         };
-        (home != self.own).then_some((home as u16, next))
+        (home != self.own).then_some(Redirect { dispatcher: home as u16, stage: next })
     }
 
-    /// Notes that the first fragment of a datagram of this flow went to a dispatcher.
+    /// Remembers the dispatcher that the first fragment of this flow's datagram went to.
     pub fn remember(&mut self, key: FlowKey, home: u16) {
         if self.fragmented[0].len() >= FRAGMENTED_MAX {
             self.fragmented.swap(0, 1);
@@ -331,7 +336,7 @@ impl Homes {
         self.fragmented[0].insert(key, home.into());
     }
 
-    /// Claims an alias of an own flow, which another dispatcher loses if it has claimed it before.
+    /// Claims an alias of an own flow, and revokes another dispatcher's earlier claim.
     pub fn claim(&mut self, alias: FlowKey) -> KeyClaim {
         self.claims += 1;
         self.clock = self.clock.saturating_add(1);
@@ -340,7 +345,7 @@ impl Homes {
         KeyClaim { number: self.claims, time: self.clock, key: alias }
     }
 
-    /// Gives an alias up. Returns false if it was not claimed.
+    /// Releases an alias. Returns false if it was not claimed.
     pub fn release(&mut self, alias: &FlowKey) -> bool {
         self.own_claims.remove(alias).is_some()
     }
@@ -350,7 +355,7 @@ impl Homes {
         self.own_claims.contains_key(alias)
     }
 
-    /// Another dispatcher claims a key. A later claim that is known holds.
+    /// Takes another dispatcher's claim, unless a later one is known.
     pub fn claimed_by(&mut self, owner: usize, time: u64, key: FlowKey) {
         self.clock = self.clock.max(time);
         let claim = HeldClaim { time, owner };
@@ -364,20 +369,20 @@ impl Homes {
         self.taken.push_back(key);
     }
 
-    /// Another dispatcher gives a key up.
+    /// Takes another dispatcher's release of a key.
     pub fn released_by(&mut self, number: usize, key: &FlowKey) {
         if self.claimed.get(key).is_some_and(|claim| claim.owner == number) {
             self.claimed.remove(key);
         }
     }
 
-    /// Notes packets of the latest report. Its claims may follow.
+    /// Holds packets of the latest report. Its claims may follow.
     pub fn hold(&mut self, packets: &mut Vec<Packet>) {
         self.held.count += packets.len();
         self.held.latest.append(packets);
     }
 
-    /// Moves packets to `out` whose claims are granted, in order.
+    /// Moves packets with granted claims to `out`, in order.
     pub fn release_held(&mut self, out: &mut Vec<Packet>) {
         let granted = self.all.iter().filter(|home| home.link.is_some()).map(|home| home.granted).min();
         let granted = granted.unwrap_or(u64::MAX);
@@ -411,33 +416,39 @@ mod tests {
         FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0).0
     }
 
-    fn homes(own: &str) -> Homes {
+    fn redirect(dispatcher: usize, stage: RouteStage) -> Option<Redirect> {
+        Some(Redirect { dispatcher: dispatcher as u16, stage })
+    }
+
+    fn homes(own: &str) -> HomeTable {
         let all = ["c", "a", "b"].map(|name| (name.to_owned(), format!("{name}:1")));
-        Homes::new(own, &all)
+        HomeTable::new(own, &all)
     }
 
     #[test]
     fn all_agree_on_homes_and_each_way_leads_on() {
         let mut all = ["a", "b", "c"].map(homes);
         for hash in (0..300u64).map(|n| n << 55 | n << 32) {
-            let of_each: Vec<_> =
-                all.iter_mut().map(|homes| homes.elsewhere(&key(1), hash, None, Passage::Arrived)).collect();
+            let of_each: Vec<_> = all
+                .iter_mut()
+                .map(|homes| homes.redirect(&key(1), hash, None, RouteStage::Arrived))
+                .collect();
             let at_home = of_each.iter().position(Option::is_none).unwrap();
             let others = of_each.iter().enumerate().filter(|(number, _)| *number != at_home);
-            assert!(others.into_iter().all(|(_, to)| *to == Some((at_home as u16, Passage::Home))));
-            assert_eq!(all[at_home].elsewhere(&key(1), hash, None, Passage::Home), None);
+            assert!(others.into_iter().all(|(_, to)| *to == redirect(at_home, RouteStage::Home)));
+            assert_eq!(all[at_home].redirect(&key(1), hash, None, RouteStage::Home), None);
         }
         all[1].claimed_by(2, 1, key(7));
-        assert_eq!(all[1].elsewhere(&key(7), 0, None, Passage::Home), Some((2, Passage::Owner)));
-        // The owner does not know it any more: it goes home, and no further.
-        assert_eq!(all[2].elsewhere(&key(7), 0, None, Passage::Owner), Some((0, Passage::Returned)));
+        assert_eq!(all[1].redirect(&key(7), 0, None, RouteStage::Home), redirect(2, RouteStage::Owner));
+        // The owner no longer knows it: it goes to its home, and no further.
+        assert_eq!(all[2].redirect(&key(7), 0, None, RouteStage::Owner), redirect(0, RouteStage::Returned));
         all[0].claimed_by(2, 1, key(7));
-        assert_eq!(all[0].elsewhere(&key(7), 0, None, Passage::Returned), None);
+        assert_eq!(all[0].redirect(&key(7), 0, None, RouteStage::Returned), None);
         all[1].released_by(0, &key(7));
-        assert!(all[1].elsewhere(&key(7), 0, None, Passage::Home).is_some(), "another one has it");
-        // What it has released while the link was lost is not left.
+        assert!(all[1].redirect(&key(7), 0, None, RouteStage::Home).is_some(), "another one has it");
+        // A key that it has released during the loss of the link is forgotten.
         all[1].connected(2, PeerId::at(1));
-        assert_eq!(all[1].elsewhere(&key(7), u64::MAX >> 1, None, Passage::Home), None);
+        assert_eq!(all[1].redirect(&key(7), u64::MAX >> 1, None, RouteStage::Home), None);
     }
 
     /// Claims may arrive in any order.
@@ -446,7 +457,7 @@ mod tests {
         for order in [[0, 1], [1, 0]] {
             for (earlier, later) in [(0, 1), (1, 0)] {
                 let mut all = ["a", "b", "c"].map(homes);
-                // One of them has heard of more claims.
+                // One dispatcher has received more claims.
                 all[later].claimed_by(2, 5, key(9));
                 let claims = [0, 1].map(|at: usize| all[at].claim(key(7)));
                 for from in order {
@@ -456,8 +467,8 @@ mod tests {
                 }
                 assert_eq!([earlier, later].map(|at| all[at].has_claimed(&key(7))), [false, true]);
                 for at in [earlier, 2] {
-                    let to = all[at].elsewhere(&key(7), 0, None, Passage::Arrived);
-                    assert_eq!(to, Some((later as u16, Passage::Owner)));
+                    let to = all[at].redirect(&key(7), 0, None, RouteStage::Arrived);
+                    assert_eq!(to, redirect(later, RouteStage::Owner));
                 }
                 assert_eq!((all[earlier].taken.pop_front(), all[later].taken.len()), (Some(key(7)), 1));
             }
@@ -468,11 +479,11 @@ mod tests {
         all[0].claimed_by(1, claims[1].time, key(7));
         all[1].claimed_by(0, claims[0].time, key(7));
         assert_eq!([0, 1].map(|at: usize| all[at].has_claimed(&key(7))), [false, true]);
-        // Who takes it back is the later one.
+        // Claiming it again makes that claim the later one.
         let again = all[0].claim(key(7));
         all[1].claimed_by(0, again.time, key(7));
         assert_eq!([0, 1].map(|at: usize| all[at].has_claimed(&key(7))), [true, false]);
-        // No time is too late.
+        // The clock saturates.
         all[0].claimed_by(1, u64::MAX, key(8));
         assert_eq!(all[0].claim(key(8)).time, u64::MAX);
     }
@@ -481,13 +492,13 @@ mod tests {
     fn later_fragments_follow_the_first_one() {
         let mut homes = homes("a");
         let group = AffinityGroup(4);
-        let first = homes.elsewhere(&key(1), 0, Some(group), Passage::Datagram);
-        assert_eq!(first, Some((1, Passage::Home)));
+        let first = homes.redirect(&key(1), 0, Some(group), RouteStage::Datagram);
+        assert_eq!(first, redirect(1, RouteStage::Home));
         homes.remember(key(1), 1);
         for port in 100..100 + FRAGMENTED_MAX as u16 {
             homes.remember(key(port), 2);
         }
-        assert_eq!(homes.elsewhere(&key(1), 0, None, Passage::Datagram), first);
+        assert_eq!(homes.redirect(&key(1), 0, None, RouteStage::Datagram), first);
     }
 
     #[test]
@@ -499,7 +510,7 @@ mod tests {
         for (number, peer) in (1..).zip(peers) {
             assert_eq!(homes.connected(number, peer), []);
         }
-        let report = |homes: &mut Homes, byte, out: &mut Vec<Packet>| {
+        let report = |homes: &mut HomeTable, byte, out: &mut Vec<Packet>| {
             homes.hold(&mut vec![packet(byte)]);
             homes.release_held(out);
         };
@@ -516,7 +527,7 @@ mod tests {
         homes.lost(peers[1]);
         homes.release_held(&mut out);
         assert_eq!((bytes(&out), homes.held.count), (vec![1, 2, 3], 0));
-        // Back again, it hears of all claims before anything else.
+        // After a reconnection, it receives all claims first.
         assert_eq!(homes.connected(2, peers[1]), [claim]);
     }
 }

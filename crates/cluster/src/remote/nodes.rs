@@ -1,4 +1,4 @@
-//! The nodes of a cluster, as its dispatcher sees them.
+//! The nodes of a cluster from the dispatcher's point of view.
 
 use protocol::message::UnitId;
 use runtime::transport::UnitChange;
@@ -18,36 +18,35 @@ pub struct NodeInfo {
     pub status: NodeStatus,
     /// Its unit.
     pub unit: Option<UnitId>,
-    /// Packets that were sent to that unit.
+    /// Packets sent to that unit.
     pub packets: u64,
-    /// The policy that it runs, while it is there.
+    /// The policy that it runs, while connected.
     pub policy: Option<NumberedDigest>,
-    /// The reason of its state, for operators; empty if there is nothing to say.
+    /// Explanation of its state, for operators; may be empty.
     pub reason: String,
-    /// Time since it was heard last, if it is [suspect](NodeStatus::Suspect).
+    /// Length of its silence, if it is [suspect](NodeStatus::Suspect).
     pub silent_ns: Option<u64>,
 }
 
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStatus {
-    /// It is not there yet.
+    /// Not connected.
     Connecting,
-    /// It is there, and no unit is needed.
+    /// Connected, but not needed as a unit.
     Spare,
-    /// It is a unit.
+    /// Connected, and running a unit.
     Active,
-    /// Nothing is heard from it, and it is not given up: it keeps its flows, and new ones go
-    /// elsewhere.
+    /// Silent, but not given up: it keeps its flows, and new ones go elsewhere.
     Suspect,
-    /// It gives its flows away.
+    /// Handing its flows over.
     Draining,
-    /// It has given all flows away, and gets no more.
+    /// Without flows, and excluded from new ones.
     Drained,
 }
 
 impl NodeStatus {
-    /// All of them.
+    /// All states.
     pub const ALL: [NodeStatus; 6] = [
         NodeStatus::Connecting,
         NodeStatus::Spare,
@@ -57,7 +56,7 @@ impl NodeStatus {
         NodeStatus::Drained,
     ];
 
-    /// Returns the word for it.
+    /// Returns the name of the state.
     pub fn name(self) -> &'static str {
         match self {
             NodeStatus::Connecting => "connecting",
@@ -70,8 +69,8 @@ impl NodeStatus {
     }
 }
 
-/// Time for which a node at another address may be the next process of one that ends, in
-/// nanoseconds. After that it is another node of the same name.
+/// Time during which a node at another address may be the next process of a node that ends, in
+/// nanoseconds. After that it is another node with the same name.
 const DOUBLED_NS: u64 = 5_000_000_000;
 
 /// All nodes.
@@ -82,11 +81,11 @@ pub(super) struct Nodes(Vec<Node>);
 pub(super) enum ResumedNode {
     /// Nothing more to do now.
     Unchanged,
-    /// It is there, and can be a unit.
+    /// It is connected and can become a unit.
     Spare,
     /// It must be connected at this address.
     Awaited(String),
-    /// The one behind this link was a unit, and comes back as another one once the link has ended.
+    /// It was a unit, and becomes another one after this link has ended.
     Parting(PeerId),
 }
 
@@ -95,21 +94,22 @@ pub(super) struct Node {
     peer: Option<PeerId>,
     /// It has read the next policy.
     has_read: bool,
-    /// It comes back drained, with another policy.
+    /// It will stay drained after its reconnection with another policy.
     stays_drained: bool,
-    /// It said itself that it ends: it may come back.
+    /// It has announced its end; it may come back.
     is_leaving: bool,
-    /// It was asked to end its link, at this time, and comes back.
+    /// Time at which it was ordered to end its link and reconnect.
     parting_ns: Option<u64>,
-    /// It was asked to, has not come back yet, and no operator has drained it since.
+    /// It was ordered to, has not reconnected yet, and no operator has drained it since.
     is_renewing: bool,
-    /// It will have this address once its present link has ended.
+    /// Its address after the present link has ended.
     next_address: Option<String>,
-    /// Since then another node has its name, and that has been said.
+    /// Time since which another node has its name, and whether that was reported.
     doubled: Option<(u64, bool)>,
-    /// The last attempt to connect failed for this reason.
+    /// The error of the last attempt to connect.
     fault: String,
-    /// It is not a member any more. Its link goes on while it lives; then nobody waits for it.
+    /// It is no longer a member. An existing link continues until it ends; the node is not awaited
+    /// again.
     is_removed: bool,
 }
 
@@ -118,24 +118,24 @@ impl Node {
         self.info.policy.is_some_and(|runs| runs.digest == *policy)
     }
 
-    /// It is asked to end its link, and comes back as another unit.
+    /// Notes the order to end its link and reconnect as another unit.
     fn renew(&mut self, now_ns: u64) {
         (self.is_leaving, self.is_renewing) = (true, true);
         self.parting_ns.get_or_insert(now_ns);
     }
 
-    /// Returns true if it could become a unit.
+    /// Returns true if it can become a unit.
     fn is_free(&self) -> bool {
         self.info.status == NodeStatus::Spare && self.info.unit.is_none()
     }
 
-    /// Returns true if nothing remains of it: it is no member, has no link, and no unit had flows.
+    /// Returns true if its entry can be reused: it is no member, and has no link and no unit.
     fn is_forgotten(&self) -> bool {
         let Node { info, peer, is_removed, .. } = self;
         *is_removed && peer.is_none() && info.unit.is_none() && info.status == NodeStatus::Connecting
     }
 
-    /// Returns the reason of its state.
+    /// Returns the explanation of its state.
     fn reason(&self) -> String {
         if let (Some((_, true)), Some(other)) = (self.doubled, &self.next_address) {
             return format!("another node of this name is at {other}");
@@ -154,7 +154,7 @@ impl Node {
 }
 
 impl Nodes {
-    /// A node is a member, at this address. Returns true if it must be connected now.
+    /// Adds a member, or sets its address. Returns true if it must be connected now.
     pub fn add(&mut self, name: &str, address: &str) -> bool {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             let (name, address) = (name.to_owned(), address.to_owned());
@@ -190,14 +190,14 @@ impl Nodes {
         node.info.status == NodeStatus::Connecting && (has_moved || was_removed)
     }
 
-    /// A node is not a member any more.
+    /// Removes a member.
     pub fn remove(&mut self, name: &str) {
         if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {
             node.is_removed = true;
         }
     }
 
-    /// A node is there. Returns its place; none if nobody waits for it.
+    /// Notes a connected node. Returns its index; `None` if it is not awaited.
     pub fn connected(&mut self, name: &str, peer: PeerId, policy: NumberedDigest) -> Option<usize> {
         let waits = |node: &Node| {
             let is_away = node.info.status == NodeStatus::Connecting || node.stays_drained;
@@ -215,15 +215,15 @@ impl Nodes {
         Some(place)
     }
 
-    /// An attempt to connect to a node failed.
+    /// Notes a failed attempt to connect to a node.
     pub fn failed(&mut self, name: &str, fault: String) {
         if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {
             (node.fault, node.is_renewing) = (fault, false);
         }
     }
 
-    /// Returns the nodes that have the name of one that is there, at another address, and have had
-    /// it for [`DOUBLED_NS`]; each once: name, address, and that of the node that is there.
+    /// Returns nodes with the name of a connected node, but another address, after [`DOUBLED_NS`];
+    /// each once: name, address, and the connected node's address.
     pub fn take_doubled(&mut self, now_ns: u64) -> Vec<(String, String, String)> {
         let mut doubled = Vec::new();
         for node in &mut self.0 {
@@ -232,8 +232,8 @@ impl Nodes {
                 node.doubled = None;
                 continue;
             };
-            let (since_ns, is_said) = node.doubled.get_or_insert((now_ns, false));
-            if now_ns.saturating_sub(*since_ns) >= DOUBLED_NS && !std::mem::replace(is_said, true) {
+            let (since_ns, is_reported) = node.doubled.get_or_insert((now_ns, false));
+            if now_ns.saturating_sub(*since_ns) >= DOUBLED_NS && !std::mem::replace(is_reported, true) {
                 doubled.push((node.info.name.clone(), other.clone(), node.info.address.clone()));
             }
         }
@@ -252,7 +252,7 @@ impl Nodes {
         Some((node.info.name.clone(), address.clone()))
     }
 
-    /// A spare node that runs this policy becomes a unit.
+    /// Makes a spare node with this policy a unit.
     pub fn assign(&mut self, unit: UnitId, policy: &Digest) -> Option<(usize, PeerId)> {
         let place = self.0.iter().position(|node| node.is_free() && node.runs(policy))?;
         let node = &mut self.0[place];
@@ -260,7 +260,7 @@ impl Nodes {
         node.peer.map(|peer| (place, peer))
     }
 
-    /// A node is to give its flows away. Returns the change for its unit, if it has one.
+    /// Drains a node. Returns the change for its unit, if it has one.
     pub fn drain(&mut self, name: &str) -> Option<UnitChange> {
         let node = self.0.iter_mut().find(|node| node.info.name == name)?;
         match node.info.status {
@@ -272,18 +272,18 @@ impl Nodes {
                 node.info.status = NodeStatus::Drained;
                 node.info.unit.map(UnitChange::Retire)
             }
-            // It is on its way to another unit, and stays drained.
+            // It is reconnecting to become another unit, and will stay drained.
             NodeStatus::Drained if node.is_renewing => {
                 (node.is_renewing, node.is_leaving, node.stays_drained) = (false, false, true);
                 None
             }
-            // `Suspect` is shown only: see `infos`.
+            // `Suspect` is for display only: see `infos`.
             NodeStatus::Connecting | NodeStatus::Suspect | NodeStatus::Draining | NodeStatus::Drained => None,
         }
     }
 
-    /// The dispatcher has stopped a unit that it did not need, or starts it again: its node keeps
-    /// it.
+    /// Notes that the dispatcher has stopped a unit that it did not need, or starts it again. The
+    /// node keeps the unit.
     pub fn set_spare(&mut self, unit: UnitId, is_spare: bool) {
         let Some(node) = self.0.iter_mut().find(|node| node.info.unit == Some(unit)) else { return };
         node.info.status = match (node.info.status, is_spare) {
@@ -293,7 +293,7 @@ impl Nodes {
         };
     }
 
-    /// An operator drains a unit, or has resumed it.
+    /// Notes that an operator drains a unit, or has resumed it.
     pub fn set_draining(&mut self, unit: UnitId, is_draining: bool) {
         let Some(node) = self.0.iter_mut().find(|node| node.info.unit == Some(unit)) else { return };
         node.info.status = match (node.info.status, is_draining) {
@@ -303,7 +303,7 @@ impl Nodes {
         };
     }
 
-    /// A drained node may be a unit again.
+    /// Allows a drained node to become a unit again.
     pub fn resume(&mut self, now_ns: u64, name: &str) -> ResumedNode {
         let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) else {
             return ResumedNode::Unchanged;
@@ -329,13 +329,13 @@ impl Nodes {
         }
     }
 
-    /// Returns the link of a node that was asked to end it before this time, and has not.
+    /// Returns the link of a node that was ordered to end it before this time, and has not.
     pub fn late_to_part(&self, since_ns: u64) -> Option<PeerId> {
         let is_late = |node: &&Node| node.parting_ns.is_some_and(|asked_ns| asked_ns < since_ns);
         self.0.iter().filter(|node| node.peer.is_some()).find(is_late)?.peer
     }
 
-    /// A node says that it ends. Returns the change for its unit, if it has one.
+    /// Notes that a node has announced its end. Returns the change for its unit, if it has one.
     pub fn leave(&mut self, peer: PeerId) -> Option<UnitChange> {
         let node = self.0.iter_mut().find(|node| node.peer == Some(peer))?;
         node.is_leaving = true;
@@ -343,8 +343,8 @@ impl Nodes {
         self.drain(&name?)
     }
 
-    /// A node whose unit has given all flows away, and was not drained by an operator, is to come
-    /// back as another unit. Returns false if it was.
+    /// Renews a node after its unit has handed all flows over, unless an operator has drained it.
+    /// Returns true if it was renewed.
     pub fn renew(&mut self, place: usize, now_ns: u64) -> bool {
         let node = &mut self.0[place];
         let is_to_come = node.info.status == NodeStatus::Active;
@@ -355,7 +355,7 @@ impl Nodes {
         is_to_come
     }
 
-    /// A unit has given all flows away. Returns true if its node was to.
+    /// Notes that a unit has handed all flows over. Returns true if its node was draining.
     pub fn has_drained(&mut self, place: usize) -> bool {
         let status = &mut self.0[place].info.status;
         let was_asked = *status == NodeStatus::Draining;
@@ -365,13 +365,13 @@ impl Nodes {
         was_asked
     }
 
-    /// Returns true if the node behind this link is drained.
+    /// Returns true if the node at a link is drained.
     pub fn is_drained(&self, peer: PeerId) -> bool {
         let is_drained = |node: &Node| node.info.status == NodeStatus::Drained;
         self.0.iter().any(|node| node.peer == Some(peer) && is_drained(node))
     }
 
-    /// A node is lost. Returns its address, if it may come back, and its unit.
+    /// Handles the loss of a node. Returns its address, if it may come back, and its unit.
     pub fn lost(&mut self, peer: PeerId) -> (Option<String>, Option<UnitId>) {
         let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) else { return (None, None) };
         let was_drained = node.info.status == NodeStatus::Drained;
@@ -390,7 +390,7 @@ impl Nodes {
         (Some(node.info.address.clone()).filter(|_| !node.is_removed), unit)
     }
 
-    /// Returns where units are, as each other.
+    /// Returns the addresses of all units.
     pub fn addresses(&self) -> Vec<UnitAddress> {
         let units = self.0.iter().filter(|node| node.peer.is_some());
         units
@@ -417,7 +417,7 @@ impl Nodes {
         there.max_by_key(|(_, policy)| policy.number)
     }
 
-    /// The node at a link has heard which number its policy has.
+    /// Notes that the node at a link has received the number of its policy.
     pub fn set_number(&mut self, peer: PeerId, number: u64) {
         let node = self.0.iter_mut().find(|node| node.peer == Some(peer));
         if let Some(policy) = node.and_then(|node| node.info.policy.as_mut()) {
@@ -425,7 +425,7 @@ impl Nodes {
         }
     }
 
-    /// The node at a link gives its flows away, and comes back with another policy.
+    /// Notes that the node at a link will reconnect with another policy.
     pub fn set_renewing(&mut self, peer: PeerId) {
         if let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) {
             node.stays_drained = node.info.status == NodeStatus::Drained && !node.is_leaving;
@@ -437,26 +437,26 @@ impl Nodes {
         self.0.iter().any(|node| node.peer == Some(peer) && node.info.name == name)
     }
 
-    /// Another policy is the next one.
+    /// Forgets who has read the next policy, which is another one now.
     pub fn forget_reads(&mut self) {
         self.0.iter_mut().for_each(|node| node.has_read = false);
     }
 
-    /// The node at a link has read the next policy.
+    /// Notes that the node at a link has read the next policy.
     pub fn set_read(&mut self, peer: PeerId) {
         if let Some(node) = self.0.iter_mut().find(|node| node.peer == Some(peer)) {
             node.has_read = true;
         }
     }
 
-    /// Returns the name of a node that is there and has neither read this policy nor runs it.
+    /// Returns the name of a connected node that has neither read this policy nor runs it.
     pub fn first_not_read(&self, policy: &Digest) -> Option<&str> {
         let lacks = |node: &&Node| node.peer.is_some() && !node.has_read && !node.runs(policy);
         self.0.iter().find(lacks).map(|node| &*node.info.name)
     }
 
-    /// Returns a node that is there, has read this policy, and runs another one: its name, link and
-    /// status. Spare ones come first; one that gives its flows away is drained before.
+    /// Returns a connected node that has read this policy and runs another one: its name, link and
+    /// status. Spare nodes precede others. Draining nodes are skipped until they are drained.
     pub fn next_without(&self, policy: &Digest) -> Option<(String, PeerId, NodeStatus)> {
         let lacks = |node: &&Node| node.has_read && !node.runs(policy);
         let next = self.0.iter().filter(|node| node.peer.is_some()).filter(lacks);
@@ -465,7 +465,7 @@ impl Nodes {
         Some((next.info.name.clone(), next.peer?, next.info.status))
     }
 
-    /// Returns true if a node that has read this policy is there, and runs another one.
+    /// Returns true if a connected node has read this policy and runs another one.
     pub fn has_some_without(&self, policy: &Digest) -> bool {
         self.0.iter().any(|node| node.peer.is_some() && node.has_read && !node.runs(policy))
     }
@@ -476,13 +476,13 @@ impl Nodes {
         self.0.iter().find(is_it).map(|node| node.info.name.clone())
     }
 
-    /// Returns true if a node is there with this policy; with its unit ready if it has one.
+    /// Returns true if a node runs this policy and its unit, if any, is ready.
     pub fn runs(&self, name: &str, policy: &Digest, is_ready: impl Fn(UnitId) -> bool) -> bool {
         let is_it = |node: &&Node| node.info.name == name && node.runs(policy);
         self.0.iter().find(is_it).is_some_and(|node| node.info.unit.is_none_or(&is_ready))
     }
 
-    /// Returns the number of nodes that are there with this policy.
+    /// Returns the number of connected nodes with this policy.
     pub fn count_with(&self, policy: &Digest) -> usize {
         self.0.iter().filter(|node| node.runs(policy)).count()
     }
@@ -492,7 +492,7 @@ impl Nodes {
         self.0.iter().filter(|node| node.is_free() && node.runs(policy)).count()
     }
 
-    /// Returns the number of units at work.
+    /// Returns the number of ready units.
     pub fn count_working(&self, is_ready: impl Fn(UnitId) -> bool) -> usize {
         let is_active = |node: &&Node| node.info.status == NodeStatus::Active;
         self.0.iter().filter(is_active).filter(|node| node.info.unit.is_some_and(&is_ready)).count()
@@ -508,7 +508,7 @@ impl Nodes {
         self.0.iter().filter(|node| node.info.status == status).count()
     }
 
-    /// Returns the number of nodes that are units, or can be now or soon.
+    /// Returns the number of nodes that are units, or can become units now or soon.
     pub fn count_usable(&self) -> usize {
         let is_usable = |node: &&Node| {
             matches!(node.info.status, NodeStatus::Active | NodeStatus::Spare) || node.is_renewing
@@ -516,8 +516,8 @@ impl Nodes {
         self.0.iter().filter(is_usable).count()
     }
 
-    /// Returns all nodes, for operators. `silent_ns` returns the time since one that is suspect was
-    /// heard last.
+    /// Returns all nodes, for operators. `silent_ns` returns the length of a suspect node's
+    /// silence.
     pub fn infos(
         &self,
         packets: impl Fn(UnitId) -> Option<u64>,
@@ -530,7 +530,7 @@ impl Nodes {
             let status = if silent_ns.is_some() { NodeStatus::Suspect } else { node.info.status };
             NodeInfo { packets, policy, status, silent_ns, reason: node.reason(), ..node.info.clone() }
         };
-        // One that is removed is shown as long as it has a link, or an operator's wish.
+        // A removed node is shown while it has a link, or an operator's order applies to it.
         let is_shown = |node: &&Node| !node.is_removed || node.info.status != NodeStatus::Connecting;
         self.0.iter().filter(is_shown).map(info).collect()
     }

@@ -1,21 +1,22 @@
-//! Orders of operators to give all nodes a policy.
+//! Operators' orders to apply a policy to all nodes.
 
 use super::desk::NewPolicy;
 
-/// Takes the answer to an order: its number, or the reason for which it was refused.
+/// Takes the reply to an order: its number, or the reason for its refusal.
 pub type OrderReply = Box<dyn FnOnce(Result<u64, String>) + Send>;
 
-/// An order to give all nodes a policy.
+/// An order to apply a policy to all nodes.
 pub(super) struct PolicyOrder {
     pub number: u64,
     pub policy: NewPolicy,
-    /// Nodes read it, and nothing changes.
+    /// Nodes only read it; nothing changes.
     pub is_dry_run: bool,
-    /// Called once the order is taken; of a dry run, once all nodes have read the policy.
+    /// Called once the order is accepted or refused; for a dry run, once all nodes have read the
+    /// policy.
     pub reply: OrderReply,
 }
 
-/// An order of a policy that has failed.
+/// A failed order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedOrder {
     /// Its number.
@@ -26,5 +27,5 @@ pub struct FailedOrder {
     pub reason: String,
 }
 
-/// Failed orders that are remembered. The oldest is forgotten.
+/// Limit on failed orders that are kept. The oldest is forgotten.
 pub(super) const FAILED_ORDERS_MAX: usize = 16;

@@ -2,10 +2,10 @@
 
 use packet::{DropReason, Packet, PacketClass};
 use protocol::dispatcher::AliasChange;
-use runtime::transport::{Elsewhere, LocalGraph};
+use runtime::transport::{LocalGraph, Redirect};
 use telemetry::{event, refuse_peer};
 
-use super::homes::{Homes, PASSED_MAX};
+use super::homes::{HomeTable, PASSED_MAX};
 use super::{BUFFERS_MORE, RemoteUnits};
 use crate::identity::Session;
 use crate::network::Network;
@@ -15,38 +15,36 @@ use crate::wire::{
     write_taken,
 };
 
-/// Limit on the time for other dispatchers to answer at the end, and then to hear the last word. A
-/// link that is dead is found out before.
+/// Limit on the time for other dispatchers to settle their accounts at the end, and again to
+/// acknowledge the last message. A dead link is detected earlier.
 const PART_NS: u64 = 2_000_000_000;
 
-/// Takes a frame of another dispatcher. Returns the claims to grant.
+/// Takes a frame of another dispatcher. Returns the number of the claim to grant, if any.
 pub(super) fn take(
-    homes: &mut Homes,
+    homes: &mut HomeTable,
     local: &mut LocalGraph,
     now_ns: u64,
     (peer, frame): (PeerId, ArrivedFrame<'_>),
 ) -> Result<Option<u64>, FrameError> {
     let number = homes.at(peer).ok_or(FrameError::Invalid("sender"))?;
-    homes.get_mut(number).account.hear_other();
+    homes.get_mut(number).account.receive_other();
     match frame {
-        // Its sender hears that it was not taken over.
+        // The missing acknowledgement shows the sender that it was not taken over.
         ArrivedFrame::Passed(..) if homes.is_closed => {}
-        ArrivedFrame::Passed(passage, packet) => {
+        ArrivedFrame::Passed(stage, packet) => {
             homes.get_mut(number).account.take();
             homes.taken_over += 1;
             if local.pool.free() == 0 {
                 local.pool.fill(BUFFERS_MORE);
             }
-            // A time of this dispatcher: those of the other one mean nothing here.
+            // The other dispatcher's clock has no meaning here.
             let packet = crate::wire::packets::ArrivedPacket { timestamp_ns: now_ns, ..packet };
             let packet = packet.into_packet(homes.taken_over, &local.graph, &mut local.pool);
             match packet {
-                Some(packet) if homes.arrived.len() < PASSED_MAX => {
-                    homes.arrived.push_back((packet, passage))
-                }
+                Some(packet) if homes.arrived.len() < PASSED_MAX => homes.arrived.push_back((packet, stage)),
                 Some(packet) => local.drop_packet(packet, DropReason::DispatcherBehind),
                 None => {
-                    homes.unreadable += 1; // Its dispatcher could read it.
+                    homes.unreadable += 1; // Its dispatcher could parse it.
                     return Err(FrameError::Invalid("packet"));
                 }
             }
@@ -66,13 +64,13 @@ pub(super) fn take(
 }
 
 impl<N: Network> RemoteUnits<N> {
-    /// Connects to dispatchers.
+    /// Connects to the dispatchers that this one must connect to.
     pub(super) fn connect_to_others(&mut self) {
         let (scope, network) = (self.homes.scope(), self.peers.network());
         self.homes.to_connect().for_each(|home| network.connect(&scope, &home.name, &home.address));
     }
 
-    /// Looks for another process of a node from which nothing is heard, or no longer.
+    /// Looks for another process of a suspect node, or stops when the node is no longer suspect.
     pub(super) fn look_for_another(&mut self, peer: PeerId, is_suspect: bool) {
         let (scope, place) = match self.homes.to_connect().find(|home| home.link == Some(peer)) {
             Some(home) => (self.homes.scope(), Some((home.name.clone(), home.address.clone()))),
@@ -85,7 +83,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Another dispatcher is there.
+    /// Handles a session with another dispatcher.
     pub(super) fn meet(&mut self, session: Session) {
         let name = session.peer.name.clone();
         let Some(number) = self.homes.number_of(&name) else {
@@ -100,7 +98,7 @@ impl<N: Network> RemoteUnits<N> {
         let is_client = session.is_client;
         let link = self.homes.get_mut(number).link.filter(|_| is_client);
         if link.is_some_and(|link| self.peers.is_of(link, &session)) {
-            return; // It was suspect. It is the same process, which may go on.
+            return; // It was suspect. It is the same process; its link continues.
         }
         event::peer_connected(&name, &session.ends.remote);
         if self.homes.parted_ns.is_some() {
@@ -109,17 +107,17 @@ impl<N: Network> RemoteUnits<N> {
         let policy = session.peer.running();
         let peer = self.peers.add(session);
         self.homes.add_early(number, peer, policy);
-        // A node that has connected uses the link. At the other end the handshake may have been
-        // given up in the meantime: only a datagram shows that it was not.
+        // The connecting end uses the link at once. The other end may have abandoned the handshake
+        // in the meantime; only a datagram proves that it has not.
         match is_client {
-            true => self.seat_other(peer),
+            true => self.activate_other(peer),
             false => self.peers.hold(peer, true),
         }
     }
 
-    /// The link of another dispatcher that has connected is in use, in place of the one before: the
-    /// other end has lost that one, although this end may not know yet.
-    pub(super) fn seat_other(&mut self, peer: PeerId) {
+    /// Puts the new link of another dispatcher into use, in place of its former one: the other end
+    /// has lost that one, although this end may not know it yet.
+    pub(super) fn activate_other(&mut self, peer: PeerId) {
         let Some((number, policy)) = self.homes.take_early(peer) else { return };
         if let Some(former) = self.homes.get_mut(number).link {
             self.peers.remove(former);
@@ -129,7 +127,7 @@ impl<N: Network> RemoteUnits<N> {
         let home = self.homes.get_mut(number);
         (home.policy, home.fault) = (Some(policy), String::new());
         home.account.begin(incarnation);
-        let taken = home.account.say(now_ns);
+        let taken = home.account.acknowledge(now_ns);
         self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
         let runs = PolicyFrame::Runs(self.desk.present.id);
         self.peers.send(peer, ORDERED, |out| write_policy_frame(out, &runs));
@@ -140,31 +138,31 @@ impl<N: Network> RemoteUnits<N> {
         self.meet_policy(peer, policy);
     }
 
-    /// Another dispatcher says how many packets it has taken over. With `is_last` it ends, and
-    /// takes no more; its link goes on until it has heard that this was heard.
-    pub(super) fn hear_taken(&mut self, peer: PeerId, taken: u64, is_last: bool) {
+    /// Takes another dispatcher's acknowledgement of packets. With `is_last` it ends, and takes
+    /// over no more; its link stays until it has received the acknowledgement of this message.
+    pub(super) fn receive_taken_ack(&mut self, peer: PeerId, taken: u64, is_last: bool) {
         let Some(number) = self.homes.at(peer) else {
             self.refused += 1;
             return;
         };
-        self.homes.get_mut(number).account.hear(taken, is_last);
+        self.homes.get_mut(number).account.receive_ack(taken, is_last);
         if is_last {
             event::peer_left(&self.peers.name(peer));
             self.homes.parting.push(peer);
-            self.lose_other(peer);
+            self.disconnect_other(peer);
         }
     }
 
-    /// Lets others hear how many packets were taken over from them.
-    pub(super) fn say_taken(&mut self) {
+    /// Acknowledges packets that were taken over from others.
+    pub(super) fn acknowledge_taken(&mut self) {
         let now_ns = self.peers.now_ns();
         for (peer, taken) in self.homes.due(now_ns, false) {
             self.peers.send(peer, ORDERED, |out| write_taken(out, taken, false));
         }
     }
 
-    /// Settles the accounts with the others at the end of the run. Returns true once they know all,
-    /// or do not answer.
+    /// Settles the accounts with the others at the end of the run. Returns true once they have all
+    /// totals, or after a timeout.
     pub(super) fn has_parted(&mut self) -> bool {
         let now_ns = self.peers.now_ns();
         let Some(parted_ns) = self.homes.parted_ns else {
@@ -182,7 +180,7 @@ impl<N: Network> RemoteUnits<N> {
         are_flushed || now_ns.saturating_sub(parted_ns) >= PART_NS
     }
 
-    /// Ends the links to other dispatchers, so that they need not find out by the silence.
+    /// Closes the links to other dispatchers, so that they need not wait for a timeout.
     pub(super) fn part_from_others(&mut self) {
         for link in self.homes.links().collect::<Vec<_>>() {
             self.peers.remove(link);
@@ -190,16 +188,16 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Another dispatcher is not there any more.
-    pub(super) fn lose_other(&mut self, peer: PeerId) {
+    /// Handles the loss of another dispatcher.
+    pub(super) fn disconnect_other(&mut self, peer: PeerId) {
         if let Some((name, address)) = self.homes.lost(peer).filter(|_| !self.is_finishing) {
             let scope = self.homes.scope();
             self.peers.network().connect(&scope, &name, &address);
         }
     }
 
-    /// Drops packets that have waited for other dispatchers, or come from them, while this process
-    /// did not run, if others may have given it up in the meantime.
+    /// After a stall that others may have mistaken for a crash, drops packets that wait for other
+    /// dispatchers or have arrived from them.
     pub(super) fn drop_stale(&mut self) {
         if std::mem::replace(&mut self.fences, self.peers.fences()) == self.peers.fences() {
             return;
@@ -214,28 +212,28 @@ impl<N: Network> RemoteUnits<N> {
     }
 
     /// Passes a packet on to another dispatcher.
-    pub(super) fn pass(&mut self, (to, passage): Elsewhere, packet: Packet) {
-        let Some(peer) = self.homes.link(to) else {
+    pub(super) fn pass(&mut self, Redirect { dispatcher, stage }: Redirect, packet: Packet) {
+        let Some(peer) = self.homes.link(dispatcher) else {
             return self.local.drop_packet(packet, DropReason::DispatcherLost);
         };
         if self.peers.backlog(peer) >= PASSED_MAX {
             return self.local.drop_packet(packet, DropReason::DispatcherBehind);
         }
         if packet.meta().class == PacketClass::FirstFragment {
-            self.homes.remember(packet.meta().key, to);
+            self.homes.remember(packet.meta().key, dispatcher);
         }
         let stream = match packet.meta().class {
             // A later fragment has no key to find the first one's stream by.
             PacketClass::FirstFragment | PacketClass::LaterFragment => ORDERED,
             _ => stream_of(packet.meta().hash),
         };
-        self.peers.send(peer, stream, |out| write_passed(out, passage, &packet));
-        self.homes.get_mut(to.into()).account.pass();
+        self.peers.send(peer, stream, |out| write_passed(out, stage, &packet));
+        self.homes.get_mut(dispatcher.into()).account.pass();
         self.is_busy = true;
         self.local.pool.give(packet);
     }
 
-    /// Makes a change of an alias known to all dispatchers.
+    /// Announces a change of an alias to all dispatchers.
     pub(super) fn announce_alias(&mut self, change: AliasChange) {
         let links: Vec<PeerId> = self.homes.links().collect();
         match change {

@@ -1,11 +1,11 @@
-//! Another policy for all nodes, while packets flow: all or nothing.
+//! Rollout of a policy to all nodes while packets flow: all or nothing.
 //!
-//! First all nodes read the policy, those of other dispatchers, too; if one cannot run it, nothing
-//! changes. Then it gets the next number, is kept for later starts, and holds: from here on it goes
-//! forward. Each unit in turn gives its flows away, and comes back with the policy. A flow is at
-//! one unit at a time, so it has one policy at a time; its state moves as in any handover. At the
-//! end the dispatcher's own graph is replaced. Who is away in the meantime has the lower number
-//! when it comes back, and gets the policy then.
+//! First all nodes read the policy, including those of other dispatchers; if one cannot run it,
+//! nothing changes. Then it gets the next number, is stored for later starts, and holds: from here
+//! the rollout only moves forward. Each unit in turn hands its flows over, and reconnects with the
+//! policy. A flow is at one unit at a time, so it has one policy at a time; its state moves as in
+//! any handover. At the end the dispatcher's own graph is replaced. A node that is away in the
+//! meantime has the lower number when it reconnects, and gets the policy then.
 
 use graph::Graph;
 use runtime::report::Figures;
@@ -20,21 +20,21 @@ use crate::peers::{ORDERED, PeerId};
 use crate::policies::{AppliedPolicy, Digest, KeptPolicy, NumberedDigest};
 use crate::wire::{PolicyFrame, write_policy, write_policy_frame, write_renew};
 
-/// Limit on the time in which all nodes read a policy.
+/// Limit on the time for all nodes to read a policy.
 const READ_NS: u64 = 60_000_000_000;
-/// The same if it is only checked: somebody waits for the answer.
+/// The same for a dry run, because its sender waits for the reply.
 const CHECK_NS: u64 = 12_000_000_000;
-/// Limit on the time of one unit, from the order until it is back. Then others are next; it gets
-/// the policy when it is back.
+/// Limit on the time of one unit, from the order to its reconnection. After that others are next,
+/// and it gets the policy when it reconnects.
 const UNIT_NS: u64 = 20_000_000_000;
-/// Limit on the time for a unit that is back to work again before the next one leaves.
+/// Limit on the time for a reconnected unit to become ready before the next one leaves.
 const RETURN_NS: u64 = 1_000_000_000;
-/// Time after which a rollout that is not done yields to another order.
+/// Time after which an unfinished rollout yields to another order.
 const STUCK_NS: u64 = 60_000_000_000;
-/// Period in which a unit is wanted that takes the flows of the only one.
+/// Period of requests for a unit that takes the flows of the only one.
 const JOIN_NS: u64 = 1_000_000_000;
 
-/// The way of a policy to the nodes.
+/// Progress of a policy's rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolloutStatus {
     /// Number of the order, as [`RemoteHandle::apply`](super::RemoteHandle::apply) returned it; 0
@@ -42,31 +42,31 @@ pub struct RolloutStatus {
     pub number: u64,
     /// The name of the policy's file.
     pub name: String,
-    /// The number that the policy has, or will have.
+    /// The policy's number once it holds.
     pub policy_number: u64,
     /// Its digest.
     pub digest: Digest,
     /// The state.
     pub state: RolloutState,
-    /// The node that is on its way to the policy.
+    /// The node that changes its policy now.
     pub node: Option<String>,
     /// Nodes that run it.
     pub nodes_done: usize,
-    /// Nodes that are there.
+    /// Connected nodes.
     pub nodes: usize,
 }
 
-/// The state of a rollout.
+/// The phase of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RolloutState {
     /// Nodes read the policy.
     #[default]
     Reading,
-    /// It holds, and nodes get it one after the other.
+    /// It holds, and nodes change to it one after the other.
     Rolling,
-    /// All nodes that are there run it.
+    /// All connected nodes run it.
     Done,
-    /// It has ended before anything changed, for this reason.
+    /// It failed before anything changed, for this reason.
     Failed(String),
 }
 
@@ -79,37 +79,37 @@ pub(super) struct Rollout {
     graph: Option<Box<Graph>>,
     state: RolloutState,
     origin: Origin,
-    /// The node on its way.
+    /// The node that changes its policy now.
     renewing: Option<Renewing>,
-    /// When a unit was wanted to take the flows of the only one.
+    /// Time of the last request for a unit that takes the flows of the only one.
     joined_ns: u64,
-    /// Other dispatchers have heard that all nodes of this one run it.
-    has_told: bool,
-    /// The rollout before, of which this is a mere check.
+    /// Other dispatchers were notified that all nodes of this one run it.
+    has_notified: bool,
+    /// The previous rollout, restored if this one is a dry run or a refused proposal.
     former: Option<Box<Rollout>>,
 }
 
-/// The place of the order.
+/// The origin of the order.
 enum Origin {
-    /// This dispatcher. The others that have not answered yet are waited for.
+    /// This dispatcher, which waits for these other dispatchers.
     Here {
         others: Vec<PeerId>,
-        /// It is only checked; somebody waits for the outcome.
+        /// The reply to a dry run.
         check: Option<OrderReply>,
-        /// All can run it, and it is being kept.
+        /// All nodes can run it, and it is being stored.
         is_keeping: bool,
     },
     /// Another dispatcher, which waits for an answer.
-    Elsewhere { from: PeerId, has_answered: bool },
+    Other { from: PeerId, has_answered: bool },
     /// It holds already.
     Cluster,
 }
 
-/// A node on its way to a policy.
+/// A node that changes its policy.
 struct Renewing {
     name: String,
     since_ns: u64,
-    /// Units at work before, and when the node was back.
+    /// Ready units before, and the time at which the node was back.
     working: usize,
     back_ns: Option<u64>,
 }
@@ -118,7 +118,7 @@ impl Rollout {
     fn new(policy: AppliedPolicy, graph: Box<Graph>, (order, origin): (u64, Origin), now_ns: u64) -> Rollout {
         let state = match origin {
             Origin::Cluster => RolloutState::Rolling,
-            Origin::Here { .. } | Origin::Elsewhere { .. } => RolloutState::Reading,
+            Origin::Here { .. } | Origin::Other { .. } => RolloutState::Reading,
         };
         let (graph, renewing, former) = (Some(graph), None, None);
         Rollout {
@@ -130,7 +130,7 @@ impl Rollout {
             origin,
             renewing,
             joined_ns: 0,
-            has_told: false,
+            has_notified: false,
             former,
         }
     }
@@ -139,12 +139,12 @@ impl Rollout {
         self.state == RolloutState::Reading
     }
 
-    /// Returns the policy if it must be read and does not hold yet.
+    /// Returns the policy if it is being read and does not hold yet.
     fn proposed(&self) -> Option<&AppliedPolicy> {
         self.is_reading().then_some(&self.policy)
     }
 
-    /// Returns true if no other order may come now.
+    /// Returns true if no other order is accepted now.
     fn is_busy(&self, now_ns: u64) -> bool {
         let is_stuck = now_ns.saturating_sub(self.began_ns) >= STUCK_NS;
         self.is_reading() || self.state == RolloutState::Rolling && !is_stuck
@@ -152,7 +152,7 @@ impl Rollout {
 }
 
 impl<N: Network> RemoteUnits<N> {
-    /// Takes an order, or refuses it.
+    /// Accepts an order, or refuses it.
     pub(super) fn take_order(&mut self, order: PolicyOrder) {
         let PolicyOrder { number, policy: NewPolicy { texts, digest, graph }, is_dry_run, reply } = order;
         if let Some(reason) = self.reason_against_order() {
@@ -185,7 +185,7 @@ impl<N: Network> RemoteUnits<N> {
         self.failed_orders.push_back(order);
     }
 
-    /// Returns the reason for which no order can be taken now.
+    /// Returns the reason why no order is accepted now, if any.
     fn reason_against_order(&self) -> Option<String> {
         let now_ns = self.peers.now_ns();
         if let Some(first) = self.homes.first().filter(|_| !self.desk.shelf.is_shared()) {
@@ -196,7 +196,7 @@ impl<N: Network> RemoteUnits<N> {
         }
         if let Some(rollout) = self.rollout.as_ref().filter(|rollout| rollout.is_busy(now_ns)) {
             let by = match &rollout.origin {
-                Origin::Elsewhere { from, .. } => format!(" at {}", self.peers.name(*from)),
+                Origin::Other { from, .. } => format!(" at {}", self.peers.name(*from)),
                 Origin::Here { .. } | Origin::Cluster => String::new(),
             };
             return Some(format!("{} is being applied{by}; wait for its end", rollout.policy.texts.name));
@@ -222,13 +222,13 @@ impl<N: Network> RemoteUnits<N> {
         links.into_iter().for_each(|peer| self.offer_policy(peer));
     }
 
-    /// Gives a node the policy that it lacks: the next one while it is read, the present one
+    /// Sends a node the policy that it lacks: the next one while it is read, the present one
     /// otherwise.
     pub(super) fn offer_policy(&mut self, peer: PeerId) {
         let Some(runs) = self.nodes.policy_at(peer) else { return };
         let present = &self.desk.present;
         if let Some(rollout) = self.rollout.as_mut().filter(|_| runs.digest != present.id.digest) {
-            // It was on its way, and is another process now: it has its turn again.
+            // It was changing its policy, and is another process now: it gets another turn.
             rollout.renewing.take_if(|renewing| self.nodes.is_at(peer, &renewing.name));
         }
         if runs.digest == present.id.digest && runs.number < present.id.number {
@@ -237,21 +237,21 @@ impl<N: Network> RemoteUnits<N> {
             self.peers.send(peer, ORDERED, |out| write_policy_frame(out, &runs));
         }
         let proposed = self.rollout.as_ref().and_then(Rollout::proposed);
-        // A node with a later policy is asked for it.
+        // A node with a later policy has to send that one.
         let wanted = proposed.unwrap_or(present);
         if runs.number <= wanted.id.number && runs.digest != wanted.id.digest {
             self.peers.send(peer, ORDERED, |out| write_policy(out, &wanted.texts, &wanted.id.digest));
         }
     }
 
-    /// A node has read the policy of the digest that it was asked for, or cannot run it.
+    /// Takes a node's answer about a policy: it has read it, or cannot run it.
     pub(super) fn policy_read(&mut self, peer: PeerId, asked: Digest, read: Result<Digest, String>) {
         let name = self.peers.name(peer);
         let present = self.desk.present.id;
         let proposed = self.rollout.as_ref().and_then(Rollout::proposed).map(|policy| policy.id.digest);
-        // A version before does not say what it was asked for.
-        let is_unsaid = asked == Digest::default();
-        let expected = if is_unsaid { proposed.unwrap_or(present.digest) } else { asked };
+        // An earlier version does not name the policy.
+        let is_unnamed = asked == Digest::default();
+        let expected = if is_unnamed { proposed.unwrap_or(present.digest) } else { asked };
         let read = read.and_then(|digest| match digest == expected {
             true => Ok(()),
             false => Err("it reads the policy differently: it is another version of the program".to_owned()),
@@ -267,14 +267,14 @@ impl<N: Network> RemoteUnits<N> {
                 };
                 match self.rollout.as_ref().is_some_and(is_under_way) {
                     true => self.nodes.set_read(peer),
-                    // It came after the others. It has no unit yet.
+                    // It has connected after the others, and has no unit yet.
                     false => self.renew(peer, present),
                 }
             }
             Err(reason) if expected == present.digest => {
                 event::policy_unfit(&self.desk.present.texts.name, &name, &reason);
             }
-            // It is void in the meantime.
+            // The policy was withdrawn in the meantime.
             Ok(()) | Err(_) => {}
         }
     }
@@ -320,7 +320,7 @@ impl<N: Network> RemoteUnits<N> {
 
     fn is_proposed_by(&self, peer: PeerId, policy: NumberedDigest) -> bool {
         self.rollout.as_ref().is_some_and(|rollout| {
-            let is_its = matches!(&rollout.origin, Origin::Elsewhere { from, .. } if *from == peer);
+            let is_its = matches!(&rollout.origin, Origin::Other { from, .. } if *from == peer);
             is_its && rollout.is_reading() && rollout.policy.id == policy
         })
     }
@@ -329,7 +329,8 @@ impl<N: Network> RemoteUnits<N> {
         to.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_policy_frame(out, frame)));
     }
 
-    /// Another node runs this policy: a later one is asked for, or has only another number.
+    /// Compares the policy of another node: a later one is requested, unless only its number is
+    /// new.
     pub(super) fn meet_policy(&mut self, peer: PeerId, policy: NumberedDigest) {
         let present = &mut self.desk.present;
         if policy.digest == present.id.digest && policy.number > present.id.number {
@@ -342,13 +343,13 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// A node is lost that may have been asked for something.
+    /// Withdraws all requests to a lost node.
     pub(super) fn forget_policies_of(&mut self, peer: PeerId) {
         self.desk.answered(peer);
         self.desk.forget_proposal(peer);
         match self.rollout.as_mut().map(|rollout| (rollout.is_reading(), &mut rollout.origin)) {
             Some((true, Origin::Here { others, .. })) => others.retain(|other| *other != peer),
-            Some((true, Origin::Elsewhere { from, .. })) if *from == peer => {
+            Some((true, Origin::Other { from, .. })) if *from == peer => {
                 let reason = format!("{} is lost, which has ordered it", self.peers.name(peer));
                 self.end_reading(Err(reason));
             }
@@ -360,21 +361,21 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// The cluster has a policy that may be later than that of this dispatcher.
+    /// Adopts a policy of the cluster, if it is later than the present one.
     fn take_over(&mut self, policy: AppliedPolicy) {
         if policy.id.number <= self.desk.present.id.number {
             return;
         }
         let proposed = self.rollout.as_ref().filter(|rollout| rollout.is_reading());
         match proposed.filter(|rollout| rollout.policy.id == policy.id).map(|rollout| &rollout.origin) {
-            Some(Origin::Elsewhere { .. }) => self.commit(false),
-            Some(Origin::Here { is_keeping: true, .. }) => {} // It is being kept just now.
+            Some(Origin::Other { .. }) => self.commit(false),
+            Some(Origin::Here { is_keeping: true, .. }) => {} // It is being stored at this moment.
             _ => self.desk.begin(policy, PolicySource::Cluster),
         }
     }
 
-    /// Another dispatcher proposes a policy. Of two at the same time, the one of the dispatcher
-    /// that is earlier by name goes on.
+    /// Considers a policy that another dispatcher proposes. Of two concurrent proposals, the one of
+    /// the first dispatcher by name wins.
     fn consider_proposal(&mut self, peer: PeerId, policy: AppliedPolicy) {
         let now_ns = self.peers.now_ns();
         let present = self.desk.present.id.number;
@@ -391,7 +392,7 @@ impl<N: Network> RemoteUnits<N> {
                 let name = rollout.policy.texts.name.clone();
                 let rival = match &rollout.origin {
                     Origin::Here { is_keeping: false, .. } => Some(self.homes.own_name().to_owned()),
-                    Origin::Elsewhere { from, .. } if rollout.is_reading() => Some(self.peers.name(*from)),
+                    Origin::Other { from, .. } if rollout.is_reading() => Some(self.peers.name(*from)),
                     _ => None,
                 };
                 let at = rival.clone().unwrap_or_default();
@@ -412,7 +413,8 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Another dispatcher can run the policy that was proposed, or not.
+    /// Takes another dispatcher's answer to a proposal; an empty reason means that it can run the
+    /// policy.
     fn take_answer(&mut self, peer: PeerId, policy: NumberedDigest, reason: &str) {
         let name = self.peers.name(peer);
         let Some(rollout) = self.rollout.as_mut().filter(|rollout| rollout.policy.id == policy) else {
@@ -426,13 +428,13 @@ impl<N: Network> RemoteUnits<N> {
         match reason.is_empty() {
             true => others.retain(|other| *other != peer),
             false => {
-                // It waits for no end of a proposal that it has refused.
+                // It expects no end of a proposal that it has refused.
                 self.end_reading(Err(format!("{name}: {reason}")));
             }
         }
     }
 
-    /// Takes the next step of policies that are on their way.
+    /// Advances all policies in progress.
     pub(super) fn advance_policies(&mut self) {
         while let Some((policy, source, made)) = self.desk.poll() {
             self.take_made(policy, source, made);
@@ -445,12 +447,12 @@ impl<N: Network> RemoteUnits<N> {
         self.advance_rolling();
     }
 
-    /// A policy of another node was made here, or cannot be.
+    /// Takes a policy of another node that was made here, or the error.
     fn take_made(&mut self, policy: AppliedPolicy, source: PolicySource, made: Result<NewPolicy, String>) {
         let now_ns = self.peers.now_ns();
         match (source, made) {
             (PolicySource::Proposed(from), Ok(NewPolicy { graph, .. })) => {
-                let origin = Origin::Elsewhere { from, has_answered: false };
+                let origin = Origin::Other { from, has_answered: false };
                 event::rollout_started(&policy.texts.name);
                 self.begin_reading(Rollout::new(policy, graph, (0, origin), now_ns), true);
             }
@@ -474,7 +476,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// A policy was kept, or could not be.
+    /// Takes the outcome of storing a policy.
     fn take_kept(&mut self) {
         let Some(KeptPolicy { policy, is_order, outcome }) = self.desk.shelf.poll_kept() else { return };
         let is_awaited = self.rollout.as_ref().is_some_and(|rollout| {
@@ -490,7 +492,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Goes on once all nodes have read a policy, or one takes too long.
+    /// Moves on once all nodes have read a policy; fails if one takes too long.
     fn advance_reading(&mut self) {
         let now_ns = self.peers.now_ns();
         let Some(rollout) = self.rollout.as_mut().filter(|rollout| rollout.is_reading()) else { return };
@@ -510,7 +512,7 @@ impl<N: Network> RemoteUnits<N> {
         let only = self.only_unit(&id.digest);
         let Some(rollout) = &mut self.rollout else { return };
         match &mut rollout.origin {
-            Origin::Here { is_keeping: true, .. } | Origin::Elsewhere { has_answered: true, .. } => {}
+            Origin::Here { is_keeping: true, .. } | Origin::Other { has_answered: true, .. } => {}
             _ if only.is_some() => {
                 let name = only.unwrap_or_default();
                 let reason = format!("{name} is the only unit: no other one can take its flows");
@@ -529,7 +531,7 @@ impl<N: Network> RemoteUnits<N> {
                 self.desk.shelf.keep(&rollout.policy, true);
                 self.take_kept();
             }
-            Origin::Elsewhere { from, has_answered } => {
+            Origin::Other { from, has_answered } => {
                 *has_answered = true;
                 let from = *from;
                 self.send_policy_frame(&[from], &PolicyFrame::Proposed(id, String::new()));
@@ -538,13 +540,13 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Returns the only unit, if it has to change its policy and there is no other node.
+    /// Returns the only unit, if it must change its policy and no other node can take its flows.
     fn only_unit(&self, digest: &Digest) -> Option<String> {
         let has_other = self.nodes.count_usable() > 1;
         self.nodes.active_without(digest).filter(|_| !has_other)
     }
 
-    /// Ends a rollout that has changed nothing: it has failed, or was only checked.
+    /// Ends a rollout without a change: it has failed, or was a dry run.
     fn end_reading(&mut self, outcome: Result<(), String>) {
         let Some(mut rollout) = self.rollout.take_if(|rollout| rollout.is_reading()) else { return };
         let id = rollout.policy.id;
@@ -565,7 +567,7 @@ impl<N: Network> RemoteUnits<N> {
                 }
                 rollout.origin = Origin::Cluster;
             }
-            Origin::Elsewhere { from, has_answered } => {
+            Origin::Other { from, has_answered } => {
                 if !has_answered && self.homes.at(from).is_some() {
                     self.send_policy_frame(&[from], &PolicyFrame::Proposed(id, reason.clone()));
                 }
@@ -584,7 +586,7 @@ impl<N: Network> RemoteUnits<N> {
         self.offer_policies();
     }
 
-    /// A policy that all nodes have read holds from now on. `is_order`: it was ordered here.
+    /// Lets a policy hold that all nodes have read. `is_order`: it was ordered here.
     fn commit(&mut self, is_order: bool) {
         if is_order && let Some(rollout) = &self.rollout {
             let commit = PolicyFrame::Commit(rollout.policy.id);
@@ -594,7 +596,7 @@ impl<N: Network> RemoteUnits<N> {
         self.hold(is_order);
     }
 
-    /// The policy of the rollout is the present one from now on.
+    /// Makes the rollout's policy the present one.
     fn hold(&mut self, is_kept: bool) {
         let Some(rollout) = &mut self.rollout else { return };
         (rollout.state, rollout.origin) = (RolloutState::Rolling, Origin::Cluster);
@@ -606,12 +608,12 @@ impl<N: Network> RemoteUnits<N> {
         if !is_kept {
             self.desk.shelf.keep(present, false);
         }
-        // Those that run it already may become units now, the others get it.
+        // Nodes that run it already may become units now; the others receive it.
         self.offer_policies();
-        (0..self.nodes.count_spare_with(&self.desk.present.id.digest)).for_each(|_| self.employ_spare());
+        (0..self.nodes.count_spare_with(&self.desk.present.id.digest)).for_each(|_| self.activate_spare());
     }
 
-    /// Gives the policy to one node after the other.
+    /// Has one node after the other change to the policy.
     fn advance_rolling(&mut self) {
         let now_ns = self.peers.now_ns();
         let is_rolling = |rollout: &&mut Rollout| rollout.state == RolloutState::Rolling;
@@ -640,14 +642,14 @@ impl<N: Network> RemoteUnits<N> {
             return; // The graph is replaced between two batches.
         };
         if status == NodeStatus::Active && self.start.is_awaited {
-            return; // Nobody takes its flows yet.
+            return; // No other unit can take its flows yet.
         }
         if status == NodeStatus::Active && working < 2 {
-            // Another one must take its flows. If there is none, it waits until one comes.
+            // Another unit must take its flows; without one, it waits.
             if now_ns.saturating_sub(rollout.joined_ns) >= JOIN_NS {
                 rollout.joined_ns = now_ns;
                 if self.nodes.count_spare_with(&id.digest) > 0 {
-                    self.employ_spare();
+                    self.activate_spare();
                 }
             }
             return;
@@ -657,7 +659,7 @@ impl<N: Network> RemoteUnits<N> {
         self.renew(peer, id);
     }
 
-    /// All nodes of this dispatcher run the policy. It is done once those of others do.
+    /// Notes that all nodes of this dispatcher run the policy. It is done once all others do.
     fn end_rolling(&mut self) {
         let Some(rollout) = &mut self.rollout else { return };
         let id = rollout.policy.id;
@@ -665,14 +667,14 @@ impl<N: Network> RemoteUnits<N> {
             rollout.state = RolloutState::Done;
             event::rollout_done(&rollout.policy.texts.name);
         }
-        if !std::mem::replace(&mut rollout.has_told, true) {
+        if !std::mem::replace(&mut rollout.has_notified, true) {
             let others: Vec<PeerId> = self.homes.links().collect();
             self.send_policy_frame(&others, &PolicyFrame::Runs(id));
         }
     }
 
-    /// Replaces the dispatcher's graph, once all nodes run the policy. Called while the transport
-    /// has it.
+    /// Replaces the dispatcher's graph once all nodes run the policy. Called while the transport
+    /// has the graph.
     pub(super) fn replace_graph(&mut self) {
         let is_due =
             |rollout: &&mut Rollout| rollout.state == RolloutState::Rolling && rollout.renewing.is_none();
@@ -682,10 +684,10 @@ impl<N: Network> RemoteUnits<N> {
         }
         if let Some(mut graph) = rollout.graph.take() {
             for (stage, command) in &self.controls {
-                // It was accepted by the same function with another configuration.
+                // The same function has accepted it with another configuration.
                 let _ = graph.stage_mut(*stage).map(|function| function.control(command));
             }
-            // Datagrams whose first fragment is known go on.
+            // Keeps datagrams with a known first fragment.
             std::mem::swap(graph.classifier_mut(), self.local.graph.classifier_mut());
             let former = std::mem::replace(&mut self.local.graph, graph);
             self.former_graphs.push(former);

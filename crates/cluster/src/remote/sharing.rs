@@ -1,10 +1,10 @@
-//! The check that flows at several nodes can share what the functions of a policy share.
+//! The check that the functions of a policy can share state across nodes.
 
 use nf::stage::Stage;
 use nf::{AffinityKey, Field, NodeSharing, Shared};
 use runtime::Assembly;
 
-/// The reason for which a policy cannot run on several nodes.
+/// The reason why a policy cannot run on several nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharingError {
     /// A function runs on one machine only.
@@ -19,7 +19,7 @@ pub enum SharingError {
         /// The reason.
         reason: &'static str,
     },
-    /// Two functions deal flows to affinity groups by different addresses, or one of them by
+    /// Two functions assign flows to affinity groups by different addresses, or one of them by
     /// connections.
     #[error(
         "`{first}` and `{second}` deal flows to nodes by different addresses; expected the same `prefix4` and \
@@ -31,17 +31,17 @@ pub enum SharingError {
         /// The other one.
         second: String,
     },
-    /// A function rewrites the addresses by which another one deals flows to groups.
+    /// A function rewrites the addresses that another one assigns flows to groups by.
     #[error("`{rewriter}` rewrites the addresses by which `{name}` deals flows to nodes; expected {place}")]
     Rewritten {
-        /// The function whose flows share state.
+        /// The function with state that its flows share.
         name: String,
         /// The function that rewrites addresses.
         rewriter: String,
-        /// The order that would do.
+        /// The order of functions that would be accepted.
         place: &'static str,
     },
-    /// A function deals flows to groups by what only one dispatcher sees.
+    /// A function assigns flows to groups by information that only one dispatcher sees.
     #[error("`{name}` ({function}) deals sub-flows to nodes by their connections; expected one dispatcher")]
     Dispatchers {
         /// The function's name in the policy.
@@ -59,7 +59,7 @@ pub enum SharingError {
     },
 }
 
-/// Checks if the functions of a policy may run on several nodes.
+/// Checks that the functions of a policy may run on several nodes.
 ///
 /// # Errors
 /// The first function that may not.
@@ -88,7 +88,7 @@ pub fn check_sharing(assembly: &Assembly) -> Result<(), SharingError> {
     Ok(())
 }
 
-/// Checks if the functions of a policy may run behind several dispatchers.
+/// Checks that the functions of a policy may run with several dispatchers.
 pub(super) fn check_dispatchers(assembly: &Assembly) -> Result<(), SharingError> {
     let mut stages = assembly.names.iter().zip(assembly.graph.stages());
     match stages.find(|(_, stage)| stage.shared().affinity_key == Some(AffinityKey::Connection)) {
@@ -100,8 +100,8 @@ pub(super) fn check_dispatchers(assembly: &Assembly) -> Result<(), SharingError>
     }
 }
 
-/// Checks if the functions that deal flows to affinity groups see the same addresses. One that
-/// translates for itself, as a NAT does, knows the groups of what it makes of them.
+/// Checks that the functions that assign flows to affinity groups see the same addresses. A
+/// function that translates addresses itself, such as a NAT, knows the groups of the results.
 fn check_keys(assembly: &Assembly) -> Result<(), SharingError> {
     let rewrites = |stage: &dyn Stage| {
         let writes = stage.descriptor().writes;
@@ -133,7 +133,7 @@ fn check_keys(assembly: &Assembly) -> Result<(), SharingError> {
     Ok(())
 }
 
-/// Returns the kinds and names of the state that flows share, beside counters.
+/// Returns the kinds and names of the shared state, without counters.
 fn shared_by(stage: &dyn Stage) -> Vec<String> {
     let shared = stage.shared();
     if shared.pools.is_empty() && !shared.is_order_sensitive() {

@@ -1,4 +1,4 @@
-//! The beginning of a dispatcher: it waits for units, but not for all of them.
+//! The start of a dispatcher, which waits for units, but not necessarily for all.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,33 +10,33 @@ use super::RemoteUnits;
 use super::nodes::NodeStatus;
 use crate::network::Network;
 
-/// Time for which a dispatcher with a ready unit waits for the others that it wants.
+/// Time that a dispatcher with a ready unit waits for the other wanted units.
 pub const START_GRACE: Duration = Duration::from_secs(2);
 
-/// Limit on the names of nodes that a status has.
+/// Limit on names of nodes in a status.
 const NAMES_MAX: usize = 16;
 
-/// The beginning of a dispatcher.
+/// Progress of the start.
 pub(super) struct Start {
-    /// Units that it wants.
+    /// Number of wanted units.
     wanted: u16,
-    /// The time since which a unit is ready.
+    /// Time since which a unit is ready.
     ready_since_ns: Option<u64>,
     pub has_begun: bool,
-    /// Nobody but the transport follows changes of units yet.
+    /// Only the transport handles changes of units so far.
     pub is_awaited: bool,
 }
 
-/// The units that a dispatcher waits for.
+/// Progress of a dispatcher's start, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartStatus {
-    /// Packets are processed: units were ready.
+    /// Enough units were ready; packets are processed.
     pub has_begun: bool,
     /// Units that are ready.
     pub ready: usize,
-    /// Units that it wants, whatever the load.
+    /// Units that it wants at any load.
     pub wanted: usize,
-    /// Nodes that are not there, up to 16.
+    /// Missing nodes, up to 16.
     pub awaited: Vec<String>,
 }
 
@@ -61,8 +61,8 @@ impl<N: Network> RemoteUnits<N> {
         self.units.iter().filter(|unit| unit.is_ready && unit.is_alive).count()
     }
 
-    /// Begins once all units that are wanted are ready, or one is for [`START_GRACE`]. Returns true
-    /// if that is now.
+    /// Starts once all wanted units are ready, or one has been ready for [`START_GRACE`]. Returns
+    /// true if that is now.
     pub(super) fn look_at_start(&mut self) -> bool {
         if self.start.has_begun {
             return false;
@@ -88,8 +88,8 @@ impl<N: Network> RemoteUnits<N> {
         self.start.has_begun
     }
 
-    /// A unit was lost. Until the dispatcher follows changes of units, nobody else asks for another
-    /// one.
+    /// Wants a unit in place of a lost one. Only the transport can do that until the dispatcher
+    /// handles changes of units.
     pub(super) fn want_another(&mut self, lost: UnitId) {
         if !self.start.is_awaited {
             return;
@@ -102,7 +102,7 @@ impl<N: Network> RemoteUnits<N> {
         }
     }
 
-    /// Returns the units that the dispatcher waits for.
+    /// Returns the progress of the start.
     pub(super) fn start_status(&self) -> StartStatus {
         let (ready, wanted) = (self.ready_units(), usize::from(self.start.wanted));
         let awaited = match ready < wanted {

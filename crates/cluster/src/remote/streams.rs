@@ -1,34 +1,34 @@
-//! The streams of links in which packets and messages about flows go to units.
+//! The assignment of flows to the streams of links to units.
 
 use nf::AffinityGroup;
 use protocol::message::FlowId;
 
 use crate::peers::stream_of;
 
-/// The streams of flows: that of its affinity group if a flow is in one, because what moves a group
-/// must not overtake a packet of any of its flows; else one by its number.
+/// The streams of flows. Flows of an affinity group share one, because the group's migration must
+/// not overtake a packet of any of its flows; others have one by their number.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// By index of the flow; empty while no flow is in a group.
+    /// By flow index; empty while no flow is in a group.
     flows: Vec<FlowStreams>,
 }
 
-/// The streams of an index; 0 stands for the one by its number.
+/// The streams of a flow index; 0 stands for the stream by its number.
 #[derive(Clone, Copy)]
 struct FlowStreams {
     generation: u32,
     stream: u16,
-    /// The one of the flow that had the index before.
+    /// The stream of the former flow with this index.
     former: u16,
 }
 
 impl FlowStreams {
-    /// Those of an index of which no flow has begun.
+    /// The streams of an index that no flow has used.
     const NONE: FlowStreams = FlowStreams { generation: u32::MAX, stream: 0, former: 0 };
 }
 
 impl Streams {
-    /// A flow begins, in this group.
+    /// Assigns a stream to a new flow in this group.
     pub fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>) {
         let at = flow.index as usize;
         if group.is_some() && self.flows.len() <= at {
@@ -71,7 +71,7 @@ mod tests {
             assert_eq!(streams.of(flow(index, 1)), stream_of(5));
         }
         assert_eq!(streams.of(flow(9, 1)), stream_of(9));
-        // What is still to be said of the flow before goes where its packets went.
+        // Messages about the former flow follow its packets.
         streams.begin(flow(3, 2), group(6));
         assert_eq!([1, 2].map(|generation| streams.of(flow(3, generation))), [stream_of(5), stream_of(6)]);
         streams.begin(flow(3, 3), None);

@@ -10,7 +10,7 @@ use protocol::unit::Counters;
 use runtime::elastic::UnitsReport;
 use runtime::report::Report;
 use runtime::transport::{
-    Absent, Barrier, Elsewhere, Federation, Fleet, LocalGraph, Passage, Return, Started, ToUnit, Transport,
+    Absent, Barrier, Federation, Fleet, LocalGraph, Redirect, Return, RouteStage, Started, ToUnit, Transport,
     UnitChange, UnitLink, UnitNodes, UnitReports,
 };
 
@@ -31,7 +31,7 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
     fn packet(&mut self, now_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         self.now_ns = now_ns;
         let Some(unit) = self.units.alive_mut(unit) else {
-            // The dispatcher does not know of its loss yet.
+            // The dispatcher does not know of the loss yet.
             return self.local.drop_packet(packet, DropReason::UnitLost);
         };
         let stream = self.streams.of(stamp.flow);
@@ -69,9 +69,9 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
         self.now_ns = now_ns;
         self.replace_graph();
         self.local.graph.handle_timeout(now_ns, &mut self.local.pool);
-        if now_ns >= self.told_ns.saturating_add(TIME_NS) {
-            self.told_ns = now_ns;
-            self.tell_time(now_ns);
+        if now_ns >= self.clock_sent_ns.saturating_add(TIME_NS) {
+            self.clock_sent_ns = now_ns;
+            self.broadcast_time(now_ns);
         }
         if std::mem::take(&mut self.is_busy) { self.work_on() } else { self.work() }
     }
@@ -82,7 +82,7 @@ impl<N: Network> UnitLink for RemoteUnits<N> {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        self.tell_time(now_ns);
+        self.broadcast_time(now_ns);
         self.work();
     }
 
@@ -117,7 +117,7 @@ impl<N: Network> Fleet for RemoteUnits<N> {
 
     fn control(&mut self, stage: usize, command: &str) {
         self.controls.push((stage, command.to_owned()));
-        self.tell(&ToUnit::Control(stage, command.into()));
+        self.broadcast(&ToUnit::Control(stage, command.into()));
     }
 
     fn poll_change(&mut self) -> Option<UnitChange> {
@@ -134,7 +134,7 @@ impl<N: Network> Fleet for RemoteUnits<N> {
         let is_over = self.units.is_idle() && !self.has_unanswered() && self.homes.held.count == 0;
         let has_finished = is_over && self.has_parted();
         if has_finished {
-            // Until now, they have passed on what others waited for.
+            // Until now they have relayed messages that others waited for.
             self.units.alive().for_each(|unit| self.peers.send(unit.peer, ORDERED, write_stopped));
             self.peers.transmit();
             self.part_from_others();
@@ -182,7 +182,7 @@ impl<N: Network> UnitReports for RemoteUnits<N> {
     }
 
     fn ask_for_figures(&mut self) {
-        self.tell(&ToUnit::Figures);
+        self.broadcast(&ToUnit::Figures);
         self.work();
     }
 
@@ -230,8 +230,7 @@ impl<N: Network> Barrier for RemoteUnits<N> {
     }
 
     fn is_full(&self) -> bool {
-        // What waits for a suspect unit of a live run is bounded at each unit, and holds up no
-        // other.
+        // Packets for a suspect unit of a live run are limited per unit, and do not block others.
         let is_held_up = self.config.is_live && self.units.has_suspect();
         let in_flight = if is_held_up { 0 } else { self.units.in_flight() };
         in_flight + self.homes.held.count as u64 >= IN_FLIGHT_MAX
@@ -306,30 +305,30 @@ impl<N: Network> UnitNodes for RemoteUnits<N> {
 }
 
 impl<N: Network> Federation for RemoteUnits<N> {
-    fn datagram_elsewhere(&self, hash: u64) -> Option<u16> {
-        self.homes.datagram_elsewhere(hash)
+    fn redirect_datagram(&self, hash: u64) -> Option<u16> {
+        self.homes.redirect_datagram(hash)
     }
 
-    fn elsewhere(
+    fn redirect(
         &mut self,
         key: &FlowKey,
         hash: u64,
         group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere> {
-        if passage == Passage::Owner && !self.homes.has_claimed(key) {
-            // The sender has not heard yet that the flow has ended.
+        stage: RouteStage,
+    ) -> Option<Redirect> {
+        if stage == RouteStage::Owner && !self.homes.has_claimed(key) {
+            // The sender does not know yet that the flow has ended.
             let links: Vec<_> = self.homes.links().collect();
             links.iter().for_each(|&peer| self.peers.send(peer, ORDERED, |out| write_released(out, key)));
         }
-        self.homes.elsewhere(key, hash, group, passage)
+        self.homes.redirect(key, hash, group, stage)
     }
 
-    fn pass_on(&mut self, to: Elsewhere, packet: Packet) {
+    fn pass_on(&mut self, to: Redirect, packet: Packet) {
         self.pass(to, packet);
     }
 
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+    fn take_passed(&mut self) -> Option<(Packet, RouteStage)> {
         self.homes.arrived.pop_front()
     }
 

@@ -1,5 +1,5 @@
-//! The units of a cluster, as its dispatcher sees them: their packets in flight, and their reports
-//! in the order in which they take effect.
+//! The units of a cluster from the dispatcher's point of view: their packets in flight, and their
+//! reports in the order of their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use super::UNIT_IN_FLIGHT_MAX;
 use crate::peers::PeerId;
 use crate::wire::{FigureChanges, ForwardCounts, PriorReport, ReportContext, UnitFigures};
 
-/// A report that has come. It takes effect once those before it have.
+/// A received report. It takes effect after its predecessors.
 pub(super) struct WaitingReport {
     pub report: Box<Return>,
     pub context: ReportContext,
@@ -27,12 +27,12 @@ impl WaitingReport {
     }
 }
 
-/// Packets that a unit has returned.
+/// Packets returned by a unit.
 #[derive(Clone, Copy, Default)]
 struct Returned {
     packets: u64,
     bytes: u64,
-    /// Those of them for which there was no buffer.
+    /// Packets among them that found no buffer.
     without_buffer: u64,
 }
 
@@ -62,28 +62,28 @@ pub(super) struct RemoteUnit {
     pub node: usize,
     pub is_ready: bool,
     pub is_alive: bool,
-    /// Nothing is heard from it.
+    /// The node is silent.
     pub is_suspect: bool,
-    /// Packets sent to it, and those that it has finished, by its reports.
+    /// Packets sent to it, and packets that it reports as finished.
     pub sent: u64,
     pub through: u64,
-    /// As `through`, as far as all output of these packets has arrived.
+    /// Largest value of `through` with all output arrived.
     complete: u64,
-    /// It has not answered.
+    /// It owes an answer to a request.
     pub is_behind: bool,
     pub figures: UnitFigures,
-    /// The form of its functions' figures, and the numbers.
+    /// Form and values of its functions' figures.
     details: (u64, Vec<u64>),
-    /// Its output so far, without that in `waiting`.
+    /// Its output so far, without output in `waiting`.
     returned: Returned,
-    /// Packets that it has exchanged with other units, by its reports.
+    /// Packets exchanged with other units, by its reports.
     forwards: BTreeMap<UnitId, ForwardCounts>,
-    /// Packets that it has forwarded to others, by its own count.
+    /// Packets forwarded to others, by its own count.
     forwarded: u64,
-    /// Packets that came to it from other units, and that went from it to them.
+    /// Packets received from other units, and sent to them.
     got: u64,
     gave: u64,
-    /// Reports that wait for those of other units.
+    /// Reports that wait for reports of other units.
     waiting: VecDeque<WaitingReport>,
 }
 
@@ -110,34 +110,34 @@ impl RemoteUnit {
         }
     }
 
-    /// Returns the number of packets that the unit has to process, or has.
+    /// Returns the number of packets given to the unit, processed or not.
     fn given(&self) -> u64 {
         (self.sent + self.got).saturating_sub(self.gave)
     }
 
-    /// Returns the number of packets that the unit has not finished: a packet on its way between
-    /// two units is with its receiver.
+    /// Returns the number of packets that the unit has not finished. A packet in flight between two
+    /// units counts at its receiver.
     fn in_flight(&self) -> u64 {
         (self.sent + self.got).saturating_sub(self.forwarded + self.through)
     }
 
-    /// Returns true if the unit is alive and has as many packets as it may.
+    /// Returns true if the unit is alive and at its limit of packets in flight.
     pub fn is_full(&self) -> bool {
         self.is_alive && self.in_flight() >= UNIT_IN_FLIGHT_MAX
     }
 
-    /// The unit is lost, `has_flows` if it was not drained before.
-    fn lose(&mut self, has_flows: bool) {
+    /// Marks the unit as lost; `has_flows` if it was not drained before.
+    fn mark_lost(&mut self, has_flows: bool) {
         self.is_alive = false;
         self.is_behind = false;
         if has_flows {
-            self.figures.lose();
+            self.figures.mark_lost();
         }
         self.figures.set_returned((self.returned.packets, self.returned.bytes));
     }
 
-    /// Returns true if reports up to this number of packets have taken effect and their output has
-    /// arrived, or is lost.
+    /// Returns true if reports up to this number of packets have taken effect, and their output has
+    /// arrived or is lost.
     fn has_reported(&self, through: u64) -> bool {
         self.complete >= through || !self.is_alive && self.waiting.is_empty()
     }
@@ -147,15 +147,15 @@ impl RemoteUnit {
 #[derive(Default)]
 pub(super) struct UnitTable {
     units: Vec<Option<RemoteUnit>>,
-    /// Reports that have taken effect.
+    /// Reports that have taken effect, not yet taken.
     reports: VecDeque<Box<Return>>,
     /// A unit has lost state.
     pub has_failed: bool,
-    /// Packets that units returned, and for which there was no buffer.
+    /// Packets that units returned and that found no buffer.
     pub outputs_lost: u64,
-    /// Figures of functions by form, of the policies so far, and the sums of units that have gone.
+    /// Figures of functions by form, for all policies so far, with sums over departed units.
     forms: BTreeMap<u64, (Figures, Vec<u64>)>,
-    /// Packets that units returned, and that were too old when this process went on.
+    /// Packets that units returned and that a stall of this process has made stale.
     pub outputs_stalled: u64,
 }
 
@@ -168,7 +168,7 @@ impl UnitTable {
         self.units[unit.index()] = Some(RemoteUnit::new(node, peer));
     }
 
-    /// Returns the number after that of the last unit.
+    /// Returns one more than the highest unit number.
     pub fn len(&self) -> usize {
         self.units.len()
     }
@@ -210,12 +210,12 @@ impl UnitTable {
         self.iter().filter(|unit| unit.is_alive).map(RemoteUnit::in_flight).sum()
     }
 
-    /// Returns whether nothing is heard from a unit.
+    /// Returns true if a unit is suspect.
     pub fn has_suspect(&self) -> bool {
         self.iter().any(|unit| unit.is_alive && unit.is_suspect)
     }
 
-    /// Counts again the packets that units have exchanged.
+    /// Recomputes the packets that units have exchanged.
     fn recount(&mut self) {
         let mut pairs = BTreeSet::new();
         for (at, unit) in self.units.iter_mut().enumerate() {
@@ -234,8 +234,8 @@ impl UnitTable {
         }
     }
 
-    /// Returns the number of packets that one unit has forwarded to another one and that come to
-    /// it: the receiver's word counts if nothing more can arrive.
+    /// Returns the number of packets that one unit has forwarded to another and that reach it. The
+    /// receiver's count holds if nothing more can arrive.
     fn forwarded(&self, from: UnitId, to: UnitId) -> u64 {
         let (Some(giver), Some(taker)) = (self.get(from), self.get(to)) else { return 0 };
         let (sent, got) = (giver.forwards.get(&to), taker.forwards.get(&from));
@@ -247,9 +247,9 @@ impl UnitTable {
         }
     }
 
-    /// Returns the number of packets that were lost with units, or between them.
+    /// Returns the number of packets lost with units, or between them.
     fn lost(&self) -> u64 {
-        // What a lost unit returned is known; what it dropped, only if it was drained before.
+        // The output of a lost unit is known; its drops are known only if it was drained before.
         let gone = self.iter().filter(|unit| !unit.is_alive);
         let with_units: u64 = gone.map(|unit| unit.given().saturating_sub(unit.figures.finished())).sum();
         let alive = self.iter().filter(|unit| unit.is_alive);
@@ -257,7 +257,7 @@ impl UnitTable {
         with_units + between
     }
 
-    /// Adds what units have counted to the dispatcher's report.
+    /// Adds the figures of units to the dispatcher's report.
     pub fn add_to(&self, report: &mut Report) {
         self.iter().for_each(|unit| unit.figures.add_to(report));
         for (form, (figures, gone)) in &self.forms {
@@ -281,12 +281,12 @@ impl UnitTable {
         report.packets_out = report.packets_out.saturating_sub(dropped);
     }
 
-    /// Figures of this form may come.
+    /// Registers a form of figures.
     pub fn know_figures(&mut self, mut figures: Figures) {
         self.forms.entry(figures.form()).or_insert((figures, Vec::new()));
     }
 
-    /// Takes figures of a unit's functions that have changed.
+    /// Takes changed figures of a unit's functions.
     pub fn take_figures(&mut self, peer: PeerId, FigureChanges { form, changes }: FigureChanges) {
         let Some(unit) = self.at_mut(peer) else { return };
         let (of, numbers) = &mut unit.details;
@@ -302,11 +302,11 @@ impl UnitTable {
         }
     }
 
-    /// The unit at a node is lost. Reports of it that are complete take effect once those before
-    /// them have; others that waited for more of its reports wait no longer.
-    pub fn lose(&mut self, peer: PeerId, has_flows: bool) {
+    /// Marks the unit at a node as lost. Its complete reports still take effect after their
+    /// predecessors; other reports stop waiting for it.
+    pub fn mark_lost(&mut self, peer: PeerId, has_flows: bool) {
         if let Some(unit) = self.at_mut(peer) {
-            unit.lose(has_flows);
+            unit.mark_lost(has_flows);
             let (form, numbers) = std::mem::take(&mut unit.details);
             if let Some((figures, gone)) = self.forms.get_mut(&form) {
                 figures.add_numbers(gone, &numbers, true);
@@ -316,7 +316,7 @@ impl UnitTable {
         while self.release() {}
     }
 
-    /// Takes a report. It takes effect once those before it have.
+    /// Takes a report, which takes effect after its predecessors.
     pub fn take_report(&mut self, peer: PeerId, report: WaitingReport) {
         let Some(unit) = self.at_mut(peer) else { return };
         if report.context.is_complete {
@@ -329,8 +329,8 @@ impl UnitTable {
         while self.release() {}
     }
 
-    /// Takes a packet of a unit's output; `None` if there was no buffer for it. It is sent after
-    /// the unit's reports so far have taken effect. Ignored if the unit is lost.
+    /// Takes an output packet of a unit; `None` if it found no buffer. It leaves after the unit's
+    /// earlier reports have taken effect. Ignored if the unit is lost.
     pub fn take_output(&mut self, peer: PeerId, packet: Option<Packet>) {
         let is_it = |unit: &RemoteUnit| unit.peer == peer && unit.is_alive;
         let numbered = self.units.iter_mut().enumerate();
@@ -350,22 +350,22 @@ impl UnitTable {
         }
     }
 
-    /// Takes the next report that has taken effect.
+    /// Takes the next effective report.
     pub fn next_report(&mut self) -> Option<Box<Return>> {
         self.reports.pop_front()
     }
 
-    /// Returns whether no report has taken effect.
+    /// Returns true if no report has taken effect.
     pub fn is_idle(&self) -> bool {
         self.reports.is_empty()
     }
 
-    /// Discards the reports so far.
+    /// Discards the reports that have taken effect.
     pub fn discard_reports(&mut self) {
         self.reports.clear();
     }
 
-    /// Releases reports that wait for no other. Returns true if there were any.
+    /// Releases reports that no longer wait for others. Returns true if there were any.
     fn release(&mut self) -> bool {
         let mut has_released = false;
         for at in 0..self.units.len() {

@@ -11,13 +11,12 @@ use super::faults::SimulatedFaults;
 use super::world::{NodeId, UnitMaker, World};
 use super::{SimulatedCounters, TICK_NS};
 use crate::policies::{AppliedPolicy, FixedPolicy, GraphMaker, PolicyReader};
-use crate::remote::{Homes, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
+use crate::remote::{HomeTable, NodeCommand, PolicyDesk, RemoteError, RemoteHandle, runner_over};
 
-/// Time for which packets that are on their way between dispatchers may arrive at the end, in
-/// nanoseconds.
+/// Time at the end for packets in flight between dispatchers to arrive, in nanoseconds.
 const SETTLE_NS: u64 = 5_000_000_000;
 
-/// Several dispatchers, and the units that they share. All of them work as time passes.
+/// Several dispatchers, and the units that they share. All of them run as time passes.
 pub struct SimulatedDispatchers<O> {
     world: Rc<World>,
     hosts: Vec<Rc<RefCell<Host<O>>>>,
@@ -28,7 +27,7 @@ pub struct SimulatedDispatchers<O> {
 struct Host<O> {
     runner: Runner,
     handle: RemoteHandle,
-    /// Packets and records that have left.
+    /// Sent packets and records.
     output: O,
     ticked_ns: u64,
 }
@@ -53,8 +52,8 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
         SimulatedDispatchers::start_with((dispatchers, units), assemble, config, (make, desk), faults, start)
     }
 
-    /// The same with nodes that can change their policy: `make` also returns a reader for each
-    /// unit, `desk` makes what each dispatcher has of policies.
+    /// As [`start`](SimulatedDispatchers::start), with nodes that can change their policy: `make`
+    /// also returns a reader for each unit, `desk` makes the policy desk of each dispatcher.
     ///
     /// # Errors
     /// As for [`remote_runner`](crate::remote::remote_runner).
@@ -86,7 +85,7 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
                 handle.send(NodeCommand::Add { name: format!("unit-{number}"), address: String::new() });
             }
             let network = world.network(node);
-            let homes = Homes::new(name, &all);
+            let homes = HomeTable::new(name, &all);
             let control = (control, homes, desk);
             let start = || runner_over(assemble(), name, config, || Ok(network), control, Some(&|_| false));
             Ok((world.recorded(node, start)?, handle))
@@ -102,7 +101,7 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
         for (&node, host) in nodes.iter().zip(&hosts) {
             let host = Rc::clone(host);
             let work = move |run_ns| {
-                // One that waits for an answer, or takes a packet, is at work already.
+                // A dispatcher that waits for an answer, or takes a packet, is running already.
                 if let Ok(mut host) = host.try_borrow_mut() {
                     host.work(start_ns, run_ns);
                 }
@@ -112,12 +111,12 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
         Ok(SimulatedDispatchers { world, hosts, start_ns })
     }
 
-    /// Returns true if a dispatcher stands still: what arrives now waits at its ports.
+    /// Returns true if a dispatcher is paused: arriving packets wait at its ports.
     pub fn is_paused(&self, number: usize) -> bool {
         self.world.paused_until_ns(self.world.place(number)).is_some()
     }
 
-    /// Hands a dispatcher over, with its output so far.
+    /// Calls `work` with a dispatcher and its output so far.
     pub fn at<R>(&mut self, number: usize, work: impl FnOnce(&mut Runner, &mut O) -> R) -> R {
         let Host { runner, output, .. } = &mut *self.hosts[number].borrow_mut();
         work(runner, output)
@@ -133,17 +132,17 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
         self.hosts.is_empty()
     }
 
-    /// Returns the way to a dispatcher for operators.
+    /// Returns the operators' handle of a dispatcher.
     pub fn handle(&self, number: usize) -> RemoteHandle {
         self.hosts[number].borrow().handle.clone()
     }
 
-    /// Lets time pass up to a packet's arrival.
+    /// Runs up to a packet's arrival.
     pub fn run_to(&mut self, at_ns: u64) {
         self.world.run_on(at_ns.saturating_sub(self.start_ns));
     }
 
-    /// Ends the run. Faults end before, and packets on their way between dispatchers arrive.
+    /// Ends the run. Faults end before, and packets in flight between dispatchers arrive.
     pub fn finish(mut self) -> SimulatedDispatchersOutcome<O> {
         self.world.end_faults();
         self.world.run_on(self.world.run_time_ns() + SETTLE_NS);
@@ -152,7 +151,7 @@ impl<O: Output<Error = Infallible> + Default + 'static> SimulatedDispatchers<O> 
             self.world.drive_no_longer(number);
             let Some(Host { mut runner, mut output, .. }) = Rc::into_inner(host).map(RefCell::into_inner)
             else {
-                continue; // Nobody else has it.
+                continue; // There is no other reference to it.
             };
             let Ok(report) = runner.finish(&mut output);
             ended.push((report, output));
@@ -180,8 +179,8 @@ impl<O> Drop for SimulatedDispatchers<O> {
 
 /// The outcome of a run with several dispatchers.
 pub struct SimulatedDispatchersOutcome<O> {
-    /// The report and the output of each.
+    /// Report and output of each dispatcher.
     pub dispatchers: Vec<(Report, O)>,
-    /// Counts of the network.
+    /// Counters of the network.
     pub counters: SimulatedCounters,
 }

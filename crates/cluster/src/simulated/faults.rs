@@ -9,22 +9,22 @@ use super::Random;
 /// The faults of all links, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkFaults {
-    /// Time of a datagram on its way, in nanoseconds.
+    /// One-way delay of a datagram, in nanoseconds.
     pub latency_ns: u64,
-    /// Further time, up to this, at random.
+    /// Limit on a random additional delay, in nanoseconds.
     pub jitter_ns: u64,
-    /// Share of datagrams that are lost, 0 to 1.
+    /// Share of lost datagrams, 0 to 1.
     pub loss: f64,
-    /// Share of datagrams that arrive twice.
+    /// Share of duplicated datagrams.
     pub duplication: f64,
-    /// Share of datagrams that others overtake.
+    /// Share of reordered datagrams.
     pub reordering: f64,
-    /// Further time of these, up to this, in nanoseconds.
+    /// Limit on the additional delay of reordered datagrams, in nanoseconds.
     pub reordered_by_ns: u64,
 }
 
 impl LinkFaults {
-    /// Links of a data centre: 20 us, and nothing is lost.
+    /// Links of a data centre: 20 us, without faults.
     pub const NONE: LinkFaults = LinkFaults {
         latency_ns: 20_000,
         jitter_ns: 5_000,
@@ -35,10 +35,10 @@ impl LinkFaults {
     };
 }
 
-/// A fault of a node at a time.
+/// A fault of a node at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFault {
-    /// When, in nanoseconds from the first packet on.
+    /// Time of the fault, in nanoseconds since the first packet.
     pub at_ns: u64,
     /// The unit, by number of its node; the dispatcher, for [`NodeFaultKind::PauseDispatcher`].
     pub unit: usize,
@@ -49,11 +49,11 @@ pub struct NodeFault {
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFaultKind {
-    /// The process stands still for this time, in nanoseconds.
+    /// The process is paused for this time, in nanoseconds.
     Pause(u64),
-    /// The process of the dispatcher stands still for this time, in nanoseconds.
+    /// The process of the dispatcher is paused for this time, in nanoseconds.
     PauseDispatcher(u64),
-    /// The process is gone, and a new one starts after this time, in nanoseconds.
+    /// The process crashes, and a new one starts after this time, in nanoseconds.
     Crash(u64),
     /// The process ends in order, and a new one starts this time after its end, in nanoseconds.
     Restart(u64),
@@ -61,8 +61,8 @@ pub enum NodeFaultKind {
     Mute(u64),
     /// Datagrams to the unit are lost for this time, in nanoseconds.
     Deaf(u64),
-    /// Datagrams of more than 1,300 bytes from the unit and to it are lost for this time, in
-    /// nanoseconds: the path has become narrower.
+    /// Datagrams of more than 1,300 bytes from and to the unit are lost for this time, in
+    /// nanoseconds: the path MTU has become smaller.
     Narrow(u64),
     /// Datagrams between the unit and the next one, or the first, are lost for this time, in
     /// nanoseconds.
@@ -93,8 +93,7 @@ impl NodeFaultKind {
 pub struct MessageFault {
     /// The kind of message.
     pub message: MessageKind,
-    /// It happens at the first such message from this time on, in nanoseconds from the first packet
-    /// on.
+    /// Time from which the first such message is hit, in nanoseconds since the first packet.
     pub from_ns: u64,
     /// The kind of fault.
     pub kind: MessageFaultKind,
@@ -105,43 +104,43 @@ pub struct MessageFault {
 pub enum MessageKind {
     /// A packet that names the previous owner of its flow.
     FirstPacket,
-    /// The dispatcher's, to the previous owner.
+    /// Message of the dispatcher to the previous owner.
     Release,
-    /// The dispatcher's, to the owner, without a packet.
+    /// Message of the dispatcher to the owner, without a packet.
     Adopt,
-    /// The owner's, to the previous one.
+    /// Message of the owner to the previous one.
     Pull,
-    /// The previous owner's, to the owner.
+    /// Message of the previous owner to the owner.
     State,
-    /// The owner's, to the previous one.
+    /// Message of the owner to the previous one.
     StateAck,
-    /// The dispatcher's, to the owner: it asks for a replica.
+    /// Request of the dispatcher to the owner for a replica.
     Copy,
     /// A replica.
     Replicate,
-    /// A replica that says what has changed.
+    /// A replica as a delta.
     Delta,
-    /// The owner's, to the dispatcher.
+    /// Message of the owner to the dispatcher.
     Arrived,
 }
 
-/// A kind of fault at a message. What befalls the message befalls the datagram that carries it. A
+/// A kind of fault at a message. It affects the whole datagram that carries the message. A
 /// dispatcher does not crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFaultKind {
-    /// It is lost.
+    /// The message is lost.
     Lose,
-    /// It arrives again after this time, in nanoseconds.
+    /// It is duplicated after this time, in nanoseconds.
     Repeat(u64),
-    /// It arrives later by this time, in nanoseconds: others overtake it.
+    /// It is delayed by this time, in nanoseconds, so that others overtake it.
     Delay(u64),
     /// Its sender crashes before it leaves. A new process starts after this time, in nanoseconds.
     SenderCrashesBefore(u64),
-    /// Its sender crashes once it is on its way, and all else that it sends at once.
+    /// Its sender crashes after it has left, with everything else that it sends at once.
     SenderCrashesAfter(u64),
     /// Its receiver crashes before it arrives.
     ReceiverCrashesBefore(u64),
-    /// Its receiver crashes once it has handled it.
+    /// Its receiver crashes after it has handled it.
     ReceiverCrashesAfter(u64),
 }
 
@@ -154,7 +153,7 @@ pub struct SimulatedFaults {
     pub nodes: Vec<NodeFault>,
     /// Faults at messages.
     pub messages: Vec<MessageFault>,
-    /// The clocks of nodes run at rates that differ by up to this share, 0 to 1.
+    /// Limit on the difference of clock rates, as a share, 0 to 1.
     pub clock_skew: f64,
 }
 
@@ -163,8 +162,8 @@ impl SimulatedFaults {
     pub const NONE: SimulatedFaults =
         SimulatedFaults { links: LinkFaults::NONE, nodes: Vec::new(), messages: Vec::new(), clock_skew: 0.0 };
 
-    /// Returns random faults of a run of this duration with this number of units. Unless
-    /// `may_lose`, they are of kinds that must cost no packet.
+    /// Returns random faults for a run of this duration with this number of units. Unless
+    /// `may_lose`, they are of kinds that must not lose a packet.
     pub fn random(seed: u64, duration_ns: u64, units: usize, may_lose: bool) -> SimulatedFaults {
         let random = Random(RefCell::new(seed ^ 0x6661_756c_7473));
         let share = |most: f64| most * random.below(1_001) as f64 / 1_000.0;

@@ -1,4 +1,4 @@
-//! Messages of the ownership protocol, as faults name them.
+//! The recognition of ownership messages that faults name.
 
 use protocol::message::{FromDispatcher, FromPeer, FromUnit, Handover};
 use runtime::transport::ToUnit;

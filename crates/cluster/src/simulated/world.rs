@@ -1,4 +1,4 @@
-//! The world of simulated nodes: events in order of time, and the nodes.
+//! The world of simulated nodes: the queue of events by time, and the nodes.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,40 +20,40 @@ use crate::policies::{AppliedPolicy, GraphMaker, KnownPolicies, NoShelf, Numbere
 use crate::unit::{Turn, UnitOrder, UnitProcess};
 use crate::wire::{Hello, Role, UnitFigures, VERSION, VERSION_MIN};
 
-/// Delay before another attempt to connect, in nanoseconds.
+/// Delay before an attempt to connect is repeated, in nanoseconds.
 const RETRY_NS: u64 = 200_000_000;
 
-/// Length of the longest datagram that a narrow path carries.
+/// Length of the longest datagram on a narrow path.
 const NARROW: usize = 1_300;
-/// Datagrams that a node holds before it takes them; more are lost.
+/// Limit on datagrams that wait at a node; further ones are lost.
 const INBOX_MAX: usize = 4096;
-/// Time for which the dispatcher may wait for units, in nanoseconds.
+/// Limit on the time that the dispatcher waits for units, in nanoseconds.
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Time that a turn of a unit takes, in nanoseconds.
+/// Duration of a unit's round, in nanoseconds.
 const TURN_NS: u64 = 2_000;
-/// Datagrams that a node takes at once.
+/// Limit on datagrams that a node receives at once.
 const TAKEN_AT_ONCE: usize = 64;
 
-/// Lets a dispatcher work, at a time of the run in nanoseconds.
+/// Runs a dispatcher, at a time of the run in nanoseconds.
 pub(super) type Driver = Box<dyn FnMut(u64)>;
 
-/// Makes what a unit's process starts with.
+/// Makes the graph maker and the policy reader of a unit's process.
 pub(super) type UnitMaker = Rc<dyn Fn() -> (GraphMaker, Box<dyn PolicyReader>)>;
 
-/// A node, by its place.
+/// A node, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NodeId(pub usize);
 
-/// Counts of the simulated network.
+/// Counters of the simulated network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedCounters {
-    /// Datagrams that were sent.
+    /// Sent datagrams.
     pub datagrams: u64,
-    /// Datagrams that were lost.
+    /// Lost datagrams.
     pub lost: u64,
-    /// Datagrams that arrived twice.
+    /// Duplicated datagrams.
     pub repeated: u64,
-    /// Datagrams that others overtook.
+    /// Reordered datagrams.
     pub overtaken: u64,
     /// Faults of nodes.
     pub node_faults: u64,
@@ -61,7 +61,7 @@ pub struct SimulatedCounters {
     pub message_faults: u64,
 }
 
-/// Something that happens at a time.
+/// An event with its time.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Scheduled {
     at_ns: u64,
@@ -81,29 +81,29 @@ enum Event {
 /// A node.
 pub(super) struct Node {
     pub name: String,
-    /// Makes graphs of a unit, and reads other policies.
+    /// Makes graphs and policy readers; `None` for a dispatcher.
     make: Option<UnitMaker>,
     policies: KnownPolicies,
     order: UnitOrder,
     incarnation: u64,
-    /// Attempts to connect, by node and scope: others are over.
+    /// The latest attempts to connect, by node and scope; earlier ones are void.
     attempts: BTreeMap<(NodeId, String), u64>,
     is_up: bool,
     inbox: VecDeque<(SocketAddr, Vec<u8>)>,
     sessions: VecDeque<Session>,
-    /// Time at which it works next.
+    /// Time of its next round.
     wake_ns: u64,
-    /// It stands still until then, and nothing goes from it or to it.
+    /// End of its pause, during which it sends and receives nothing.
     paused_ns: u64,
     mute_ns: u64,
     deaf_ns: u64,
-    /// Until then, long datagrams from it and to it are lost.
+    /// Time until which long datagrams from it and to it are lost.
     narrow_ns: u64,
-    /// Until then, nothing goes between it and this node.
+    /// Time until which datagrams between it and this node are lost.
     apart: (NodeId, u64),
-    /// Its clock runs faster than the world's by this share.
+    /// Share by which its clock is faster than the world's.
     skew: f64,
-    /// A new process starts so long after this one's end, if it ends in order.
+    /// Delay of its next process after an orderly end; `None` if there is none.
     restart_ns: Option<u64>,
 }
 
@@ -112,24 +112,24 @@ pub(super) struct World {
     faults: SimulatedFaults,
     random: Random,
     pub now_ns: Cell<u64>,
-    /// When the dispatcher last waited for nothing but time.
+    /// Time at which the dispatcher was last idle.
     driven_ns: Cell<u64>,
     /// Attempts to connect so far.
     attempts: Cell<u64>,
-    /// The time at which the run began.
+    /// Time at which the run began.
     began_ns: Cell<u64>,
     events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
     scheduled: Cell<u64>,
     pub nodes: RefCell<Vec<Node>>,
-    /// Dispatchers that work as time passes, by place of the node. One at work is not here.
+    /// Drivers of dispatchers by node index, without the one that runs at the moment.
     drivers: RefCell<BTreeMap<usize, Driver>>,
-    /// Processes of units, by place of the node.
+    /// Processes of units, by node index.
     units: RefCell<BTreeMap<usize, Box<SimulatedUnit>>>,
     counters: Cell<SimulatedCounters>,
     has_faults: Cell<bool>,
-    /// Faults at messages that have not happened.
+    /// Faults at messages that are still to come.
     message_faults: RefCell<Vec<MessageFault>>,
-    /// The fault of a message that its sender has handed to its link, and its receiver.
+    /// The fault of the last message that a link has taken: sender, receiver and kind.
     message_fault: Cell<Option<(NodeId, NodeId, MessageFaultKind)>>,
     /// Nodes that have crashed.
     crashed: RefCell<Vec<NodeId>>,
@@ -166,7 +166,7 @@ impl World {
         world
     }
 
-    /// Adds a node. One that makes graphs is a unit; the first ones are dispatchers.
+    /// Adds a node. A node with a maker is a unit; the first nodes are dispatchers.
     pub fn add(&self, name: &str, make: Option<UnitMaker>) -> NodeId {
         let skew = self.faults.clock_skew * (self.random.below(2_001) as f64 / 1_000.0 - 1.0);
         let mut nodes = self.nodes.borrow_mut();
@@ -203,18 +203,18 @@ impl World {
         (0..self.nodes.borrow().len()).for_each(|node| self.schedule(0, Event::Start(NodeId(node))));
     }
 
-    /// Lets a dispatcher work when something arrives, and each [`TICK_NS`].
+    /// Runs a dispatcher when something arrives, and each [`TICK_NS`].
     pub fn drive(&self, dispatcher: NodeId, driver: Driver) {
         self.drivers.borrow_mut().insert(dispatcher.0, driver);
         self.nodes.borrow_mut()[dispatcher.0].wake_ns = self.now_ns.get();
     }
 
-    /// Lets a dispatcher work no longer.
+    /// Stops running a dispatcher.
     pub fn drive_no_longer(&self, dispatcher: usize) {
         self.drivers.borrow_mut().remove(&dispatcher);
     }
 
-    /// Lets faults happen from now on, and counts the time of the run from here.
+    /// Enables faults from now on, and restarts the time of the run.
     pub fn begin_faults(&self) {
         self.has_faults.set(true);
         self.began_ns.set(self.now_ns.get());
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Ends all faults: what stands still goes on.
+    /// Ends all faults: paused nodes continue.
     pub fn end_faults(&self) {
         self.has_faults.set(false);
         for node in self.nodes.borrow_mut().iter_mut() {
@@ -237,12 +237,12 @@ impl World {
         NodeId(0)
     }
 
-    /// Returns the node at this place: dispatchers come first.
+    /// Returns the node with this index: dispatchers come first.
     pub fn place(&self, number: usize) -> NodeId {
         NodeId(number)
     }
 
-    /// Ends all processes: they hold the world, which holds them.
+    /// Drops all processes, which hold references to the world.
     pub fn clear(&self) {
         self.units.borrow_mut().clear();
         self.drivers.borrow_mut().clear();
@@ -254,20 +254,20 @@ impl World {
         self.counters.get()
     }
 
-    /// Returns what units have counted, those that have ended, too.
+    /// Returns the figures of units, including ended ones.
     pub fn figures(&self) -> Vec<UnitFigures> {
         let running = self.units.borrow();
         let running = running.values().flat_map(|unit| unit.figures());
         self.ended.borrow_mut().drain(..).chain(running).collect()
     }
 
-    /// Returns whether the dispatcher has waited for too long: it was last idle, or packets came,
-    /// before [`PATIENCE_NS`].
+    /// Returns true if the dispatcher has waited for [`PATIENCE_NS`] since it was last idle or a
+    /// packet arrived.
     pub fn is_stuck(&self) -> bool {
         self.now_ns.get() - self.driven_ns.get() >= PATIENCE_NS
     }
 
-    /// Returns the counters of units, for the report of a fault.
+    /// Describes the states of units, for an error report.
     pub fn states(&self) -> Vec<String> {
         let units = self.units.borrow();
         units.iter().map(|(at, unit)| format!("node {at}: {}", unit.description())).collect()
@@ -285,7 +285,7 @@ impl World {
         now_ns.saturating_add_signed((now_ns as f64 * skew) as i64)
     }
 
-    /// Connects to a node, again and again until it is there.
+    /// Connects to a node, and retries until it succeeds.
     pub fn connect(&self, from: NodeId, scope: &str, name: &str) {
         let Some(to) = self.named(name) else { return };
         let attempt = self.attempts.get() + 1;
@@ -310,7 +310,7 @@ impl World {
         self.nodes.borrow_mut()[node.0].sessions.pop_front()
     }
 
-    /// Hands over datagrams that have arrived at a node.
+    /// Passes datagrams that have arrived at a node to `take`.
     pub fn receive(&self, node: NodeId, take: &mut dyn FnMut(Endpoints, &mut [u8])) -> bool {
         let mut taken: Vec<_> = {
             let inbox = &mut self.nodes.borrow_mut()[node.0].inbox;
@@ -380,7 +380,7 @@ impl World {
         self.schedule(at_ns, Event::Arrival { to, from, datagram: datagram.to_vec() });
     }
 
-    /// A node hands a message to its link, which sends it in its next datagram.
+    /// Notes a message that a node passes to its link, which sends it in its next datagram.
     pub fn note_message(&self, from: NodeId, to: SocketAddr, message: &[u8]) {
         let mut faults = self.message_faults.borrow_mut();
         let is_at = |fault: &MessageFault| {
@@ -394,14 +394,14 @@ impl World {
         self.counters.set(counters);
     }
 
-    /// Returns the fault of a message that the next datagram on this way carries.
+    /// Takes the fault of a message in the next datagram between these nodes.
     fn take_fault(&self, from: NodeId, to: NodeId) -> Option<MessageFaultKind> {
         let (.., kind) = self.message_fault.get().filter(|&(one, other, _)| (one, other) == (from, to))?;
         self.message_fault.set(None);
         Some(kind)
     }
 
-    /// A unit is gone, and a new process starts after this time.
+    /// Crashes a unit. A new process starts after this time.
     fn crash(&self, id: NodeId, restart_ns: u64) {
         let is_unit = |node: &&mut Node| node.is_up && node.make.is_some();
         if let Some(node) = self.nodes.borrow_mut().get_mut(id.0).filter(is_unit) {
@@ -413,7 +413,7 @@ impl World {
         }
     }
 
-    /// The dispatcher's process is gone, and another one begins.
+    /// Replaces the dispatcher's process by another one.
     pub fn restart_dispatcher(&self) {
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[self.dispatcher().0];
@@ -424,7 +424,7 @@ impl World {
         node.policies = KnownPolicies::new(NumberedDigest::default());
     }
 
-    /// Returns the flows in the tables of units.
+    /// Returns the number of flows in the tables of units.
     pub fn flows_at_units(&self) -> u64 {
         let units = self.units.borrow();
         units.values().flat_map(|unit| unit.figures()).map(|figures| figures.flows[1]).sum()
@@ -435,26 +435,26 @@ impl World {
         self.crashed.borrow().iter().map(|node| node.0 - 1).collect()
     }
 
-    /// Returns the time of the run until which a node stands still, if it does.
+    /// Returns the end of a node's pause, in the time of the run, if it is paused.
     pub fn paused_until_ns(&self, node: NodeId) -> Option<u64> {
         let paused_ns = self.nodes.borrow()[node.0].paused_ns;
         (paused_ns > self.now_ns.get()).then(|| paused_ns - self.began_ns.get())
     }
 
-    /// Lets everything happen up to this time of the run, or until something arrives at a node.
-    /// Returns true if it has.
+    /// Runs up to this time of the run, or until something arrives at a node. Returns true if it
+    /// has.
     pub fn run_to(&self, node: NodeId, until_ns: u64) -> bool {
         self.driven_ns.set(self.now_ns.get());
         self.run(Some(node), self.began_ns.get() + until_ns)
     }
 
-    /// Lets everything happen up to this time of the run.
+    /// Runs up to this time of the run.
     pub fn run_on(&self, until_ns: u64) {
         self.driven_ns.set(self.now_ns.get());
         self.run(None, self.began_ns.get() + until_ns);
     }
 
-    /// Lets everything happen for this time, or until something arrives at a node.
+    /// Runs for this time, or until something arrives at a node.
     pub fn run_until_arrival(&self, node: NodeId, timeout_ns: u64) {
         self.run(Some(node), self.now_ns.get() + timeout_ns);
     }
@@ -490,14 +490,14 @@ impl World {
         }
     }
 
-    /// Returns the unit or dispatcher that works next, and when.
+    /// Returns the node with the next round, and its time.
     fn next_to_wake(&self) -> Option<(u64, usize)> {
         let nodes = self.nodes.borrow();
         let running = nodes.iter().enumerate().filter(|(_, node)| node.is_up && node.wake_ns < u64::MAX);
         running.map(|(at, node)| (node.wake_ns.max(node.paused_ns), at)).min()
     }
 
-    /// Lets a dispatcher work.
+    /// Runs a dispatcher's round.
     fn work_at_dispatcher(&self, at: usize) {
         let driver = self.drivers.borrow_mut().remove(&at);
         self.nodes.borrow_mut()[at].wake_ns = u64::MAX;
@@ -509,7 +509,7 @@ impl World {
         node.wake_ns = self.now_ns.get() + again_ns;
     }
 
-    /// Lets a unit work.
+    /// Runs a unit's round.
     fn work(&self, at: usize) {
         if self.nodes.borrow()[at].make.is_none() {
             return self.work_at_dispatcher(at);
@@ -560,7 +560,7 @@ impl World {
         }
     }
 
-    /// Two nodes meet, if both are there.
+    /// Completes a handshake of two nodes, if both are up.
     fn meet(&self, from: NodeId, attempt: u64, to: NodeId, scope: String) {
         let now_ns = self.now_ns.get();
         let mut nodes = self.nodes.borrow_mut();
@@ -665,7 +665,7 @@ impl World {
     }
 }
 
-/// Returns true if nothing goes between two nodes.
+/// Returns true if datagrams between two nodes are lost.
 fn are_apart(nodes: &[Node], (one, other): (NodeId, NodeId), now_ns: u64) -> bool {
     let keeps_off = |from: NodeId, to: NodeId| {
         let (apart, until_ns) = nodes[from.0].apart;
@@ -675,7 +675,7 @@ fn are_apart(nodes: &[Node], (one, other): (NodeId, NodeId), now_ns: u64) -> boo
 }
 
 impl Node {
-    /// The process of the node is gone.
+    /// Ends the node's process.
     fn end(&mut self) {
         self.is_up = false;
         self.wake_ns = u64::MAX;
@@ -698,7 +698,7 @@ impl Node {
     }
 }
 
-/// Returns the dispatcher of a scope: a node has one unit for it.
+/// Returns the dispatcher of a scope. A node has one unit per dispatcher.
 fn dispatcher_of(scope: &str) -> String {
     scope.split('/').next().unwrap_or_default().to_owned()
 }

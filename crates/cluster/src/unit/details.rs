@@ -1,20 +1,20 @@
-//! Figures of a unit's functions, for its dispatcher: numbers are sent once they have changed.
+//! Figures of a unit's functions for its dispatcher: a number is sent after it has changed.
 
 use runtime::report::Figures;
 
 use crate::wire::{FIGURE_CHANGES_MAX, FigureChanges};
 
-/// Period in which figures are sent at most, in nanoseconds.
+/// Least period between two sets of figures, in nanoseconds.
 const PERIOD_NS: u64 = 500_000_000;
 /// Limit on the frames of a period; further numbers follow in the next one, or at the end.
 const FRAMES_MAX: usize = 4;
 
-/// The figures that the dispatcher knows.
+/// The figures that the dispatcher has.
 #[derive(Default)]
 pub(super) struct Details {
     sent: Vec<u64>,
     sent_ns: Option<u64>,
-    /// The place from which changes are sent next.
+    /// The position at which the next set begins.
     next: usize,
 }
 
@@ -24,7 +24,7 @@ impl Details {
         self.sent_ns.is_none_or(|sent_ns| now_ns.saturating_sub(sent_ns) >= PERIOD_NS)
     }
 
-    /// Returns what must be sent: all that has changed if it `is_last`.
+    /// Returns the changes to send: all of them if it `is_last`.
     pub fn changes(&mut self, figures: &mut Figures, now_ns: u64, is_last: bool) -> Vec<FigureChanges> {
         self.sent_ns = Some(now_ns);
         let (form, numbers) = (figures.form(), figures.numbers());
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(details.changes_of(1, &[1, 2, 3, 4], 4), []);
     }
 
-    /// All numbers change all the time; each has its turn.
+    /// All numbers change all the time; each gets its turn.
     #[test]
     fn a_period_has_few_frames_and_the_end_has_all() {
         let count = 20 * FIGURE_CHANGES_MAX;

@@ -1,8 +1,8 @@
-//! The other units of a cluster, as a unit sees them: where they are, and what it waits for from
-//! them.
+//! The other units of a cluster from one unit's point of view: their addresses, and pending
+//! exchanges with them.
 //!
-//! Units that lose each other, while both keep the dispatcher, go on by way of it until they are
-//! connected again. Messages that were lost with the link are repeated by the ownership protocol.
+//! Units that lose the link between them, but not the dispatcher, relay through it until they are
+//! connected again. The ownership protocol retransmits messages that were lost with the link.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,21 +13,20 @@ use crate::network::Network;
 use crate::peers::{ORDERED, PeerId, Peers, stream_of};
 use crate::wire::{ForwardCounts, PriorReport, ReportContext, UnitAddress, begin_relay, write_mail};
 
-/// Limit on frames that wait for a unit to be connected; with more of them, they go by way of the
+/// Limit on frames that wait for a connection to a unit; beyond it, they are relayed through the
 /// dispatcher.
 const PENDING_MAX: usize = 65_536;
-/// Limit on the time for which they wait.
+/// Limit on the time that they wait.
 const PENDING_MAX_NS: u64 = 1_000_000_000;
 
-/// A node that has connected.
+/// A connected node that is not attached to a unit yet.
 pub(super) struct EarlyPeer {
     pub peer: PeerId,
-    /// Distinguishes processes of the dispatcher: that of the one that has assigned the unit that
-    /// has begun the connection.
+    /// Incarnation of the dispatcher that assigned the connecting unit.
     pub incarnation: u64,
-    /// The unit for which it, or this node, has begun the connection, and the unit that it means.
+    /// The connecting unit, and the unit that it addresses.
     pub units: (UnitId, UnitId),
-    /// This node has begun the connection.
+    /// True if this node has initiated the connection.
     pub is_client: bool,
 }
 
@@ -36,22 +35,22 @@ pub(super) struct EarlyPeer {
 pub(super) struct Others {
     own: UnitId,
     units: BTreeMap<UnitId, Other>,
-    /// The answer in place of a unit that has died, and its receiver: this unit, or the one whose
-    /// pull it has passed on.
+    /// The answer to synthesize if a unit dies, and its receiver: this unit, or the sender of the
+    /// pull that this unit has forwarded.
     awaited: BTreeMap<(UnitId, FlowId, Epoch), (UnitId, FromPeer)>,
-    /// The dispatcher has asked for what the unit has counted.
-    pub owes_figures: bool,
+    /// The dispatcher has requested the unit's figures.
+    pub figures_due: bool,
     /// Packets that the unit has reported as processed.
     pub through: u64,
-    /// The unit has handed states over: reports of their new owners wait for a complete one of it.
+    /// The unit has sent flow state: reports of the new owners depend on its next complete report.
     is_awaited: bool,
-    /// Reports of other units that must take effect before the next one of this unit.
+    /// Reports of other units that the next report of this unit depends on.
     priors: Vec<PriorReport>,
-    /// Packets forwarded and received, by unit, also of units that are lost.
+    /// Packets forwarded and received, by unit, including lost units.
     forwards: BTreeMap<UnitId, ForwardCounts>,
-    /// Units of which these have changed since the last report.
+    /// Units with changed counts since the last report.
     changed: BTreeSet<UnitId>,
-    /// Answers for other units, in place of units that are lost.
+    /// Synthesized answers for other units, in place of lost units.
     passed_on: Vec<(UnitId, Mail)>,
 }
 
@@ -61,41 +60,41 @@ struct Other {
     state: Reach,
 }
 
-/// The way to a unit.
+/// State of the path to a unit.
 #[derive(Debug)]
 enum Reach {
-    /// It is not connected yet, since this time: frames wait, each for a stream.
+    /// Not connected yet, since this time; frames wait, each with its stream.
     Pending {
         since_ns: u64,
         frames: VecDeque<(u16, Vec<u8>)>,
     },
     Up(PeerId),
-    /// The link has died, or does not begin: frames go by way of the dispatcher until the two are
-    /// connected.
+    /// The link has died or was never established; frames are relayed through the dispatcher until
+    /// the two are connected.
     Cut,
-    /// The dispatcher has it no more.
+    /// The dispatcher no longer has the unit.
     Gone,
 }
 
-/// The consequences of another list of units.
+/// Consequences of a new list of units.
 #[derive(Debug, Default)]
 pub(super) struct UnitChanges {
-    /// Units to connect to: the ones with lower numbers.
+    /// Units to connect to: those with lower numbers.
     pub connect: Vec<UnitAddress>,
-    /// Units that are gone, to which this one need not connect.
+    /// Units that are gone; attempts to connect to them must stop.
     pub forget: Vec<UnitAddress>,
-    /// Answers in place of those that are gone.
+    /// Synthesized answers in place of units that are gone.
     pub answers: Vec<Mail>,
 }
 
 impl Others {
-    /// Creates those of a unit that knows no others yet.
+    /// Creates the table of a unit that knows no others yet.
     pub fn new(own: UnitId) -> Others {
         Others {
             own,
             units: BTreeMap::new(),
             awaited: BTreeMap::new(),
-            owes_figures: false,
+            figures_due: false,
             through: 0,
             is_awaited: false,
             priors: Vec::new(),
@@ -105,7 +104,7 @@ impl Others {
         }
     }
 
-    /// Sets the units of the cluster.
+    /// Replaces the list of the cluster's units.
     pub fn set(&mut self, units: Vec<UnitAddress>, now_ns: u64) -> UnitChanges {
         let (own, mut changes) = (self.own, UnitChanges::default());
         let is_there = |unit: &UnitId| units.iter().any(|there| there.unit == *unit);
@@ -129,11 +128,11 @@ impl Others {
         changes
     }
 
-    /// A node is connected. Returns false if its unit is not known, or the connection was meant
-    /// for another unit: one that was at this node before, or is not there yet.
+    /// Attaches a connected node. Returns false if its unit is unknown, or if the connection
+    /// addresses another unit, which was at this node before or is not there yet.
     pub fn connected<N: Network>(&mut self, early: &EarlyPeer, peers: &mut Peers<N>) -> bool {
         if !early.is_client && !peers.is_up(early.peer) {
-            return false; // The other end may have given the handshake up.
+            return false; // The other end may have abandoned the handshake.
         }
         let (from, to) = early.units;
         let (own, unit) = if early.is_client { (from, to) } else { (to, from) };
@@ -146,7 +145,7 @@ impl Others {
                     .into_iter()
                     .for_each(|(stream, frame)| peers.send(peer, stream, |out| out.extend(frame)));
             }
-            // The other end has found the link dead.
+            // The other end has found the former link dead.
             Reach::Up(_) => self.cut(unit),
             Reach::Cut | Reach::Gone => {}
         }
@@ -158,8 +157,8 @@ impl Others {
         self.units.get(&to).is_some_and(|other| !matches!(other.state, Reach::Gone))
     }
 
-    /// Sends something to a unit at a time of the dispatcher's clock, by way of the dispatcher if
-    /// need be. Returns the answer in its place if it is gone.
+    /// Sends a message or packet to a unit at a time of the dispatcher's clock, through the
+    /// dispatcher if necessary. Returns the synthesized answer if the unit is gone.
     pub fn send<N: Network>(
         &mut self,
         (to, now_ns): (UnitId, u64),
@@ -198,7 +197,7 @@ impl Others {
         None
     }
 
-    /// Sends what has waited too long for a unit to be connected.
+    /// Relays frames that have waited too long for a connection.
     pub fn handle_timeout<N: Network>(
         &mut self,
         now_ns: u64,
@@ -223,7 +222,8 @@ impl Others {
         }
     }
 
-    /// A unit has sent something about a flow, after it had reported this many packets.
+    /// Notes a message of another unit about a flow, sent after the unit had reported `through`
+    /// packets.
     pub fn answered(&mut self, from: UnitId, message: &FromPeer, through: u64) {
         if message.state_bytes().is_some() {
             match self.priors.iter_mut().find(|(unit, _)| *unit == from) {
@@ -237,8 +237,8 @@ impl Others {
         }
     }
 
-    /// Returns the answer in place of a unit that is lost, if this unit waits for it. One that
-    /// waits for another unit is passed on.
+    /// Returns the synthesized answer in place of a lost unit, if this unit waits for it. An answer
+    /// for another unit is queued for forwarding.
     fn answer_of(&mut self, lost: UnitId, (to, answer): (UnitId, FromPeer)) -> Option<Mail> {
         if to == self.own {
             return Some(Mail::Message(lost, answer));
@@ -247,12 +247,12 @@ impl Others {
         None
     }
 
-    /// Takes the next answer for another unit, in place of a unit that is lost.
+    /// Takes the next synthesized answer for another unit.
     pub fn take_passed_on(&mut self) -> Option<(UnitId, Mail)> {
         self.passed_on.pop()
     }
 
-    /// Returns true if the links to all units are sound.
+    /// Returns true if all other units are reachable over sound links.
     pub fn are_reached<N: Network>(&self, peers: &Peers<N>) -> bool {
         self.units.values().all(|other| match other.state {
             Reach::Up(peer) => peers.is_sound(peer),
@@ -267,7 +267,7 @@ impl Others {
         self.units.iter().find(|(_, other)| is_it(other)).map(|(unit, _)| *unit)
     }
 
-    /// Notes a packet that was forwarded to this unit.
+    /// Counts a packet that was forwarded to this unit.
     pub fn received_from(&mut self, from: UnitId) {
         self.change(from, |counts| counts.received += 1);
     }
@@ -277,12 +277,12 @@ impl Others {
         self.changed.insert(unit);
     }
 
-    /// Returns whether there is something for the next report.
+    /// Returns true if there is context for the next report.
     pub fn has_context(&self) -> bool {
         !self.changed.is_empty() || self.is_awaited
     }
 
-    /// Returns what the next report of this unit depends on.
+    /// Takes the context of this unit's next report.
     pub fn take_context(&mut self) -> ReportContext {
         let counts = |unit: &UnitId| (*unit, self.forwards.get(unit).copied().unwrap_or_default());
         let forwards: Vec<_> = self.changed.iter().map(counts).collect();
@@ -293,8 +293,8 @@ impl Others {
         ReportContext { priors, forwards, is_complete }
     }
 
-    /// A link has died. Returns the unit behind it, if this one must connect to it again.
-    pub fn lose(&mut self, peer: PeerId) -> Option<UnitAddress> {
+    /// Handles a dead link. Returns the unit at its other end if this one must reconnect to it.
+    pub fn disconnect(&mut self, peer: PeerId) -> Option<UnitAddress> {
         let unit = self.at(peer)?;
         self.cut(unit);
         let other = self.units.get_mut(&unit)?;
@@ -302,12 +302,12 @@ impl Others {
         (unit < self.own).then(|| other.address.clone())
     }
 
-    /// Counts packets that are on their way on a link as lost until they have come.
+    /// Counts packets in flight on a link as lost until they arrive.
     fn cut(&mut self, unit: UnitId) {
         self.change(unit, |counts| counts.is_cut = true);
     }
 
-    /// A unit is gone. Returns the answers in its place.
+    /// Marks a unit as gone. Returns the synthesized answers in its place.
     fn end(&mut self, unit: UnitId) -> Vec<Mail> {
         self.cut(unit);
         let Some(other) = self.units.get_mut(&unit) else { return Vec::new() };
@@ -317,7 +317,7 @@ impl Others {
     }
 }
 
-/// Sends a frame to a unit by way of the dispatcher. Without one, this unit ends.
+/// Relays a frame to a unit through the dispatcher. Without a dispatcher, this unit ends anyway.
 fn relay<N: Network>(
     to: UnitId,
     write: impl FnOnce(&mut Vec<u8>),

@@ -1,4 +1,4 @@
-//! The policy of a unit: dispatchers have it read another one, and then run it.
+//! A unit's policy: dispatchers have it read another one, and then run it.
 
 use telemetry::event;
 
@@ -13,27 +13,27 @@ use crate::wire::{PolicyFrame, write_policy_frame, write_policy_read};
 
 /// The policies of a unit.
 pub(super) struct UnitPolicy {
-    /// The one that it runs.
+    /// The policy in use.
     present: AppliedPolicy,
     reader: Box<dyn PolicyReader>,
     shelf: Box<dyn PolicyShelf>,
     /// The texts that are being read.
     reading: Option<Reading>,
-    /// The policy that was read last.
+    /// The policy read last.
     read: Option<(PolicyTexts, ReadPolicy)>,
 }
 
 /// A policy that is being read.
 struct Reading {
     texts: PolicyTexts,
-    /// Its digest at the dispatchers.
+    /// The digest that dispatchers expect.
     asked: Digest,
-    /// The dispatchers that wait for it, by place.
+    /// Dispatchers that wait for it, by index.
     waiting: Vec<usize>,
 }
 
 impl UnitPolicy {
-    /// Creates those of a unit that runs this policy.
+    /// Creates the policies of a unit that runs this one.
     pub fn new(
         present: AppliedPolicy,
         reader: Box<dyn PolicyReader>,
@@ -42,7 +42,7 @@ impl UnitPolicy {
         UnitPolicy { present, reader, shelf, reading: None, read: None }
     }
 
-    /// Returns the digest of texts that need not be read.
+    /// Returns the digest of texts that are already read.
     fn digest_of(&self, texts: &PolicyTexts) -> Option<Digest> {
         if self.present.texts == *texts {
             return Some(self.present.id.digest);
@@ -56,14 +56,14 @@ impl UnitPolicy {
 }
 
 impl<N: Network> UnitProcess<N> {
-    /// Follows an order of a dispatcher about policies.
+    /// Executes a dispatcher's order about policies.
     pub(super) fn follow_policy_order(&mut self, at: usize, order: Order) {
         match order {
             Order::Read(texts, asked) => self.begin_to_read(at, texts, asked),
             Order::Renew(policy) => self.renew_to(at, policy),
             Order::Show => {
                 let present = PolicyFrame::Present(self.policy.present.clone());
-                if let Some(dispatcher) = self.employers[at].dispatcher {
+                if let Some(dispatcher) = self.sessions[at].dispatcher {
                     self.peers.send(dispatcher, ORDERED, |out| write_policy_frame(out, &present));
                 }
             }
@@ -91,7 +91,7 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Runs a policy that was read, for this dispatcher once its flows are gone.
+    /// Switches to a policy that was read; for this dispatcher, once its flows are gone.
     fn renew_to(&mut self, at: usize, policy: NumberedDigest) {
         if let Some((texts, read)) = self.policy.read.take_if(|(_, read)| read.digest == policy.digest) {
             self.make = read.make;
@@ -100,13 +100,13 @@ impl<N: Network> UnitProcess<N> {
             self.policy.keep();
             event::policy_changed(&self.policy.present.texts.name, policy.number, &before.texts.name);
         } else if self.policy.present.id.digest != policy.digest {
-            return; // It is sent again.
+            return; // The dispatcher sends it again.
         }
         self.take_number(policy);
-        self.employers[at].begin_renewal();
+        self.sessions[at].begin_renewal();
     }
 
-    /// Takes the number of the policy over that this unit runs.
+    /// Adopts a higher number of the policy that this unit runs.
     fn take_number(&mut self, policy: NumberedDigest) {
         let own = &mut self.policy.present.id;
         if own.digest == policy.digest && own.number < policy.number {
@@ -116,7 +116,7 @@ impl<N: Network> UnitProcess<N> {
         }
     }
 
-    /// Takes a policy that has been read, and reports that to the dispatchers that wait for it.
+    /// Takes the outcome of reading, and reports it to the dispatchers that wait.
     pub(super) fn take_policy(&mut self) {
         if let Some(KeptPolicy { outcome: Err(reason), .. }) = self.policy.shelf.poll_kept() {
             event::policy_not_kept(&self.policy.present.texts.name, &reason);
@@ -136,7 +136,7 @@ impl<N: Network> UnitProcess<N> {
     }
 
     fn answer(&mut self, waiting: &[usize], answer: &Result<Digest, String>, asked: &Digest) {
-        for dispatcher in waiting.iter().filter_map(|&at| self.employers[at].dispatcher) {
+        for dispatcher in waiting.iter().filter_map(|&at| self.sessions[at].dispatcher) {
             self.peers.send(dispatcher, ORDERED, |out| write_policy_read(out, answer, asked));
         }
     }

@@ -1,4 +1,4 @@
-//! A unit at work: its graph, and what its process hands over to it and takes from it.
+//! A unit at work: its graph, and its exchange with its process.
 
 use packet::PacketPool;
 use protocol::message::UnitId;
@@ -18,19 +18,19 @@ use crate::wire::{
     read_frame, write_figure_changes, write_figures, write_output, write_report_frame,
 };
 
-/// Buffers that a unit keeps, for packets that wait or are processed. More are allocated, and freed
-/// again, if all packets in flight are here at once.
+/// Free buffers that a unit keeps, for packets that wait or are processed. More are allocated, and
+/// freed again, if all packets in flight are at this unit.
 const BUFFERS: usize = IN_FLIGHT_MAX as usize / 2;
-/// Packets that cross the graph together: few enough to be in the processor's nearest cache when
-/// they leave, many enough to share the cost of a report.
+/// Packets per batch: few enough that they are still in the nearest cache when they leave, many
+/// enough to share the cost of a report.
 const BATCH: usize = 64;
-/// Buffers that are allocated at once when all others have packets that wait.
+/// Buffers that are allocated at once when none is free.
 const BUFFERS_MORE: usize = 256;
-/// Time after which a message to another unit that is not answered is repeated: it was lost with a
-/// link. A link that lives delivers sooner.
+/// Time after which an unanswered message to another unit is retransmitted: it was lost with a
+/// link. A sound link delivers sooner.
 const RETRANSMIT_NS: u64 = 500_000_000;
-/// Limit on the time for which a unit waits at its end for flows that are on their way: some may
-/// have been lost with a link, and are repeated.
+/// Limit on the time that a unit waits at its end for flows in transfer. Some may have been lost
+/// with a link, and are retransmitted.
 const SETTLE_NS: u64 = 10_000_000_000;
 
 /// A unit at work.
@@ -39,25 +39,25 @@ pub(super) struct Running {
     pub end: UnitEnd,
     pub others: Others,
     details: Details,
-    /// Alerts and events that functions have raised.
+    /// Alerts and events raised by functions.
     pub raised: [u64; 2],
     pub pool: PacketPool,
-    /// Packets so far.
+    /// Packets so far; the next packet's number.
     pub sequence: u64,
-    /// The dispatcher's clock when it was heard last, and when that was.
-    pub told: (u64, u64),
+    /// The dispatcher's latest known clock, and the node's own clock at that moment.
+    pub last_clock_ns: (u64, u64),
     /// The node's own clock.
     pub clock_ns: u64,
-    /// Time at which it asked to leave.
+    /// Time at which it announced that it leaves.
     pub leaving_ns: Option<u64>,
-    /// It has no flows any more, and gets none, since then.
+    /// Time since which it has no flows and gets none.
     pub drained_ns: Option<u64>,
-    /// The run ends, since this time.
+    /// Time at which the end of the run began.
     pub finishing_ns: Option<u64>,
     pub has_finished: bool,
 }
 
-/// A task of the process that follows from a frame.
+/// A task for the process that results from a frame.
 pub(super) enum Order {
     Assign(Assignment),
     Read(PolicyTexts, Digest),
@@ -74,7 +74,7 @@ pub(super) enum Order {
     },
 }
 
-/// A frame that was not executed.
+/// The reason why a frame was not executed.
 pub(super) enum Refused {
     Frame(FrameError),
     Packet,
@@ -132,22 +132,22 @@ pub(super) fn handle(
         }
         ArrivedFrame::Stopped => {
             unit.drained_ns.get_or_insert(unit.clock_ns);
-            unit.others.owes_figures |= !unit.has_finished;
+            unit.others.figures_due |= !unit.has_finished;
         }
         ArrivedFrame::Input(ToUnit::Finish) => unit.finishing_ns = Some(unit.now_ns()),
         ArrivedFrame::Input(input) => {
             if let ToUnit::Time(now_ns) | ToUnit::Step(now_ns) | ToUnit::Message(now_ns, _) = input {
-                unit.hear(now_ns);
+                unit.observe_clock(now_ns);
             }
             if matches!(input, ToUnit::Figures) {
-                unit.others.owes_figures = true;
+                unit.others.figures_due = true;
             } else {
                 unit.end.handle(input);
             }
         }
         ArrivedFrame::Packet(packet) => {
-            unit.hear(packet.timestamp_ns);
-            let (stamp, now_ns) = (packet.stamp, unit.told.0);
+            unit.observe_clock(packet.timestamp_ns);
+            let (stamp, now_ns) = (packet.stamp, unit.last_clock_ns.0);
             let packet = packet.into_packet(unit.sequence, unit.end.graph(), &mut unit.pool);
             unit.sequence += 1;
             let packet = packet.ok_or(Refused::Packet)?;
@@ -187,7 +187,7 @@ impl Running {
             raised: [0; 2],
             pool: PacketPool::new(BUFFERS).with_large(IN_FLIGHT_MAX as usize),
             sequence: 0,
-            told: (0, 0),
+            last_clock_ns: (0, 0),
             clock_ns: 0,
             leaving_ns: None,
             drained_ns: None,
@@ -196,17 +196,17 @@ impl Running {
         })
     }
 
-    /// Handles a frame of another unit.
+    /// Handles a frame of another unit, direct or relayed.
     fn handle_of_unit(&mut self, from: Option<UnitId>, frame: ArrivedFrame<'_>) -> Result<(), Refused> {
         match frame {
             ArrivedFrame::Peer { unit, message, through, now_ns } => {
-                self.hear_of_unit(now_ns);
+                self.observe_clock_estimate(now_ns);
                 self.others.answered(unit, &message, through);
                 self.end.set_time(self.now_ns());
                 self.end.handle_mail(Mail::Message(unit, message));
             }
             ArrivedFrame::Forwarded(packet) => {
-                self.hear_of_unit(packet.timestamp_ns);
+                self.observe_clock_estimate(packet.timestamp_ns);
                 let stamp = packet.stamp;
                 let packet = packet.into_packet(self.sequence, self.end.graph(), &mut self.pool);
                 self.sequence += 1;
@@ -218,30 +218,30 @@ impl Running {
         Ok(())
     }
 
-    /// The dispatcher's clock shows at least this time.
-    pub fn hear(&mut self, now_ns: u64) {
-        if now_ns >= self.told.0 {
-            self.told = (now_ns, self.clock_ns);
+    /// Sets the dispatcher's clock to at least this time.
+    pub fn observe_clock(&mut self, now_ns: u64) {
+        if now_ns >= self.last_clock_ns.0 {
+            self.last_clock_ns = (now_ns, self.clock_ns);
         }
     }
 
-    /// Another unit says that the dispatcher's clock shows this time. That is its estimate, and
-    /// counts only until the dispatcher itself has been heard: its messages may be late.
-    fn hear_of_unit(&mut self, now_ns: u64) {
-        if self.told.0 == 0 {
-            self.hear(now_ns);
+    /// Takes another unit's estimate of the dispatcher's clock. It counts only until the
+    /// dispatcher's own time is known, because its messages may be late.
+    fn observe_clock_estimate(&mut self, now_ns: u64) {
+        if self.last_clock_ns.0 == 0 {
+            self.observe_clock(now_ns);
         }
     }
 
     /// Returns the time of the dispatcher's clock; 0 while it is unknown.
     pub fn now_ns(&self) -> u64 {
-        match self.told {
+        match self.last_clock_ns {
             (0, _) => 0,
             (now_ns, at) => now_ns.saturating_add(self.clock_ns.saturating_sub(at)),
         }
     }
 
-    /// Returns the earliest deadline: at the end, none of flows.
+    /// Returns the earliest deadline; at the end of the run, without the flows' deadlines.
     pub fn due_ns(&self) -> u64 {
         let of_flows = match self.finishing_ns {
             Some(_) => u64::MAX,
@@ -262,10 +262,10 @@ impl Running {
             if self.end.is_settled() || now_ns.saturating_sub(since_ns) >= SETTLE_NS {
                 while !self.end.end_flows() {}
                 self.has_finished = true;
-                self.others.owes_figures = true;
+                self.others.figures_due = true;
                 return true;
             }
-            // No flow expires any more, but what is lost with links is repeated.
+            // Flows no longer expire, but messages lost with links are retransmitted.
             let is_due = self.end.next_timeout_ns() <= now_ns;
             if is_due {
                 self.end.handle_protocol_timeout(now_ns);
@@ -283,8 +283,7 @@ impl Running {
         UnitFigures::of(self.end.counters(), self.end.graph())
     }
 
-    /// Sends the packets that have arrived through the graph as soon as they are a [`BATCH`]. Has
-    /// buffers for what arrives next: those of packets that are finished, or others.
+    /// Processes the received packets once they fill a [`BATCH`], and refills the buffer pool.
     pub fn process_batch<N: Network>(
         &mut self,
         dispatcher: Option<PeerId>,
@@ -301,7 +300,7 @@ impl Running {
         }
     }
 
-    /// Sends what the unit sends.
+    /// Sends the unit's output, messages and reports.
     pub fn send<N: Network>(
         &mut self,
         dispatcher: Option<PeerId>,
@@ -332,7 +331,7 @@ impl Running {
             let report = Return { unit: self.id, through: self.others.through, ..Return::default() };
             self.send_report(report, dispatcher, peers, effects);
         }
-        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.owes_figures)) else {
+        let (Some(dispatcher), true) = (dispatcher, std::mem::take(&mut self.others.figures_due)) else {
             return;
         };
         let is_last = self.has_finished || self.drained_ns.is_some();
@@ -373,7 +372,7 @@ impl Running {
             for (_, alias) in &mut report.aliases {
                 alias.key = self.end.graph().flows().alias_to_send(alias.key);
             }
-            // Output waits for the reports that it depends on, not for that of other flows.
+            // Output depends on the reports before it, not on those of other flows.
             let stream = if context.is_complete { ORDERED } else { ASIDE };
             peers.send(dispatcher, stream, |out| write_report_frame(out, &report, &context));
             for packet in &report.out {
@@ -390,7 +389,7 @@ impl Running {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#[allow(clippy::unwrap_used)] // A test fails by panicking.
 mod tests {
     use graph::{Graph, Options};
     use protocol::message::{FlowId, FromPeer};
@@ -399,13 +398,13 @@ mod tests {
     use crate::wire::{write_input, write_mail};
 
     #[test]
-    fn time_of_other_units_counts_until_the_dispatcher_is_heard() {
+    fn time_of_other_units_counts_until_the_dispatcher_sends_its_own() {
         let assignment = Assignment { unit: UnitId(0), seed: 1, gap_ns: 1_000, copies: 0, deltas: false };
         let mut make: GraphMaker = Box::new(|_| {
             Graph::new(Vec::new(), Options::default()).map(Box::new).map_err(|error| error.to_string())
         });
         let mut unit = Running::new(&assignment, &mut make, || 0).ok();
-        let mut hear = |is_dispatcher, frame: &[u8]| {
+        let mut receive = |is_dispatcher, frame: &[u8]| {
             assert!(handle(&mut unit, (PeerId::at(0), is_dispatcher), frame).is_ok());
             unit.as_ref().unwrap().now_ns()
         };
@@ -420,9 +419,9 @@ mod tests {
             write_input(&mut frame, &ToUnit::Time(now_ns));
             frame
         };
-        assert_eq!(hear(false, &of_unit(0)), 0, "the other does not know it either");
-        assert_eq!(hear(false, &of_unit(5_000)), 5_000);
-        assert_eq!(hear(false, &of_unit(9_000)), 5_000);
-        assert_eq!(hear(true, &of_dispatcher(7_000)), 7_000);
+        assert_eq!(receive(false, &of_unit(0)), 0, "the other does not know it either");
+        assert_eq!(receive(false, &of_unit(5_000)), 5_000);
+        assert_eq!(receive(false, &of_unit(9_000)), 5_000);
+        assert_eq!(receive(true, &of_dispatcher(7_000)), 7_000);
     }
 }

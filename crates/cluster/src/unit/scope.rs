@@ -4,18 +4,18 @@ use std::fmt;
 
 use protocol::message::UnitId;
 
-/// The dispatcher's process for which a unit connects to another one, and both units: see
+/// Two connected units, and the incarnation of their common dispatcher: see
 /// [`Hello::scope`](crate::wire::Hello::scope). A restarted dispatcher numbers units and flows
-/// again, so units that it has assigned have nothing to tell those that its former process had.
+/// again, so units of different incarnations have nothing to exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scope<'a> {
     /// Name of the dispatcher.
     pub dispatcher: &'a str,
-    /// Distinguishes processes of the dispatcher.
+    /// Incarnation of the dispatcher.
     pub incarnation: u64,
     /// The unit that connects.
     pub from: UnitId,
-    /// The one that it means.
+    /// The unit that it connects to.
     pub to: UnitId,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Scope<'_> {
 }
 
 impl<'a> Scope<'a> {
-    /// Reads what another unit has sent; none if it is damaged.
+    /// Parses a scope that another unit has sent; `None` if it is malformed.
     pub fn read(text: &'a str) -> Option<Scope<'a>> {
         let (rest, to) = text.rsplit_once('/')?;
         let (rest, from) = rest.rsplit_once('/')?;

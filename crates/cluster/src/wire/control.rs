@@ -1,4 +1,4 @@
-//! The first frames of a link: who is there, and whether both fit together.
+//! The first frames of a link, with which two nodes check that they fit together.
 
 use protocol::message::UnitId;
 use protocol::wire::{FrameError, Reader, Wire, put_sized};
@@ -9,25 +9,25 @@ use crate::policies::NumberedDigest;
 /// The first frame of each end of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The newest version of the wire format that the sender speaks, and the oldest.
+    /// Newest and oldest version of the wire format that the sender supports.
     pub versions: (u16, u16),
     /// Name of the node.
     pub name: String,
-    /// Counts restarts of the process: the time of its start, in nanoseconds since 1970.
+    /// Number of restarts of the process: the time of its start, in nanoseconds since 1970.
     pub incarnation: u64,
-    /// Digest of the policy and of the formats of the states of its functions. Records make sense
-    /// only between nodes with the same.
+    /// Digest of the policy, and of the formats of its functions' state. Records are valid only
+    /// between nodes with the same digest.
     pub policy: [u8; 32],
     /// The sender's role on this link.
     pub role: Role,
     /// UDP port of the sender's links.
     pub port: u16,
-    /// `NAME/INCARNATION/FROM/TO`, if a unit meets another: the dispatcher's process for which they
-    /// meet, the unit that connects, and the one that it means. Between dispatchers, the names of
-    /// all. Empty otherwise.
+    /// `NAME/INCARNATION/FROM/TO` between units: their common dispatcher with its incarnation, the
+    /// connecting unit, and the unit that it connects to. Between dispatchers, the names of all.
+    /// Empty otherwise.
     pub scope: String,
-    /// The policy that the sender runs, with its number; none of a version before. [`policy`]
-    /// may be one that it only knows.
+    /// The policy that the sender runs, with its number; `None` in earlier versions. [`policy`] may
+    /// be another one that it knows.
     ///
     /// [`policy`]: Hello::policy
     pub runs: Option<NumberedDigest>,
@@ -43,18 +43,18 @@ pub enum Role {
     Unit = 1,
 }
 
-/// The first message to a node that becomes a unit.
+/// The assignment of a unit's number to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The unit's number. A node that was lost and comes back gets another one.
+    /// The unit's number. A node that was lost and reconnects gets another one.
     pub unit: UnitId,
     /// Seed of the graphs of all units.
     pub seed: u64,
     /// Gap between two flowlets, in nanoseconds.
     pub gap_ns: u64,
-    /// Units that get a copy of a flow's state once it pauses.
+    /// Number of replicas of a flow's state, sent when the flow pauses.
     pub copies: u8,
-    /// Copies are sent as deltas.
+    /// Replicas are sent as deltas.
     pub deltas: bool,
 }
 
@@ -71,9 +71,9 @@ impl Assignment {
 }
 
 impl Hello {
-    /// Returns true if two nodes may meet: they run the same policy, or one of them has an older
-    /// one, and gets the present one from the other. Nodes of a version before have no numbers, and
-    /// need the same.
+    /// Returns true if two nodes fit: they run the same policy, or one of them has an older one,
+    /// and gets the present one from the other. Nodes of earlier versions have no numbers, and need
+    /// the same policy.
     pub fn fits(&self, other: &Hello) -> bool {
         match (self.runs, other.runs) {
             (Some(own), Some(other)) => own.digest == other.digest || own.number != other.number,
@@ -81,18 +81,18 @@ impl Hello {
         }
     }
 
-    /// Returns the policy that the sender runs; of a version before, the one that it has named.
+    /// Returns the policy that the sender runs; in earlier versions, the policy that it has named.
     pub fn running(&self) -> NumberedDigest {
         self.runs.unwrap_or(NumberedDigest { number: 0, digest: self.policy })
     }
 
-    /// Returns the same description of a node that runs this policy now.
+    /// Returns this description with another policy in use.
     #[must_use]
     pub fn with_policy(&self, own: NumberedDigest) -> Hello {
         Hello { policy: own.digest, runs: Some(own), ..self.clone() }
     }
 
-    /// Returns the newest version that both speak.
+    /// Returns the newest version that both support.
     pub fn common_version(&self) -> Option<u16> {
         let (newest, oldest) = self.versions;
         let common = newest.min(VERSION);

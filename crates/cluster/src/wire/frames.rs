@@ -1,9 +1,9 @@
-//! Frames: everything that a link carries, with its kind before it.
+//! Frames: the messages of a link, each with its kind first.
 
 use packet::{FlowKey, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Handover, Stamp, UnitId};
 use protocol::wire::{FrameError, Reader, Wire, put_sized};
-use runtime::transport::{Mail, Passage, Return, ToUnit};
+use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::control::{Assignment, Hello};
@@ -15,46 +15,44 @@ use super::put;
 use super::reports::{read_orders, read_report, write_orders, write_report};
 use crate::policies::{Digest, NumberedDigest, PolicyTexts};
 
-/// A frame as it arrived.
+/// A received frame.
 pub enum ArrivedFrame<'a> {
     /// The first frame of each end.
     Hello(Hello),
-    /// Something for a unit, other than a packet.
+    /// An input for a unit, other than a packet.
     Input(ToUnit),
     /// A packet for a unit.
     Packet(ArrivedPacket<'a>),
-    /// The receiver becomes a unit.
+    /// Assignment of a unit to the receiver.
     Assign(Assignment),
-    /// The receiver was drained, and is no unit any more.
+    /// End of the receiver's assignment, after it was drained.
     Stopped,
-    /// A policy that the receiver reads, to run it later, and its digest at the sender; zeros of a
-    /// version before.
+    /// A policy for the receiver to read, and its digest at the sender; zeros in earlier versions.
     Policy(PolicyTexts, Digest),
-    /// The receiver gives its flows away, ends this link, and then runs this policy.
+    /// Order to hand all flows over, end this link, and then run this policy.
     Renew(NumberedDigest),
-    /// The receiver, which was drained, ends this link: the sender then takes it back as another
-    /// unit.
+    /// Order to end this link after a drain; the sender then assigns another unit.
     Part,
-    /// All units, in the order of their numbers.
+    /// All units, by number.
     Units(Vec<UnitAddress>),
     /// A report of a unit, and its context.
     Report(Box<Return>, ReportContext),
     /// A packet of a unit's output: [`read_output`](super::read_output) reads the rest.
     Output(Reader<'a>),
-    /// Counts of a unit.
+    /// Figures of a unit.
     Figures(Box<UnitFigures>),
-    /// Figures of a unit's functions that have changed.
+    /// Changed figures of a unit's functions.
     FiguresChanged(FigureChanges),
-    /// A unit is to end: it gives its flows away before.
+    /// Announcement of a unit's end; it hands its flows over before.
     Leave,
-    /// The sender has read a policy.
+    /// Outcome of reading a policy.
     PolicyRead {
-        /// The digest that came with it; zeros of a version before.
+        /// The digest sent with it; zeros in earlier versions.
         asked: Digest,
         /// Its digest, or the reason why the sender cannot run it.
         read: Result<Digest, String>,
     },
-    /// The sender has given its flows away, and ends the link.
+    /// Announcement that the sender has handed its flows over and ends the link.
     Gone,
     /// A message of the ownership protocol from a unit.
     Peer {
@@ -62,47 +60,46 @@ pub enum ArrivedFrame<'a> {
         unit: UnitId,
         /// The message.
         message: FromPeer,
-        /// Packets that the unit had reported before.
+        /// Packets that the unit had reported before it sent this.
         through: u64,
         /// The unit's estimate of the dispatcher's clock; 0 if unknown.
         now_ns: u64,
     },
     /// A late packet, forwarded by a unit.
     Forwarded(ArrivedPacket<'a>),
-    /// A frame for this unit, which the sender cannot reach: the receiver passes it on.
+    /// A frame for another unit, which the sender cannot reach; the receiver relays it.
     Relay(UnitId, &'a [u8]),
-    /// A frame of this unit for the receiver, by way of the dispatcher: [`ArrivedFrame::Peer`] or
+    /// A frame of this unit, relayed by the dispatcher: [`ArrivedFrame::Peer`] or
     /// [`ArrivedFrame::Forwarded`].
     Relayed(UnitId, &'a [u8]),
-    /// A packet of another dispatcher's interface, and the way that it has come.
-    Passed(Passage, ArrivedPacket<'a>),
-    /// A flow of the other dispatcher has this key.
+    /// A packet of another dispatcher's interface, and the stage of its route.
+    Passed(RouteStage, ArrivedPacket<'a>),
+    /// Claim of this key for a flow of the sender.
     Claim(KeyClaim),
-    /// All claims of the receiver up to this number are known.
+    /// Grant of all claims of the receiver up to this number.
     Granted(u64),
-    /// No flow of the other dispatcher has this key any more.
+    /// Release of this key by the sender.
     Released(FlowKey),
     /// A frame about the policies of nodes.
     OfPolicies(PolicyFrame),
-    /// The other dispatcher has taken over this number of packets of the receiver's process; with
-    /// true, it ends, and takes no more.
+    /// The total of packets that the sender has taken over from the receiver's process. With true,
+    /// the sender ends, and takes over no more.
     Taken(u64, bool),
 }
 
-/// A report that must take effect before another one: that of a unit, up to this many packets. A
-/// flow's packets leave in order although two units have processed them.
+/// A report that must take effect before another one: the report of a unit, up to this many
+/// packets. So a flow's packets leave in order although two units have processed them.
 pub type PriorReport = (UnitId, u64);
 
 /// The other units on which a report depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportContext {
-    /// Reports of other units that must take effect before.
+    /// Reports of other units that must take effect before this one.
     pub priors: Vec<PriorReport>,
-    /// Packets that the unit has forwarded and received so far, by the other unit, if they have
-    /// changed since the report before.
+    /// Packets forwarded and received so far, by the other unit, if changed since the last report.
     pub forwards: Vec<(UnitId, ForwardCounts)>,
-    /// The report arrives after all output that was sent before it. Otherwise, some of that output
-    /// may arrive later.
+    /// True if the report arrives after all output that was sent before it. Otherwise some of that
+    /// output may arrive later.
     pub is_complete: bool,
 }
 
@@ -110,11 +107,11 @@ pub struct ReportContext {
 /// moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardCounts {
-    /// Forwarded to the other unit.
+    /// Packets forwarded to the other unit.
     pub sent: u64,
-    /// Received from it.
+    /// Packets received from the other unit.
     pub received: u64,
-    /// The other unit is lost from here: nothing more comes from it or goes to it.
+    /// The link to the other unit is lost: no more packets are exchanged on it.
     pub is_cut: bool,
 }
 
@@ -129,12 +126,12 @@ pub struct UnitAddress {
     pub address: String,
 }
 
-/// A claim of a key: a flow of the sender has it.
+/// A claim of a key for a flow of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyClaim {
-    /// The receiver grants all claims up to this number.
+    /// Number of the claim. A grant covers all claims up to its number.
     pub number: u64,
-    /// Time of the logical clock of dispatchers: the latest claim holds.
+    /// Time of the dispatchers' logical clock: the latest claim holds.
     pub time: u64,
     /// The key.
     pub key: FlowKey,
@@ -146,7 +143,7 @@ pub fn write_hello(out: &mut Vec<u8>, hello: &Hello) {
     hello.write(out);
 }
 
-/// Appends something for a unit.
+/// Appends an input for a unit.
 pub fn write_input(out: &mut Vec<u8>, input: &ToUnit) {
     match input {
         ToUnit::Time(now_ns) => {
@@ -196,7 +193,7 @@ pub fn write_stopped(out: &mut Vec<u8>) {
     out.push(kind::STOPPED);
 }
 
-/// Appends a policy. `digest`: the one that the receiver should find.
+/// Appends a policy. `digest`: the digest that the receiver should compute.
 pub fn write_policy(out: &mut Vec<u8>, policy: &PolicyTexts, digest: &Digest) {
     out.push(kind::POLICY);
     write_texts(out, policy);
@@ -242,30 +239,29 @@ pub fn write_report_frame(out: &mut Vec<u8>, report: &Return, context: &ReportCo
     write_orders(out, report);
 }
 
-/// Appends the kind of a packet that leaves; [`write_output`](super::write_output) appends the
-/// rest.
+/// Appends the kind of an output packet; [`write_output`](super::write_output) appends the rest.
 pub fn begin_output(out: &mut Vec<u8>) {
     out.push(kind::OUTPUT);
 }
 
-/// Appends what a unit has counted.
+/// Appends a unit's figures.
 pub fn write_figures(out: &mut Vec<u8>, figures: &UnitFigures) {
     out.push(kind::FIGURES_OF_UNIT);
     figures.write(out);
 }
 
-/// Appends figures of a unit's functions that have changed.
+/// Appends changed figures of a unit's functions.
 pub fn write_figure_changes(out: &mut Vec<u8>, changes: &FigureChanges) {
     out.push(kind::FIGURES_CHANGED);
     changes.write(out);
 }
 
-/// Appends the request of a unit that is to end.
+/// Appends the announcement of a unit's end.
 pub fn write_leave(out: &mut Vec<u8>) {
     out.push(kind::LEAVE);
 }
 
-/// Appends the outcome of reading a policy: its digest, or why the sender cannot run it.
+/// Appends the outcome of reading a policy: its digest, or the reason why the sender cannot run it.
 pub fn write_policy_read(out: &mut Vec<u8>, read: &Result<Digest, String>, asked: &Digest) {
     out.push(kind::POLICY_READ);
     out.extend_from_slice(read.as_ref().unwrap_or(&[0; 32]));
@@ -273,13 +269,13 @@ pub fn write_policy_read(out: &mut Vec<u8>, read: &Result<Digest, String>, asked
     out.extend_from_slice(asked);
 }
 
-/// Appends the last word of a link.
+/// Appends the last message of a link.
 pub fn write_gone(out: &mut Vec<u8>) {
     out.push(kind::GONE);
 }
 
-/// Appends something from a unit for another one. `through`: the packets that it has reported;
-/// `now_ns`: its estimate of the dispatcher's clock, 0 if unknown.
+/// Appends a message or packet for another unit. `through`: the packets that the sender has
+/// reported; `now_ns`: its estimate of the dispatcher's clock, 0 if unknown.
 pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64, now_ns: u64) {
     match mail {
         Mail::Message(from, message) => {
@@ -295,24 +291,24 @@ pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64, now_ns: u64) {
     }
 }
 
-/// Appends the beginning of a frame that the dispatcher passes on to this unit; the frame follows.
+/// Appends the header of a frame that the dispatcher relays to this unit; the frame follows.
 pub fn begin_relay(out: &mut Vec<u8>, to: UnitId) {
     out.push(kind::RELAY);
     put!(out, to.0);
 }
 
-/// Appends a frame of this unit to another one.
+/// Appends a relayed frame of this unit.
 pub fn write_relayed(out: &mut Vec<u8>, from: UnitId, frame: &[u8]) {
     out.push(kind::RELAYED);
     put!(out, from.0);
     out.extend_from_slice(frame);
 }
 
-/// Appends a packet for another dispatcher, which it gets by this way.
-pub fn write_passed(out: &mut Vec<u8>, passage: Passage, packet: &Packet) {
+/// Appends a packet for another dispatcher, with the stage of its route.
+pub fn write_passed(out: &mut Vec<u8>, stage: RouteStage, packet: &Packet) {
     let no_flow = FlowId { index: 0, generation: 0 };
     let stamp = Stamp { flow: no_flow, seq: 0, epoch: 0, handover: Handover::None, targets: None };
-    out.extend_from_slice(&[kind::PASSED, passage as u8]);
+    out.extend_from_slice(&[kind::PASSED, stage as u8]);
     write_packet(out, &stamp, packet);
 }
 
@@ -324,7 +320,7 @@ pub fn write_claim(out: &mut Vec<u8>, claim: &KeyClaim) {
     put!(out, claim.time);
 }
 
-/// Appends the grant of all claims up to this number.
+/// Appends a grant of all claims up to this number.
 pub fn write_granted(out: &mut Vec<u8>, number: u64) {
     out.push(kind::GRANTED);
     put!(out, number);
@@ -336,8 +332,7 @@ pub fn write_released(out: &mut Vec<u8>, key: &FlowKey) {
     out.extend_from_slice(key.as_bytes());
 }
 
-/// Appends the number of packets that were taken over from another dispatcher; the last one if the
-/// sender ends.
+/// Appends the total of packets taken over from another dispatcher; `is_last` if the sender ends.
 pub fn write_taken(out: &mut Vec<u8>, taken: u64, is_last: bool) {
     out.push(kind::TAKEN);
     put!(out, taken);
@@ -348,11 +343,11 @@ fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
     FlowKey::read_from_bytes(from.bytes(size_of::<FlowKey>())?).map_err(|_| FrameError::Invalid("key"))
 }
 
-/// Reads a frame. `now_ns`: the receiver's clock, as the dispatcher set it; `hash` returns the
+/// Parses a frame. `now_ns`: the receiver's clock, as set by the dispatcher; `hash` returns the
 /// hash of a flow's key.
 ///
 /// # Errors
-/// If it is not one. [`FrameError::UnknownKind`] is no fault: a later version may have it.
+/// If it is malformed. [`FrameError::UnknownKind`] is no fault: a later version may have the kind.
 pub fn read_frame(
     frame: &[u8],
     now_ns: u64,
@@ -401,8 +396,8 @@ pub fn read_frame(
         kind::GONE => return Ok(ArrivedFrame::Gone),
         kind::STOPPED => return Ok(ArrivedFrame::Stopped),
         kind::PASSED => {
-            let passage = Passage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
-            return Ok(ArrivedFrame::Passed(passage, read_packet(&mut from, now_ns)?));
+            let stage = RouteStage::of_number(from.u8()?).ok_or(FrameError::Invalid("passage"))?;
+            return Ok(ArrivedFrame::Passed(stage, read_packet(&mut from, now_ns)?));
         }
         kind::CLAIM => {
             let (number, key) = (from.u64()?, read_key(&mut from)?);

@@ -25,13 +25,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::put;
 use super::stamps::{ShortStamp, StampForm, put_stamp, read_stamp};
 
-/// The class of our options: one of those for experiments (RFC 8926, 7.3).
+/// Class of our options, from the range for experiments (RFC 8926, 7.3).
 pub const OPTION_CLASS: u16 = 0xfff5;
-/// The bit of an option's type that forbids to ignore it.
+/// The bit of an option's type that makes it critical.
 const CRITICAL: u8 = 0x80;
-/// The type of the option with the flow's key.
+/// Type of the option with the flow's key.
 const KEY: u8 = 3;
-/// The type of the option with the length on the wire.
+/// Type of the option with the length on the wire.
 const WIRE_LEN: u8 = 4;
 /// Transparent Ethernet bridging, as an EtherType.
 const ETHERNET: u16 = 0x6558;
@@ -41,7 +41,7 @@ const OTHER_LINK: u8 = 0x40;
 
 const KEY_LEN: usize = size_of::<FlowKey>();
 
-/// The headers of most packets: those of Ethernet whose only option is a short stamp.
+/// The headers of most packets: an Ethernet frame, with a short stamp as the only option.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct PlainHead {
@@ -58,7 +58,7 @@ struct PlainHead {
 }
 
 impl PlainHead {
-    /// Returns the headers of a packet, if these are all that it needs.
+    /// Returns the headers of a packet, if it needs no others.
     #[inline]
     fn new(stamp: &Stamp, packet: &Packet) -> Option<PlainHead> {
         let meta = packet.meta();
@@ -80,11 +80,11 @@ impl PlainHead {
         })
     }
 
-    /// Lengths in units of four bytes.
+    /// Length in units of four bytes.
     const STAMP_LEN: u8 = (size_of::<ShortStamp>() / 4) as u8;
     const OPTIONS_LEN: u8 = PlainHead::STAMP_LEN + 1;
 
-    /// Returns whether these are the headers of a plain packet.
+    /// Returns true if these are the headers of a plain packet.
     #[inline]
     fn is_valid(&self) -> bool {
         (self.options_len, self.flags, self.protocol.get()) == (PlainHead::OPTIONS_LEN, 0, ETHERNET)
@@ -132,28 +132,28 @@ fn begin_option(out: &mut Vec<u8>) -> usize {
     out.len()
 }
 
-/// Completes the option whose data begin at `at`.
+/// Completes the option with its data at `at`.
 fn end_option(out: &mut Vec<u8>, at: usize, kind: u8) {
     let len = (out.len() - at).next_multiple_of(4);
     out.resize(at + len, 0);
     (out[at - 2], out[at - 1]) = (kind, (len / 4) as u8);
 }
 
-/// A packet as it arrived, before its bytes are in a buffer.
+/// A received packet, before it is copied into a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivedPacket<'a> {
     /// The stamp.
     pub stamp: Stamp,
-    /// Its arrival at the dispatcher.
+    /// Time of its arrival at the dispatcher.
     pub timestamp_ns: u64,
-    /// The port that it arrived at there.
+    /// The dispatcher's port that it arrived at.
     pub ingress: u16,
     /// The side that it entered by.
     pub side: Side,
     /// Format of the frame's first header.
     pub link: LinkType,
-    /// The flow's key, and true if the packet goes from its second end to its first: only if the
-    /// packet alone does not show them.
+    /// The flow's key, and true if the packet goes from its second end to its first; `None` if the
+    /// packet itself shows them.
     pub key: Option<(FlowKey, bool)>,
     /// Length on the wire, in bytes.
     pub wire_len: u32,
@@ -161,10 +161,10 @@ pub struct ArrivedPacket<'a> {
     pub frame: &'a [u8],
 }
 
-/// Reads a packet. `now_ns`: the receiver's clock, as the sender set it.
+/// Parses a packet. `now_ns`: the receiver's clock, as set by the sender.
 ///
 /// # Errors
-/// If it is not one, or has a critical option that is not known.
+/// If it is malformed, or has an unknown critical option.
 pub fn read_packet<'a>(from: &mut Reader<'a>, now_ns: u64) -> Result<ArrivedPacket<'a>, FrameError> {
     let mut plain = *from;
     if let Some(head) = plain.head::<PlainHead>().ok().filter(|head| head.is_valid()) {
@@ -230,7 +230,7 @@ fn next_option<'a>(from: &mut Reader<'a>) -> Result<Option<(u16, u8, Reader<'a>)
 
 impl ArrivedPacket<'_> {
     /// Makes a packet for a graph, which parses it. `None` if there is no buffer, or the graph
-    /// cannot read it: its dispatcher could.
+    /// cannot parse it, although its dispatcher could.
     pub fn into_packet(self, sequence: u64, graph: &Graph, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(self.frame)?;
         let meta = packet.meta_mut();

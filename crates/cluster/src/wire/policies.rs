@@ -1,4 +1,4 @@
-//! Frames about policies: how dispatchers agree on one, and how older nodes get it.
+//! Frames about policies: agreement between dispatchers, and distribution to nodes with older ones.
 
 use protocol::wire::{FrameError, Reader, put_sized};
 
@@ -8,20 +8,19 @@ use crate::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 /// A frame about policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyFrame {
-    /// To a dispatcher: it has its units read this policy, and answers.
+    /// Request to a dispatcher to have its units read this policy, and to answer.
     Propose(AppliedPolicy),
-    /// The answer: with a text, the sender cannot run the policy, for this reason.
+    /// The answer to a proposal; with a text, the sender cannot run the policy, for this reason.
     Proposed(NumberedDigest, String),
-    /// To a dispatcher: the policy that was proposed holds from now on.
+    /// Notice to a dispatcher that the proposed policy holds from now on.
     Commit(NumberedDigest),
-    /// To a dispatcher: the policy that was proposed is void.
+    /// Notice to a dispatcher that the proposed policy is void.
     Abort(NumberedDigest),
-    /// The receiver sends the policy that it runs.
+    /// Request for the receiver's policy.
     Wanted,
-    /// The policy that the sender runs.
+    /// The sender's policy.
     Present(AppliedPolicy),
-    /// The policy that the sender runs, without its texts. A receiver that runs the same one
-    /// takes its number over.
+    /// The sender's policy without its texts. A receiver with the same policy adopts its number.
     Runs(NumberedDigest),
 }
 
@@ -57,7 +56,7 @@ pub fn write_policy_frame(out: &mut Vec<u8>, frame: &PolicyFrame) {
     }
 }
 
-/// Reads the rest of a frame of this kind; `None` if it is of another kind.
+/// Parses the rest of a frame of this kind; `None` if it is of another kind.
 pub(super) fn read_policy_frame(
     frame_kind: u8,
     from: &mut Reader<'_>,

@@ -1,7 +1,7 @@
 //! Reports of units to their dispatchers.
 //!
-//! A report is a frame with the number of packets that leave, and a frame for each of these after
-//! it: so none is longer than a link takes.
+//! A report is a frame with the number of output packets, followed by a frame for each of them, so
+//! none exceeds the limit of a link.
 
 use graph::Datagram;
 use packet::{FlowKey, LinkType, Packet, Side};
@@ -20,7 +20,7 @@ const FAILED: u8 = 2;
 const ANSWERED: u8 = 4;
 const LEFT: u8 = 8;
 
-/// The order of the ends of an alias, if it is not known; otherwise 1 if they are turned.
+/// Order of an alias's ends if it is unknown; otherwise 1 if they are swapped.
 const UNKNOWN: u8 = 2;
 
 const KEY_LEN: usize = size_of::<FlowKey>();
@@ -55,14 +55,14 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     report.messages.iter().for_each(|message| message.write(out));
 }
 
-/// Appends the orders of the ends of aliases, which a report begins without.
+/// Appends the orders of the aliases' ends, which [`write_report`] leaves out.
 pub(super) fn write_orders(out: &mut Vec<u8>, report: &Return) {
     put!(out, report.aliases.len() as u32);
     let order = |is_turned: Option<bool>| is_turned.map_or(UNKNOWN, u8::from);
     out.extend(report.aliases.iter().map(|(_, alias)| order(alias.is_turned)));
 }
 
-/// Reads them.
+/// Parses the orders of the aliases' ends.
 pub(super) fn read_orders(from: &mut Reader<'_>, report: &mut Return) -> Result<(), FrameError> {
     let count = from.count(1)?;
     for at in 0..count {
@@ -74,7 +74,7 @@ pub(super) fn read_orders(from: &mut Reader<'_>, report: &mut Return) -> Result<
     Ok(())
 }
 
-/// Reads a report. `hash` returns the hash of a key.
+/// Parses a report. `hash` returns the hash of a key.
 pub(super) fn read_report(
     from: &mut Reader<'_>,
     hash: impl Fn(&FlowKey) -> u64,
@@ -112,7 +112,7 @@ fn read_key(from: &mut Reader<'_>) -> Result<FlowKey, FrameError> {
     FlowKey::read_from_bytes(from.bytes(KEY_LEN)?).map_err(|_| FrameError::Invalid("key"))
 }
 
-/// The fields before the frame of a packet that leaves.
+/// The fields before the frame of an output packet.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct OutputHead {
@@ -127,7 +127,7 @@ struct OutputHead {
     side: u8,
 }
 
-/// Appends a packet that leaves.
+/// Appends an output packet.
 pub fn write_output(out: &mut Vec<u8>, packet: &Packet) {
     let meta = packet.meta();
     let transit = meta.transit;
@@ -146,10 +146,10 @@ pub fn write_output(out: &mut Vec<u8>, packet: &Packet) {
     out.extend_from_slice(packet.data());
 }
 
-/// Reads a packet that leaves. `buffer` makes one of a frame.
+/// Parses an output packet. `buffer` copies a frame into a buffer.
 ///
 /// # Errors
-/// If it is not one, or there is no buffer.
+/// If it is malformed, or there is no buffer.
 pub fn read_output(
     from: &mut Reader<'_>,
     buffer: impl FnOnce(&[u8]) -> Option<Packet>,

@@ -5,9 +5,9 @@
 //! | short, type 1 | 16 | flow: index (4), generation (2); epoch (2); seq (4); arrival (4) |
 //! | long, type 2 | 32 to 68 | flow: index (4), generation (4); epoch (4), seq (8), arrival (8); handover and targets |
 //!
-//! Most packets have the short form, 28 bytes with the headers of Geneve and the option: those of
-//! flows that have not moved, within a flowlet. Its arrival is the lowest 32 bits of the time in
-//! nanoseconds; the receiver knows the rest from its clock, which the sender sets.
+//! Most packets have the short form, 28 bytes with the headers of Geneve and the option: packets
+//! within a flowlet of a flow that has not moved. Its arrival is the lowest 32 bits of the time in
+//! nanoseconds; the receiver derives the rest from its clock, which the sender sets.
 
 use protocol::message::{FlowId, Handover, ReplicaTargets, Stamp, UnitId};
 use protocol::wire::{FrameError, Reader, Wire};
@@ -56,8 +56,8 @@ impl ShortStamp {
         })
     }
 
-    /// Returns the stamp, and the packet's arrival. `now_ns`: the receiver's clock, as the sender
-    /// set it.
+    /// Returns the stamp, and the packet's arrival. `now_ns`: the receiver's clock, as set by the
+    /// sender.
     #[inline]
     pub fn read(&self, now_ns: u64) -> (Stamp, u64) {
         let flow = FlowId { index: self.index.get(), generation: self.generation.get().into() };
@@ -92,7 +92,7 @@ pub(super) fn put_stamp(out: &mut Vec<u8>, stamp: &Stamp, arrival_ns: u64) -> St
     StampForm::Long
 }
 
-/// Reads a stamp, and the packet's arrival. `now_ns`: the receiver's clock, as the sender set it.
+/// Parses a stamp, and the packet's arrival. `now_ns`: the receiver's clock, as set by the sender.
 pub(super) fn read_stamp(
     from: &mut Reader<'_>,
     form: StampForm,

@@ -1,4 +1,4 @@
-//! A cluster whose units are processes, here on threads.
+//! A cluster with units as processes, here on threads.
 #![allow(dead_code)] // Not every test needs all of it.
 
 use std::net::TcpListener;
@@ -61,7 +61,7 @@ pub fn first_policy() -> AppliedPolicy {
     AppliedPolicy { id: NumberedDigest { number: 0, digest: DIGEST }, ..AppliedPolicy::default() }
 }
 
-/// Returns the policy of a dispatcher that takes none of others over.
+/// Returns the policy of a dispatcher that adopts no policy of others.
 pub fn fixed_desk() -> PolicyDesk {
     PolicyDesk::fixed(first_policy())
 }
@@ -110,12 +110,12 @@ impl Cluster {
         self.unit_with(name, || {})
     }
 
-    /// A unit that does this when its functions raise something.
+    /// Starts a unit that calls `raised` when its functions raise something.
     pub fn unit_with(&self, name: &str, raised: impl FnMut() + Send + 'static) -> Unit {
         self.unit_on(name, TcpListener::bind("127.0.0.1:0").unwrap(), raised)
     }
 
-    /// A unit whose handshakes are at this socket.
+    /// Starts a unit that accepts handshakes at this socket.
     pub fn unit_on(
         &self,
         name: &str,
@@ -151,7 +151,7 @@ impl Cluster {
         self.runner_after(0, config, units)
     }
 
-    /// A runner whose process was restarted so often.
+    /// Creates a runner in a process with this number of restarts.
     pub fn runner_after(&self, restarts: u64, config: UnitsConfig, units: &[Unit]) -> (Runner, RemoteHandle) {
         self.try_runner(restarts, config, units).unwrap()
     }
@@ -180,7 +180,7 @@ impl Cluster {
         Ok((runner, handle))
     }
 
-    /// Returns what starts one of several dispatchers, on any thread.
+    /// Returns a function that starts one of several dispatchers, on any thread.
     pub fn dispatcher(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ pub fn config(mode: Granularity, units: u16) -> UnitsConfig {
     }
 }
 
-/// Asks the dispatcher as an operator does.
+/// Sends a request to the dispatcher, as an operator does.
 pub fn ask<T: Send + 'static>(
     (runner, handle, sink): (&mut Runner, &OperatorHandle, &mut Sink),
     request: impl FnOnce(Reply<T>) -> OperatorRequest,
@@ -259,7 +259,7 @@ pub fn play_until_nodes(
     }
 }
 
-/// The same packets of each flow have left, in the same order.
+/// Asserts that the same packets of each flow have left, in the same order.
 pub fn assert_same(got: &Sink, expected: &Sink) {
     let (flows, expected) = (by_flow(got), by_flow(expected));
     for (flow, packets) in &expected {

@@ -11,15 +11,15 @@ pub const FIREWALL: &str = "
     HTTP h;
     pipelet { inside <-> f <-> m <-> h <-> outside; }";
 
-/// A NAT alone: whatever is answered comes back. Its ports are divided among affinity groups, whose
-/// flows move together and have a home.
+/// A NAT alone: every reply passes. Its ports are divided among affinity groups. The flows of a
+/// group move together and have a home.
 pub const NAT_ALONE: &str = "
     settings { flows: 2k, affinity_groups: 16 }
     Port<0> inside; Port<1> outside;
     NAT n { external: [203.0.113.0/30] };
     pipelet { inside <-> n <-> outside; }";
 
-/// A load balancer: nothing but aliases leads its servers' answers to their flows.
+/// A load balancer: only aliases lead its servers' replies to their flows.
 pub const BALANCER: &str = "
     settings { flows: 2k }
     Port<0> inside; Port<1> outside;

@@ -126,7 +126,7 @@ impl Path {
 
 const _: () = assert!(PROGRAMS_MAX < (ProgramId::PREDICTED - 4) as usize, "paths have numbers of their own");
 
-/// Steps in the order in which packets take them.
+/// Steps in the order of execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Program {
     /// The side that the packets entered by.

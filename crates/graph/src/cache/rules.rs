@@ -1,6 +1,6 @@
-//! The cached rules of flows, beside their records: a rule for each direction that stands for
-//! the walk through the graph (B6), and the events that end it (B7). A rule is of this graph and
-//! table only: a flow that moves is recorded again.
+//! The cached rules of flows, apart from their records: for each direction a rule, which replaces
+//! the slow path (B6), and the events that end it (B7). Rules are valid in this graph and table
+//! only: a flow that moves is recorded again.
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, SlotArray, SlotField};
@@ -9,35 +9,34 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::program::{Path, ProgramId, Programs};
 
-/// Events that a rule can have; a walk with more is not made a rule.
+/// Maximum number of a rule's events; a recording with more makes no rule.
 pub(crate) const EVENTS_MAX: usize = 8;
 
-/// Packets of a kind that was not seen before that walk before one is recorded, beside a flow's
-/// first one: what recording takes is lost for flows that are over by then, and for connections in
-/// a phase that is.
+/// Slow-path packets of a new kind before one is recorded, not counting a flow's first packet.
+/// Recording would be wasted on flows and phases of connections that end sooner.
 const WALKS_FIRST: u16 = 2;
 
-/// Packets that walk after one of which no rule could be made, before another one is recorded;
-/// twice as many the next time, up to `WALKS_DOUBLED_MAX` times. As many walk in a row that come in
-/// something else than what their rule takes off: what the flow comes in has changed then, as when
-/// another router puts labels before it.
+/// Slow-path packets after a failed recording, before the next one; doubled after each failure, up
+/// to `WALKS_DOUBLED_MAX` times. After the same number of packets in a row with outer headers other
+/// than those that the rule removes, the flow's outer headers count as changed, as when another
+/// router adds labels.
 const WALKS_MIN: u16 = 8;
 const WALKS_DOUBLED_MAX: u8 = 7;
 
-/// Versions stand in stamps' upper halves; none is 0, which no rule has.
+/// Versions are the upper halves of stamps; none is 0.
 const FIRST_VERSION: u64 = 1 << 32;
 
-/// Both rules of each flow, by the number of its record.
+/// Both rules of each flow, by its record's number.
 pub(crate) struct RuleTable {
     slots: SlotArray<[CachedRule; 2]>,
-    /// Data that few packets need stands apart: rules that are far from one another would share few
-    /// of a cache's sets.
+    /// Data that few packets need, stored apart, so that rules are close together: far apart, they
+    /// would use only a few sets of the CPU's cache.
     rest: SlotArray<[[StoredEvent; EVENTS_MAX]; 2]>,
-    /// The outer headers that packets get, in the rest; none in a graph of which no function puts
-    /// any on.
+    /// The position in `rest` of the outer headers that packets get; `None` if no function adds
+    /// any.
     outers: Option<SlotField<[OuterHeaders; 2]>>,
-    /// The common part of all stamps: the version, which every command raises. Rules from before
-    /// hold only if none of their events does; what was predicted before is predicted again.
+    /// The common part of all stamps: the version, which every command raises. Recorded rules of an
+    /// earlier version are revalidated; predicted ones are predicted again.
     common: u64,
 }
 
@@ -53,17 +52,17 @@ pub(crate) struct CachedRule {
     pub ends: NewEnds,
     /// The path of packets of the stamp: a program, or the slow path.
     path: Path,
-    /// On the slow path: packets before one is recorded. On the fast path: packets in a row
-    /// that come in something else.
+    /// On the slow path: packets before the next recording. On the fast path: packets in a row with
+    /// other outer headers before the rule ends.
     walks: u16,
     /// Failed recordings in a row.
     failures: u8,
     /// Recordings since packets arrived in other outer headers.
     changes: u8,
-    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets;
-    /// `u16::MAX` if they get no outer headers.
+    /// If the program is limited: the length of the longest packet that follows it, in bytes of its
+    /// IP packet; `u16::MAX` if packets get no outer headers.
     pub len_max: u16,
-    /// The tags that packets which follow it have room for.
+    /// The tags that packets must have room for.
     tags: TagRoom,
 }
 
@@ -72,11 +71,11 @@ const _: () = assert!(size_of::<CachedRule>() == 64);
 /// The room in the rules of a graph.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleScope {
-    /// True if functions put outer headers on.
+    /// True if functions add outer headers.
     pub wraps: bool,
 }
 
-/// The values of a rule: what its program leaves to each flow.
+/// The values of a rule: the flow's own part, without its program.
 pub(crate) struct RuleValues<'a> {
     /// The ends that packets get.
     pub ends: &'a NewEnds,
@@ -84,10 +83,10 @@ pub(crate) struct RuleValues<'a> {
     pub keep_ms: u32,
     /// The outer headers that packets get.
     pub outer: Option<&'a OuterHeaders>,
-    /// The longest packets that are treated so, in bytes of their IP packets; `u16::MAX` without
-    /// outer headers.
+    /// The length of the longest packet that follows the rule, in bytes of its IP packet;
+    /// `u16::MAX` without outer headers.
     pub len_max: u16,
-    /// The tags that packets are to have room for.
+    /// The tags that packets must have room for.
     pub tags: TagRoom,
 }
 
@@ -98,18 +97,18 @@ struct StoredEvent {
     argument: u64,
     id: u16,
     stage: u16,
-    /// 0: there is none; 1: it may come by a command; 2: by a packet.
+    /// 0: no event; 1: caused by a command; 2: caused by a packet.
     cause: u8,
     spare: [u8; 3],
 }
 
-/// The properties that a packet must share with the recorded one, beside flow and direction;
+/// The properties that a packet must share with the recorded one, apart from flow and direction;
 /// with the version, a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleKey(u64);
 
-/// The fields that branches of a graph ask for and that may differ between packets of a flow: part
-/// of a rule's key.
+/// The fields that filters of a graph read and that may differ between packets of a flow: part of a
+/// rule's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleGuards {
     /// TCP flags.
@@ -119,7 +118,7 @@ pub(crate) struct RuleGuards {
 }
 
 impl RuleGuards {
-    /// Returns true if any field is asked for.
+    /// Returns true if filters read any of these fields.
     #[inline]
     pub fn is_any(self) -> bool {
         self.tcp_flags || self.dscp
@@ -130,15 +129,15 @@ impl RuleGuards {
 pub(crate) const CHANGING: u8 = 7;
 
 impl RuleKey {
-    /// Of a packet whose key is the flow's alias, or not, and that has brought the connection to
-    /// this.
+    /// Returns the key for a packet found by the flow's alias or not, with the connection's phase
+    /// after it.
     #[inline(always)]
     pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> RuleKey {
         let (side, flags) = (meta.transit.side as u64, u64::from(meta.tcp_flags & CHANGING));
         RuleKey(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
     }
 
-    /// The same with the fields that branches of the graph ask for.
+    /// Adds the fields that filters of the graph read.
     #[inline]
     pub fn guarded(self, packet: &Packet, guards: RuleGuards) -> RuleKey {
         let mut key = self.0;
@@ -151,8 +150,8 @@ impl RuleKey {
         RuleKey(key)
     }
 
-    /// Returns true if more such packets can be expected than a connection has while it is
-    /// opened or closed.
+    /// Returns true if many more such packets can be expected: the connection is not opening or
+    /// closing.
     #[inline]
     fn is_lasting(self) -> bool {
         let connection = Connection::from_phase(self.0 as u8);
@@ -167,7 +166,7 @@ impl RuleKey {
         )
     }
 
-    /// Returns true if the packet could be treated as others: it does not change a connection.
+    /// Returns true if a rule may apply to the packet: it does not change a connection.
     #[inline(always)]
     pub fn is_ordinary(self) -> bool {
         self.0 >> 16 & u64::from(CHANGING) == 0
@@ -194,8 +193,8 @@ impl CachedRule {
         Path::SLOW
     }
 
-    /// Returns true if a packet comes in what is taken off, and is not too long, and has not too
-    /// many tags, for what is put before it.
+    /// Returns true if a packet has the outer headers that the program removes, and room for the
+    /// headers and tags that it adds.
     #[inline]
     fn takes(&mut self, packet: &Packet, covers: &OuterMatches) -> bool {
         if !covers.are_of(packet) {
@@ -220,18 +219,18 @@ impl RuleTable {
         Ok(Some(RuleTable { slots, rest: SlotArray::new(flows_max, len)?, outers, common: FIRST_VERSION }))
     }
 
-    /// Asks for the rule for packets of a direction to be brought to the cache.
+    /// Prefetches the rule for packets of a direction.
     #[inline(always)]
     pub fn prefetch(&self, record: u32, direction: Direction) {
         self.slots.prefetch(record, direction.index() * size_of::<CachedRule>());
     }
 
-    /// Operators gave a command.
+    /// Raises the version after an operator's command.
     pub fn raise_version(&mut self) {
         self.common = self.common.wrapping_add(FIRST_VERSION).max(FIRST_VERSION);
     }
 
-    /// The record is another flow's, or the flow has no rules: nothing is known of it.
+    /// Forgets a record's rules: the flow has none, or another one has the record.
     #[inline]
     pub fn forget(&mut self, record: u32) {
         if let Some(rules) = self.slots.head_mut(record) {
@@ -239,7 +238,7 @@ impl RuleTable {
         }
     }
 
-    /// The rule for packets of a direction. It need not be one: [`RuleTable::path`] says which are.
+    /// Returns the rule for packets of a direction. It may be out of date: see [`RuleTable::path`].
     #[inline(always)]
     pub fn get(&self, record: u32, direction: Direction) -> Option<&CachedRule> {
         Some(&self.slots.head(record)?[direction.index()])
@@ -250,8 +249,8 @@ impl RuleTable {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// Returns the path of such a packet, and its flow's timeout, if it follows a program that
-    /// is not looked at and takes all of them. None in all other cases.
+    /// Returns the path of such a packet and its flow's timeout, if the program has no events of
+    /// packets and takes every packet; otherwise `None`.
     #[inline(always)]
     pub fn plain_path(&self, (record, direction): (u32, Direction), like: RuleKey) -> Option<(Path, u32)> {
         let rule = self.get(record, direction)?;
@@ -259,9 +258,8 @@ impl RuleTable {
         is_plain.then_some((rule.path, rule.keep_ms))
     }
 
-    /// Returns its flow's timeout after such a packet, if it follows this path, that of a program
-    /// that is not looked at, and takes packets which come in this, or need room for what is put
-    /// before them.
+    /// Returns the flow's timeout after such a packet, if it follows this path of a limited program
+    /// without events of packets. `covers`: the outer headers that the program removes.
     #[inline(never)]
     pub fn limited_path(
         &mut self,
@@ -276,13 +274,13 @@ impl RuleTable {
         takes.then_some(rule.keep_ms)
     }
 
-    /// The outer headers that packets of a direction get, if their program puts some on.
+    /// Returns the outer headers that packets of a direction get, if their program adds any.
     #[inline]
     pub fn outer(&self, record: u32, direction: Direction) -> Option<&OuterHeaders> {
         Some(&self.rest.get(record, self.outers?)?[direction.index()])
     }
 
-    /// Returns the path of such a packet, of this flow and direction.
+    /// Returns the path of a packet of this flow and direction.
     #[inline(always)]
     pub fn path(
         &mut self,
@@ -305,7 +303,7 @@ impl RuleTable {
             if before.is_some_and(|program| !program.is_predicted()) {
                 return Path::REVALIDATE;
             }
-            // What was predicted before a command is soon predicted again, if not at once.
+            // A rule predicted before a command is soon predicted again, if not at once.
             let walks = if before.is_some() { 1 } else { WALKS_FIRST };
             (rule.stamp, rule.path, rule.walks) = (stamp, Path::SLOW, walks);
             return if before.is_some() || like.is_lasting() { Path::PREDICT } else { Path::SLOW };
@@ -317,7 +315,7 @@ impl RuleTable {
         if rule.walks == 0 { Path::RECORD } else { Path::SLOW }
     }
 
-    /// The same, where it is asked seldom.
+    /// Same as [`RuleTable::path`], for rare calls.
     #[cold]
     #[inline(never)]
     pub fn path_at_last(
@@ -330,15 +328,15 @@ impl RuleTable {
         self.path(of, like, packet, programs)
     }
 
-    /// Returns true if such a packet must be recorded, as [`RuleTable::path`] said.
+    /// Returns true if such a packet must be recorded, as [`RuleTable::path`] decided.
     pub fn is_due(&self, record: u32, direction: Direction, like: RuleKey) -> bool {
         let stamp = self.common | like.0;
         self.get(record, direction)
             .is_some_and(|rule| rule.stamp == stamp && rule.path == Path::SLOW && rule.walks == 0)
     }
 
-    /// The rule for packets of a direction, and its program, if there is one that no command came
-    /// behind.
+    /// Returns the rule for packets of a direction and its program, if it is of the current
+    /// version.
     pub fn current(&self, record: u32, direction: Direction) -> Option<(&CachedRule, ProgramId)> {
         let rule = self.get(record, direction)?;
         let is_current = rule.stamp & !u64::from(u32::MAX) == self.common;
@@ -351,7 +349,7 @@ impl RuleTable {
         program.is_some_and(|program| !program.is_unwatched())
     }
 
-    /// Returns the path of a packet whose rule was revalidated.
+    /// Returns the path of a packet after its rule was revalidated.
     pub fn revalidated_path(
         &mut self,
         (record, direction): (u32, Direction),
@@ -361,7 +359,7 @@ impl RuleTable {
         self.get_mut(record, direction).map_or(Path::SLOW, |rule| rule.path_of(packet, programs))
     }
 
-    /// The rule was looked at, after a command: it holds on.
+    /// Marks a revalidated rule as current.
     pub fn renew(&mut self, record: u32, direction: Direction) {
         let common = self.common;
         if let Some(rule) = self.get_mut(record, direction) {
@@ -369,13 +367,13 @@ impl RuleTable {
         }
     }
 
-    /// The rule is none any more: the next packet of its kind is recorded.
+    /// Ends a rule: the next packet of its kind is recorded.
     pub fn end(&mut self, record: u32, direction: Direction) {
         let like = self.get(record, direction).map_or(0, |rule| rule.stamp & u64::from(u32::MAX));
         self.record_next(record, direction, RuleKey(like));
     }
 
-    /// The next packet of this kind is recorded.
+    /// Schedules the recording of the next packet of this kind.
     pub fn record_next(&mut self, record: u32, direction: Direction, like: RuleKey) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
@@ -383,7 +381,7 @@ impl RuleTable {
         }
     }
 
-    /// The events of a rule, by their functions' places.
+    /// Returns the events of a rule, with their functions' numbers.
     pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
         let program = self.get(record, direction).and_then(|rule| rule.path.program());
         let rest = program.filter(|program| program.has_events()).and_then(|_| self.rest.head(record));
@@ -398,7 +396,7 @@ impl RuleTable {
         })
     }
 
-    /// Such packets are treated so from now on. Events, if there are, are noted next.
+    /// Sets the rule for such packets. Its events, if any, are added by [`RuleTable::note_events`].
     #[inline(always)]
     pub fn set(
         &mut self,
@@ -423,7 +421,7 @@ impl RuleTable {
         }
     }
 
-    /// Notes the events of a rule that was just set, at most [`EVENTS_MAX`].
+    /// Stores the events of a rule that was just set, at most [`EVENTS_MAX`].
     pub fn note_events(
         &mut self,
         record: u32,
@@ -442,8 +440,8 @@ impl RuleTable {
         }
     }
 
-    /// No rule could be made of such a packet: some more of them walk before the next one is
-    /// recorded.
+    /// Notes that such a packet made no rule: some more take the slow path before the next
+    /// recording.
     pub fn give_up(&mut self, record: u32, direction: Direction, like: RuleKey) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {

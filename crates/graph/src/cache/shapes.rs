@@ -1,9 +1,9 @@
-//! The programs made of functions' predictions: many flows' rules by the same few shapes,
-//! without a program being written for each.
+//! Programs for predictions: the rules of many flows share a few shapes, so that no program is
+//! written for each flow.
 
 use super::program::{PROGRAMS_MAX, ProgramId};
 
-/// The shapes that are known, and what is made of each; none: nothing can be.
+/// The known shapes with their programs; `None` if a shape makes none.
 #[derive(Default)]
 pub(crate) struct Shapes(Vec<(Vec<u32>, Option<ProgramId>)>);
 
@@ -14,7 +14,7 @@ impl Shapes {
         self.0.iter().find(|(known, _)| known == shape).map(|&(_, program)| program)
     }
 
-    /// Notes what is made of it. Beyond as many as there can be programs, none is noted.
+    /// Notes the program of a shape, up to the maximum number of programs.
     pub fn learn(&mut self, shape: &[u32], program: Option<ProgramId>) {
         if self.0.len() < PROGRAMS_MAX {
             self.0.push((shape.to_vec(), program));

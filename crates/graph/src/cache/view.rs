@@ -57,8 +57,7 @@ pub enum RuleStep {
 }
 
 impl FlowCache {
-    /// The rule for packets of one direction of a flow, by the number of its record, that are like
-    /// the last one that was recorded; none if there is no such rule.
+    /// Returns the current rule for packets of one direction of a flow, by its record's number.
     pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
         let rules = &self.rules;
         let (rule, program) = rules.current(record, direction)?;

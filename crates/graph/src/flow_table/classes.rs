@@ -1,16 +1,16 @@
 //! Classes of flows: which flow gives way when the table is full.
 //!
-//! While there is room, any flow may begin. In a full table the least useful class that holds more
-//! than its share gives way: so a flood of new flows, spoofed or not, displaces itself and not the
-//! connections of others. Within a class, flows go first whose source holds more than its own share
-//! of the table, then silent ones.
+//! While there is room, any flow may begin. In a full table the least useful class above its share
+//! gives way. So a flood of new flows, spoofed or not, displaces itself and not the connections of
+//! others. Within a class, flows of sources above their share of the table go first, then silent
+//! ones.
 //!
-//! Silence is looked at only in a full table, so it costs packets nothing. A class has two queues.
+//! Silence is checked only in a full table, so it costs packets nothing. A class has two queues.
 //! The first flow in one of them is evicted if it has been silent for more than half of the time
 //! since it was queued, else it is queued again. Flows with more than a few packets are
-//! conversations, and go to the other queue when they come to be first. The oldest one there is
-//! treated in the same way once it has more than half of the class's share. So idle conversations
-//! outlive floods of short flows, and those that are over give way to flows that go on.
+//! conversations: once first, they move to the other queue. While that queue has more than half of
+//! the class's share, its oldest flow is treated in the same way. So idle conversations outlive
+//! floods of short flows, and finished ones give way to active flows.
 
 mod queues;
 
@@ -27,13 +27,13 @@ use queues::{QueueId, Queues};
 pub enum FlowClass {
     /// TCP connections that were closed or reset, and wait for stragglers.
     Closed = 0,
-    /// UDP of which only one side was seen.
+    /// UDP flows without a reply.
     UdpUnanswered = 1,
     /// TCP connections before the end of their handshake.
     TcpHalfOpen = 2,
     /// Anything else: ICMP, SCTP, tunnels.
     Other = 3,
-    /// UDP of which both sides were seen.
+    /// UDP flows with packets of both sides.
     UdpAnswered = 4,
     /// TCP connections that are open.
     TcpEstablished = 5,
@@ -84,13 +84,13 @@ impl FlowClass {
 /// no share and are evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// UDP of which only one side was seen.
+    /// UDP flows without a reply.
     pub udp_unanswered: u8,
     /// TCP connections before the end of their handshake.
     pub tcp_half_open: u8,
     /// Anything but TCP and UDP.
     pub other: u8,
-    /// UDP of which both sides were seen.
+    /// UDP flows with packets of both sides.
     pub udp_answered: u8,
     /// The share of one source, over all classes; beyond it, its flows are evicted first within
     /// their class. A source is the IPv4 address, or the IPv6 /64, that began the flow.
@@ -115,8 +115,8 @@ impl Shares {
         [0, of(udp_unanswered), of(tcp_half_open), of(other), of(udp_answered), 0]
     }
 
-    /// Returns how many conversations of each class are kept apart from its other flows: half of
-    /// its share. That of open connections is what the others leave.
+    /// Returns the number of conversations of each class that are kept apart from its other flows:
+    /// half of its share. Open connections have the share that the others leave.
     fn conversations(&self, flows_max: u32) -> [u32; FlowClass::COUNT] {
         let mut shares = self.quotas(flows_max);
         let others = shares.iter().fold(0u32, |sum, share| sum.saturating_add(*share));
@@ -125,7 +125,7 @@ impl Shares {
     }
 }
 
-/// Flows of a class that are looked at when one has to go.
+/// Flows of a class that are checked when one must go.
 const SAMPLE: u32 = 16;
 
 /// Samples that are taken to find a flow of a source above its share, while there is such a source.
@@ -136,16 +136,16 @@ const SAMPLES_MAX: u32 = 4;
 pub(crate) struct Victim {
     pub record: u32,
     pub class: FlowClass,
-    /// Its source holds more than its share.
+    /// True if its source is above its share.
     pub over_source: bool,
 }
 
-/// A flow that may have to give way; of two, the lesser one does.
+/// A candidate for eviction; of two, the lesser is evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Its source does not hold more than its share.
+    /// True if its source is within its share.
     is_within_share: bool,
-    /// It has not been silent for half of the time that it was queued.
+    /// It has been silent for less than half of its time in the queue.
     goes_on: bool,
     last_seen_ns: u64,
     record: u32,
@@ -153,14 +153,15 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Returns true if no other has to be looked at. `any_over`: there are sources above their
-    /// share, whose flows are looked for.
+    /// Returns true if no other candidate must be checked. `any_over`: some source is above its
+    /// share, so its flows are preferred.
     fn gives_way(self, any_over: bool) -> bool {
         !self.goes_on && self.is_within_share != any_over
     }
 }
 
-/// The flows of a table by class, each class as two queues, and how many each source has.
+/// The flows of a table by class, with two queues for each class, and the number of flows of each
+/// source.
 pub(crate) struct Classes {
     queues: Queues,
     quotas: [u32; FlowClass::COUNT],
@@ -192,14 +193,14 @@ impl Classes {
         self.queues.len(QueueId::of(class, false)) + self.queues.len(QueueId::of(class, true))
     }
 
-    /// A flow is in the table from now on.
+    /// Adds a flow of the table.
     pub fn enter(&mut self, record: u32, header: &RecordHeader) {
         let class = FlowClass::of(header.key.protocol, header.connection);
         self.queues.push(record, QueueId::of(class, false), header.last_seen_ns);
         self.sources.add(self.sources.account(header.source()), 1);
     }
 
-    /// A packet changed the flow's connection.
+    /// Follows a change of the flow's connection.
     #[cold]
     #[inline(never)]
     pub fn follow(&mut self, record: u32, header: &RecordHeader) {
@@ -209,15 +210,15 @@ impl Classes {
         }
     }
 
-    /// The flow is no longer in the table.
+    /// Removes a flow.
     pub fn leave(&mut self, record: u32, header: &RecordHeader) {
         if self.queues.unlink(record) {
             self.sources.remove(self.sources.account(header.source()), 1);
         }
     }
 
-    /// A flow to give up for a new one in a full table. Those that were looked at and are more
-    /// useful are looked at again only when all others of their class were.
+    /// Returns the flow to evict for a new one in a full table. More useful flows that were checked
+    /// are checked again only after all others of their class.
     pub fn victim(&mut self, records: &FlowRecords, now_ns: u64) -> Option<Victim> {
         let class = self.class_to_give_way()?;
         let of = |candidate: Candidate| {
@@ -273,8 +274,8 @@ impl Classes {
         }
     }
 
-    /// The first class above its share. Of a table without any (they sum up to less than all of
-    /// it), the open connections; of one without those, the class with most flows.
+    /// Returns the first class above its share; open connections are last, and have none. If no
+    /// class is above its share, returns the class with most flows.
     fn class_to_give_way(&self) -> Option<FlowClass> {
         let is_over = |class: &FlowClass| self.live_of(*class) > self.quotas[*class as usize];
         let over = FlowClass::ALL.into_iter().find(is_over);

@@ -1,17 +1,17 @@
 //! The flows of a table by their handles: the dispatcher's own numbers of flows.
 //!
-//! Who numbers flows before the graph sees them (a router) may still take for one what the graph
-//! has ended and begun again. So a handle may have several flows, though nearly all have one.
+//! A router that numbers flows before the graph sees them may have one number for a flow that the
+//! graph has ended and begun again. So a handle may have several flows, though nearly all have one.
 
-/// Flows of a table by their handles. Touches no memory for a graph that is not told of handles.
+/// Flows of a table by their handles. Touches no memory for a graph without handles.
 pub(crate) struct FlowHandles {
-    /// By handle: its newest flow's record.
+    /// For each handle, its newest flow's record.
     first: Vec<u32>,
-    /// By record.
+    /// For each record.
     of: Vec<Link>,
 }
 
-/// A record's place.
+/// A record's handle, and its place among the records of the handle.
 #[derive(Clone, Copy)]
 struct Link {
     handle: u32,
@@ -28,14 +28,14 @@ impl FlowHandles {
         FlowHandles { first: Vec::with_capacity(records as usize), of: Vec::with_capacity(records as usize) }
     }
 
-    /// The record is of this handle from now on. It is of none yet.
+    /// Gives a record without a handle this one.
     pub fn add(&mut self, handle: u32, record: u32) {
         let first = entry(&mut self.first, handle, NONE);
         let next = std::mem::replace(first, record);
         *entry(&mut self.of, record, Link { handle: NONE, next: NONE }) = Link { handle, next };
     }
 
-    /// The record is of no handle any more; says of which it was.
+    /// Detaches the record from its handle; returns the handle.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         let link = self.of.get_mut(record as usize)?;
         let Link { handle, next } = std::mem::replace(link, Link { handle: NONE, next: NONE });
@@ -55,20 +55,20 @@ impl FlowHandles {
         Some(handle)
     }
 
-    /// The handle's newest record: nearly always the only one.
+    /// Returns the handle's newest record: nearly always the only one.
     #[inline]
     pub fn newest(&self, handle: u32) -> Option<u32> {
         self.first.get(handle as usize).copied().filter(|&record| record != NONE)
     }
 
-    /// The handle's records, the newest first.
+    /// Returns the handle's records, the newest first.
     pub fn records(&self, handle: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.newest(handle), |&record| {
             self.of.get(record as usize).map(|link| link.next).filter(|&next| next != NONE)
         })
     }
 
-    /// The handle of a record.
+    /// Returns the handle of a record.
     pub fn of(&self, record: u32) -> Option<u32> {
         self.of.get(record as usize).map(|link| link.handle).filter(|&handle| handle != NONE)
     }

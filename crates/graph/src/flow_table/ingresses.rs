@@ -1,10 +1,10 @@
-//! The ports that flows came in by: answers leave by them.
+//! The ingress ports of flows: replies leave by them.
 //!
-//! Beside the flows' records, as most graphs have one port on each side and need nothing of this.
+//! Stored apart from flow records: most graphs have one port on each side and do not need it.
 
 use packet::{Meta, NO_PORT};
 
-/// By record and direction, the port that a flow's packets last came in by.
+/// For each record and direction, the last ingress port of the flow's packets.
 pub(crate) struct Ingresses {
     of: Vec<[u16; 2]>,
 }
@@ -15,15 +15,15 @@ impl Ingresses {
         Ingresses { of: vec![[NO_PORT; 2]; records as usize] }
     }
 
-    /// The record is another flow's now.
+    /// Forgets a record's ports: another flow has it.
     pub fn forget(&mut self, record: u32) {
         if let Some(ports) = self.of.get_mut(record as usize) {
             *ports = [NO_PORT; 2];
         }
     }
 
-    /// A packet has joined its flow: its port is noted, and it is to leave by that of the other
-    /// direction, if one is known.
+    /// Notes the ingress port of a packet that has joined its flow. Its egress becomes the ingress
+    /// port of the other direction, if one is known.
     #[inline]
     pub fn join(&mut self, meta: &mut Meta) {
         if let Some(ports) = self.of.get_mut(meta.transit.flow as usize) {
@@ -33,7 +33,7 @@ impl Ingresses {
         }
     }
 
-    /// The port that a packet of the flow, which a function made, is to leave by.
+    /// Sets the egress port of a packet that a function made for the flow.
     pub fn place_made(&self, meta: &mut Meta) {
         let ports = self.of.get(meta.transit.flow as usize);
         meta.transit.egress = ports.map_or(NO_PORT, |ports| ports[meta.transit.direction.other().index()]);

@@ -1,4 +1,4 @@
-//! A packet joins its flow: what each takes from the other.
+//! Joining packets to their flows.
 
 use nf::Connection;
 use nf::record::RecordHeader;
@@ -6,8 +6,8 @@ use packet::{Meta, PacketClass};
 
 use super::Timeouts;
 
-/// The timeout after this packet is that after the one before it, whatever that says
-/// once it is settled: a packet in front of it in its group may change it.
+/// The timeout after this packet is the same as after the flow's previous one, which may still
+/// change it while its group is processed.
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 /// The way packets join their flows in a graph.
@@ -15,19 +15,18 @@ pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 pub(crate) struct Joining {
     /// The timeouts of flows.
     pub timeouts: Timeouts,
-    /// True if the functions, not the graph, say that.
+    /// True if functions, not the graph, set the timeouts.
     pub keeps_flows: bool,
-    /// True if any function has attributes: else no flow has tags, and its record's second line is
-    /// not touched.
+    /// True if any function has attributes. Otherwise no flow has tags, and the second line of its
+    /// record is not touched.
     pub tags: bool,
-    /// True if packets leave as packets of the flow that they came as, so that their key is the
-    /// flow's too.
+    /// True if packets leave with keys of their own flow, which can be its alias.
     pub has_aliases: bool,
 }
 
 impl Joining {
-    /// The packet takes its number in the flow and the flow's tags, and moves the connection on;
-    /// whether that changed.
+    /// Gives the packet its number in the flow and the flow's tags, and updates the connection.
+    /// Returns true if the connection changed.
     #[inline]
     pub fn join(&self, meta: &mut Meta, header: &mut RecordHeader) -> bool {
         if meta.class == PacketClass::Whole && meta.protocol == header.key.protocol {
@@ -43,9 +42,9 @@ impl Joining {
         move_on(header, connection)
     }
 
-    /// The same for a whole packet of the flow's own protocol, which brings the connection to this.
-    /// `wish_ms`: how long functions keep the flow that need not see it for that. Whether the
-    /// connection changed.
+    /// Same for a whole packet of the flow's own protocol, with the connection after it. `wish_ms`:
+    /// the timeout set by functions that need not see the packet. Returns true if the connection
+    /// changed.
     #[inline(always)]
     pub fn join_whole(
         &self,
@@ -69,8 +68,8 @@ impl Joining {
         meta.transit.relearn_alias = false;
     }
 
-    /// Returns the timeout after a packet that brings the flow's connection to this; 0: the
-    /// functions say it.
+    /// Returns the timeout after a packet that brings the flow's connection to this; 0 if functions
+    /// set it.
     #[inline(always)]
     fn keep_ms(&self, meta: &Meta, header: &RecordHeader, connection: Connection) -> u32 {
         if self.keeps_flows {
@@ -83,7 +82,7 @@ impl Joining {
     }
 }
 
-/// Sets the connection; whether it was another one.
+/// Sets the connection. Returns true if it changed.
 #[inline(always)]
 fn move_on(header: &mut RecordHeader, connection: Connection) -> bool {
     let changed = header.connection != connection;

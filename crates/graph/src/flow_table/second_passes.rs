@@ -1,9 +1,9 @@
-//! Flows that turn back within the graph: which record each of their two passes has.
+//! Flows that turn back within the graph: the record of each of their two passes.
 //!
-//! A packet that a function turns back (a hairpin through a NAT) comes to the functions that it
-//! passed a second time, from the other side. Each pass has a record of its own, so that a function
-//! decides about either as about a flow of its own. The record of the second pass is in no index
-//! and on no timer: it lives and moves with the flow's.
+//! A packet that a function turns back (a hairpin through a NAT) passes the previous functions a
+//! second time, from the other side. Each pass has its own record, so that functions treat both as
+//! separate flows. The record of the second pass is in no index and on no timer: it lives and moves
+//! with the flow's.
 //!
 //! ```text
 //!             near side                    turning function
@@ -26,12 +26,12 @@ pub(crate) struct SecondPass {
     pub stage: u16,
     /// The side that both ends are on.
     pub near: Side,
-    /// The direction of packets whose first pass has the flow's record.
+    /// The direction in which the first pass has the flow's record.
     pub direction: Direction,
 }
 
 impl SecondPass {
-    /// The record that this function has for a packet which comes to it from `side`.
+    /// Returns the record for a packet that reaches this function from `side`.
     pub fn record_at(&self, stage: usize, side: Side, direction: Direction) -> u32 {
         let turning = usize::from(self.stage);
         let is_near = if self.near == Side::Inside { stage < turning } else { stage > turning };
@@ -40,10 +40,10 @@ impl SecondPass {
     }
 }
 
-/// The flows of a table that turn back. Takes no memory for a graph in which none does.
+/// The flows of a table that turn back. Takes no memory if none does.
 #[derive(Default)]
 pub(crate) struct SecondPasses {
-    /// By record, of either pass.
+    /// For each record, of either pass.
     of: Vec<Option<SecondPass>>,
     count: u32,
 }
@@ -55,13 +55,13 @@ impl SecondPasses {
         self.count
     }
 
-    /// The flow that this record is of, if it turns back.
+    /// Returns the flow with this record, if it turns back.
     #[inline]
     pub fn get(&self, record: u32) -> Option<SecondPass> {
         self.of.get(record as usize).copied().flatten()
     }
 
-    /// The flow has a second record from now on. `capacity`: how many records there may be.
+    /// Adds the second record of a flow. `capacity`: the maximum number of records.
     pub fn add(&mut self, pass: SecondPass, capacity: u32) {
         if self.of.is_empty() {
             self.of = vec![None; capacity as usize];

@@ -1,7 +1,7 @@
 //! Timers of flows: a hierarchical timing wheel (Varghese and Lauck, 1987), one timer per record.
 //!
-//! Constant cost to set, move and take away; time may jump by years (captures do) without a step
-//! for each tick.
+//! Setting, moving and removing a timer has constant cost. Time may jump by years, as in captures,
+//! without a step for each tick.
 
 /// No record.
 const NONE: u32 = u32::MAX;
@@ -13,7 +13,7 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 4;
 
-/// Ticks that the wheel spans; what is further away is looked at again when the wheel is round.
+/// Ticks that the wheel spans. Later timers are checked again once per round.
 const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
 
 /// The timers of a table of records.
@@ -32,9 +32,9 @@ pub(crate) struct Wheel {
 struct Link {
     next: u32,
     previous: u32,
-    /// When it fires, in ticks.
+    /// The deadline, in ticks.
     due: u64,
-    /// Level and slot where it is linked in; `level == LEVELS` if nowhere.
+    /// The level and slot with this timer; `level == LEVELS` for none.
     level: u8,
     slot: u8,
 }
@@ -42,7 +42,7 @@ struct Link {
 const IDLE: Link = Link { next: NONE, previous: NONE, due: 0, level: LEVELS as u8, slot: 0 };
 
 impl Wheel {
-    /// A wheel for records `0..records`.
+    /// Creates a wheel for records `0..records`.
     pub fn new(records: u32) -> Wheel {
         Wheel {
             heads: Box::new([[NONE; SLOTS]; LEVELS]),
@@ -60,8 +60,8 @@ impl Wheel {
         time_ns >> TICK_BITS
     }
 
-    /// When the next timer may have to fire: before, [`Wheel::advance`] would do nothing that
-    /// matters.
+    /// Returns the earliest time at which a timer may fire. Until then [`Wheel::advance`] has no
+    /// effect.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.earliest.saturating_mul(1 << TICK_BITS)
@@ -87,7 +87,7 @@ impl Wheel {
         }
     }
 
-    /// Takes the record's timer away, if it is set.
+    /// Removes the record's timer, if it is set.
     pub fn cancel(&mut self, record: u32) {
         let Some(&link) = self.links.get(record as usize) else { return };
         let (level, slot) = (link.level as usize, link.slot as usize);
@@ -107,15 +107,15 @@ impl Wheel {
         self.links[record as usize] = IDLE;
     }
 
-    /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of
-    /// their ticks, and no longer have one.
+    /// Advances the time to `now_ns`. Removes the expired timers, and adds their records to `fired`
+    /// in order of their ticks.
     pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
         let to = Wheel::tick(now_ns);
         if self.started && to < self.earliest {
             return;
         }
         if !self.started {
-            // The first time sets the clock; nothing can have been set before it that matters.
+            // The first call sets the clock. Timers set before it do not matter.
             self.started = true;
             if self.occupied == [0; LEVELS] {
                 self.now = to;
@@ -129,7 +129,7 @@ impl Wheel {
         self.earliest = self.next_stop();
     }
 
-    /// The next tick at which a slot that is not empty begins.
+    /// Returns the next tick that begins a nonempty slot.
     fn next_stop(&self) -> u64 {
         let stop = |level: usize| {
             let shift = SLOT_BITS * level as u32;
@@ -140,7 +140,7 @@ impl Wheel {
         (0..LEVELS).filter_map(stop).min().unwrap_or(u64::MAX)
     }
 
-    /// Moves what stands in coarser slots that begin now down to finer ones.
+    /// Moves timers from coarser slots that begin now to finer ones.
     fn cascade(&mut self) {
         for level in (1..LEVELS).rev() {
             let shift = SLOT_BITS * level as u32;
@@ -170,7 +170,7 @@ impl Wheel {
         }
     }
 
-    /// Puts the record where its due time belongs, as seen from now.
+    /// Links the record's timer into the slot of its deadline.
     fn link(&mut self, record: u32) {
         let due = self.links[record as usize].due;
         let ahead = due.saturating_sub(self.now).min(SPAN - 1);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: a timer fires when its tick has come, not before, and once.
+        /// Compares with a list: a timer fires once, when its tick has come.
         #[test]
         fn fires_like_a_list(start in 0u64..1 << 60, steps in steps()) {
             let mut wheel = Wheel::new(20);
@@ -246,7 +246,7 @@ mod tests {
                         let is_due = now >= wheel.due_ns();
                         wheel.advance(now, &mut fired);
                         prop_assert!(is_due || fired.is_empty());
-                        // Beyond the wheel's span a timer may fire early, to be looked at again.
+                        // Beyond the wheel's span a timer may fire early, to be checked again.
                         fired.sort();
                         let expected: Vec<u32> = (0..20)
                             .filter(|&r| list[r as usize].is_some_and(|due| due <= now >> TICK_BITS))

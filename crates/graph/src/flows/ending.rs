@@ -123,8 +123,7 @@ impl Flows {
         self.failed = failed;
     }
 
-    /// Ends all flows, as far as possible, and empties the tables. Returns true if the memory of
-    /// streams is new, too.
+    /// Ends all flows and empties the tables. Returns true if the memory of streams is new, too.
     pub fn clear(&mut self, stages: &mut Stages, options: &Options, pool: &mut PacketPool) -> bool {
         let live: Vec<u32> = self.table.live().collect();
         for &record in &live {

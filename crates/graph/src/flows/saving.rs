@@ -1,5 +1,5 @@
-//! Flows on their way between units: everything that a flow owns, as one run of bytes (A11, DESIGN
-//! 3), also from functions of other versions, as in an update.
+//! Flows in transfer between units: everything that a flow owns, serialized (A11, DESIGN 3), also
+//! from functions of other versions, as in an update.
 //!
 //! Shared state does not move with a flow: items of pools that it holds stay taken where they were
 //! taken, and the members of sets, meters and counters stay where they were added.
@@ -24,7 +24,7 @@ use crate::topology::{NfSet, TopologyEdge};
 /// The digests of the functions' configurations follow.
 const PREFIX_LEN: usize = 8 + 4;
 
-/// Version of everything that is saved other than records: flows of another one are refused.
+/// Version of the saved format apart from records: flows of another version are refused.
 const SAVED_FORMAT: u64 = 2 << 32;
 
 /// The length of a digest of a function's configuration.
@@ -62,7 +62,7 @@ impl SavedLayout {
         self.parts.iter().map(|part| part.config_digest.to_le_bytes())
     }
 
-    /// Returns true if it is that of the same functions in the same order, whatever their versions.
+    /// Returns true if it has the same functions in the same order, in any versions.
     fn is_of_same(&self, other: &SavedLayout) -> bool {
         let functions = |layout: &SavedLayout| -> Vec<_> {
             layout.parts.iter().map(|part| (part.name, part.tag_bits)).collect()
@@ -83,7 +83,7 @@ pub enum RestoreError {
     /// A flow with its key or alias is already here.
     #[error("a flow with the saved flow's key or alias is already here")]
     Known,
-    /// A function cannot take what the flow holds of shared state.
+    /// A function cannot take the flow's shared state.
     #[error("a function cannot take what the saved flow holds of shared state")]
     SharedState,
     /// The flow table is full.
@@ -136,8 +136,7 @@ impl FlowTransfer {
         self.others.iter().find(|other| other.fingerprint.to_le_bytes() == fingerprint)
     }
 
-    /// Returns the record of one that was saved in another layout: each function upgrades its
-    /// state.
+    /// Converts a record that was saved in another layout: each function upgrades its state.
     fn upgrade(
         &self,
         other: &SavedLayout,
@@ -401,7 +400,7 @@ impl FlowParts<'_> {
         out[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Takes what a flow that arrived holds of shared state. Returns false if a function cannot.
+    /// Takes the shared state of a flow that arrived. Returns false if a function cannot.
     fn take_shared(&mut self, record: u32, pool: &mut PacketPool) -> bool {
         let now_ns = self.flows.clock.now_ns();
         let mut has_all = true;
@@ -411,7 +410,7 @@ impl FlowParts<'_> {
         has_all
     }
 
-    /// Gives up what a flow that leaves holds of shared state.
+    /// Gives up the shared state of a flow that leaves.
     fn give_shared_up(&mut self, record: u32, pool: &mut PacketPool) {
         let now_ns = self.flows.clock.now_ns();
         self.for_each(record, pool, |_, stage, record, env| {
@@ -490,7 +489,7 @@ struct SavedSecond<'s> {
     streams: &'s [u8],
 }
 
-/// Takes the bytes of a saved second pass apart.
+/// Parses the bytes of a saved second pass.
 fn read_second<'s>(
     saved: &'s [u8],
     record_len: usize,
@@ -517,7 +516,7 @@ fn read_second<'s>(
     Ok(SavedSecond { pass, bytes, beside, streams })
 }
 
-/// A number of up to four bytes, the lowest first.
+/// Reads a number of up to four bytes, the lowest first.
 fn number(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }

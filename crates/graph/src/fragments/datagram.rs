@@ -1,4 +1,4 @@
-//! The name of a datagram that comes in fragments.
+//! The identity of a fragmented datagram.
 
 use nf::source_of;
 use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
@@ -19,12 +19,12 @@ impl Datagram {
         (self.key, self.reversed, self.id)
     }
 
-    /// Creates one of its parts.
+    /// Creates a datagram from its parts.
     pub fn from_parts(key: FlowKey, reversed: bool, id: u32) -> Datagram {
         Datagram { key, reversed, id }
     }
 
-    /// The datagram that this fragment is of.
+    /// Returns the datagram of a fragment.
     pub(crate) fn of(packet: &Packet) -> Datagram {
         let (mut key, reversed) = parse::portless_key(packet);
         if key.version == 6 {
@@ -33,12 +33,12 @@ impl Datagram {
         Datagram { key, reversed, id: parse::fragment_id(packet) }
     }
 
-    /// Returns its source, as far as sources are distinguished.
+    /// Returns its source for accounts: the IPv4 address or the IPv6 /64.
     pub(crate) fn source(&self) -> Addr {
         source_of(self.key.ends(self.reversed).0.addr)
     }
 
-    /// Well mixed bits, the same for all fragments.
+    /// Returns a hash that is the same for all fragments.
     pub(crate) fn mixed(&self, hasher: &FlowHasher) -> u64 {
         split_mix(&mut (hasher.hash(&self.key) ^ u64::from(self.id)))
     }

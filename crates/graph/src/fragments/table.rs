@@ -1,7 +1,7 @@
-//! A bounded table of datagrams, in which no source has more than its share.
+//! A bounded table of datagrams with a share for each source.
 //!
-//! Each entry has a number, which stays the same until it is removed, and may have a weight: what
-//! of a bounded memory it takes.
+//! Each entry has a number, fixed until it is removed, and may have a weight: its part of a bounded
+//! memory.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct Displaced {
     pub source: u64,
 }
 
-/// Datagrams, and what is known of each.
+/// Datagrams with a value for each.
 pub(crate) struct Table<T> {
     places: HashMap<Datagram, u32>,
     entries: Vec<Entry<T>>,
@@ -70,7 +70,7 @@ struct Queue {
 impl Queue {
     const EMPTY: Queue = Queue { first: NONE, last: NONE, len: 0, weight: 0 };
 
-    /// Adds an entry, whose links `of` finds, at the end.
+    /// Appends an entry; `of` returns its links.
     fn push<T>(&mut self, entries: &mut [Entry<T>], at: u32, of: impl Fn(&mut Entry<T>) -> &mut Links) {
         let previous = std::mem::replace(&mut self.last, at);
         match previous {
@@ -82,7 +82,7 @@ impl Queue {
         self.weight += entries[at as usize].weight;
     }
 
-    /// Takes out an entry, which must be in it.
+    /// Removes an entry, which must be in it.
     fn remove<T>(&mut self, entries: &mut [Entry<T>], at: u32, of: impl Fn(&mut Entry<T>) -> &mut Links) {
         let Links { next, previous } = *of(&mut entries[at as usize]);
         match previous {
@@ -99,7 +99,7 @@ impl Queue {
 }
 
 impl<T> Table<T> {
-    /// A table for up to `max` datagrams.
+    /// Creates a table for up to `max` datagrams.
     pub fn new(max: usize) -> Table<T> {
         Table {
             places: HashMap::new(),
@@ -122,17 +122,17 @@ impl<T> Table<T> {
         self.by_age.iter().map(|queue| queue.weight).sum()
     }
 
-    /// Datagrams that [`Table::victim`] found.
+    /// Returns the number of datagrams found by [`Table::victim`].
     pub fn displaced(&self) -> Displaced {
         self.displaced
     }
 
-    /// The number of a datagram's entry.
+    /// Returns the number of a datagram's entry.
     pub fn find(&self, datagram: &Datagram) -> Option<u32> {
         self.places.get(datagram).copied()
     }
 
-    /// The entry with this number.
+    /// Returns the value of the entry with this number.
     ///
     /// # Panics
     /// If there never was one.
@@ -140,7 +140,7 @@ impl<T> Table<T> {
         &self.entries[at as usize].value
     }
 
-    /// The same, to be changed.
+    /// Returns the value of the entry with this number, to be changed.
     ///
     /// # Panics
     /// If there never was one.
@@ -148,12 +148,12 @@ impl<T> Table<T> {
         &mut self.entries[at as usize].value
     }
 
-    /// The name of the entry with this number.
+    /// Returns the datagram of the entry with this number.
     pub fn datagram(&self, at: u32) -> Datagram {
         self.entries[at as usize].datagram
     }
 
-    /// The oldest entry of a class.
+    /// Returns the oldest entry of a class.
     pub fn oldest(&self, class: usize) -> Option<u32> {
         some(self.by_age[class].first)
     }
@@ -168,9 +168,9 @@ impl<T> Table<T> {
         self.len() < self.max && self.of_source(datagram).len < self.max.div_ceil(SOURCE_PART)
     }
 
-    /// The entry that gives way if there is no room for this datagram: the oldest of its source
-    /// that `may` give way, if the source has its share, else the one that `oldest` chooses. None
-    /// if there is none.
+    /// Returns the entry to displace if there is no room for this datagram: for a source at its
+    /// share, its oldest entry that `may` give way, else the choice of `oldest`; `None` if there is
+    /// none.
     pub fn victim(
         &mut self,
         datagram: &Datagram,
@@ -183,9 +183,9 @@ impl<T> Table<T> {
         self.note_victim(victim, is_source_full)
     }
 
-    /// The entry that gives way, other than this one, if together they would weigh more than `max`
-    /// with as much more, or its source would have more than its share of that: the oldest of them
-    /// of the first class. None if that would not help.
+    /// Returns the entry, other than this one, to displace if the total weight with `more` exceeded
+    /// `max`, or the source's weight exceeded its share of that: the oldest of them, of the first
+    /// class. `None` if that would not help.
     pub fn heavy_victim(&mut self, at: u32, more: usize, max: usize) -> Option<u32> {
         let of_source = self.of_source(&self.datagram(at));
         let is_source_full = of_source.weight + more > max / SOURCE_PART;
@@ -204,7 +204,7 @@ impl<T> Table<T> {
         self.weight() + more <= max && self.of_source(&self.datagram(at)).weight + more <= max / SOURCE_PART
     }
 
-    /// Adds to what an entry weighs.
+    /// Adds to an entry's weight.
     pub fn add_weight(&mut self, at: u32, more: usize) {
         let entry = &mut self.entries[at as usize];
         entry.weight += more;
@@ -215,7 +215,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// An entry weighs nothing any more, and is the youngest of this class from now on.
+    /// Clears an entry's weight, and makes it the youngest of this class.
     pub fn reclass(&mut self, at: u32, class: usize) {
         self.unlink(at);
         let entry = &mut self.entries[at as usize];
@@ -223,8 +223,7 @@ impl<T> Table<T> {
         self.link(at);
     }
 
-    /// Adds an entry, for which there is room, and gives its number, which is below the table's
-    /// size.
+    /// Adds an entry; there must be room. Returns its number, which is below the table's size.
     pub fn insert(&mut self, datagram: Datagram, class: usize, value: T) -> u32 {
         let entry = Entry { datagram, class, weight: 0, value, age: Links::NONE, source: Links::NONE };
         let at = match self.free.pop() {
@@ -242,7 +241,7 @@ impl<T> Table<T> {
         at
     }
 
-    /// Removes the entry with this number, which must be there, and gives what was known.
+    /// Removes the entry with this number, which must exist. Returns its value.
     pub fn remove(&mut self, at: u32) -> T
     where
         T: Default,
@@ -278,7 +277,7 @@ impl<T> Table<T> {
         self.by_source.get(&datagram.source()).copied().unwrap_or(Queue::EMPTY)
     }
 
-    /// Returns the first entry of a source but `except` that `may` accepts.
+    /// Returns the first entry of a source, other than `except`, that `may` accepts.
     fn first_of(&self, of_source: Queue, except: u32, may: impl Fn(&T) -> bool) -> Option<u32> {
         let mut at = of_source.first;
         while at != NONE && (at == except || !may(self.get(at))) {

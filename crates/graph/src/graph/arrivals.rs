@@ -251,7 +251,7 @@ fn is_mixed(seen: bool, batch: &[Packet], flows: &Flows) -> bool {
 }
 
 /// Stores each packet's probable record, which `record` looks up by the packet's number and
-/// metadata. Returns true if packets came from both sides.
+/// metadata. Returns true if there are packets of both sides.
 // Not inlined, so that the compiler knows that stores to packets do not change `flows`.
 #[inline(never)]
 fn find_records(

@@ -1,4 +1,5 @@
-//! Groups on their way through: by side, and packets with different paths one path after another.
+//! Groups through the functions: side by side of entry, and path by path if packets have different
+//! paths.
 
 use nf::Verdict;
 use nf::stage::PacketTotals;
@@ -12,7 +13,7 @@ use super::{BatchRun, Pipeline};
 use crate::cache::{Path, ProgramId};
 
 impl Pipeline {
-    /// Takes packets through the functions, or through the steps of a program: those from inside
+    /// Takes packets through the functions, or through the steps of a program: packets from inside
     /// first. `verdicts` has the decision about each.
     #[inline(never)]
     pub fn cross(

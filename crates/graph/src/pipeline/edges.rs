@@ -22,7 +22,7 @@ pub(crate) struct KnownGroup {
     nfs: NfSet,
     /// The packets not dropped, turned back or sent elsewhere so far.
     packets: u64,
-    /// The packets for which filters are evaluated.
+    /// A mask of the packets that need filters evaluated.
     asking: u64,
     load: PacketTotals,
     /// The number of functions that they have visited.
@@ -95,8 +95,8 @@ impl BatchRun<'_, '_> {
 }
 
 impl Traversal {
-    /// Sets the side of a packet: of one that begins a flow, to that of its first edge; of one of a
-    /// known flow, to that of its direction.
+    /// Sets the side of a packet: for a new flow, that of its first edge; for a known flow, that of
+    /// its direction.
     ///
     /// # Errors
     /// If no edge takes it.
@@ -238,8 +238,8 @@ impl<'t> EdgeRun<'t> {
         self.traversal.flows.forget_rules_of_tagged(side, packets);
     }
 
-    /// The packets of a crossing leave their ports: those on known paths in groups, each other one
-    /// for its first stop.
+    /// Takes the packets of a crossing from their ports: packets on known paths in groups, each
+    /// other one to its first stop.
     fn set_out(
         &mut self,
         may_know: bool,
@@ -280,8 +280,8 @@ impl<'t> EdgeRun<'t> {
         }
     }
 
-    /// Packets on known paths leave a function. Those that filters send elsewhere leave their
-    /// groups.
+    /// Moves packets on known paths past a function. Packets that filters send elsewhere leave
+    /// their groups.
     fn leave_known(&mut self, stage: usize, packets: &mut [Packet], verdicts: &mut [Verdict]) {
         for number in 0..self.known.len() {
             if !self.known[number].visits(stage) {

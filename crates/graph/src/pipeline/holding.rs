@@ -1,8 +1,8 @@
 //! Fragments that are held until their datagram is whole and inspected, where a function prevents
 //! attacks.
 //!
-//! Each fragment visits the functions when it arrives, so that what they do to it does not depend
-//! on the others. Then it is held as it will leave.
+//! Each fragment visits the functions when it arrives, so that its processing does not depend on
+//! the others. Then it is held as it will leave.
 
 use packet::{DropReason, Packet, PacketPool};
 

@@ -7,15 +7,15 @@ use crate::queue::GROUP_MAX;
 pub(super) struct PathOrder {
     /// The original place of each packet.
     places: [u8; GROUP_MAX],
-    /// The place with which each place is exchanged, one after the other.
+    /// For each place, the place to swap it with, in order.
     swaps: [u8; GROUP_MAX],
 }
 
 const _: () = assert!(GROUP_MAX <= u64::BITS as usize && GROUP_MAX <= u8::MAX as usize);
 
 impl PathOrder {
-    /// Creates an order in which packets of one path are together, in their order, and those of the
-    /// slow path come last.
+    /// Creates an order that groups packets by path, keeps the order within a path, and puts the
+    /// slow path last.
     pub fn by_path(paths: &[Path]) -> PathOrder {
         let mut order = PathOrder { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
         // The packets of each path, in the order of the first ones.
@@ -43,7 +43,7 @@ impl PathOrder {
             }
         }
         for at in 0..paths.len() {
-            // That packet may have been exchanged already.
+            // That packet may have been swapped already.
             let mut from = order.places[at];
             while usize::from(from) < at {
                 from = order.swaps[usize::from(from)];

@@ -1,4 +1,4 @@
-//! The end of packets' way: they leave or are dropped, and their flows are updated.
+//! Settling: packets leave or are dropped, and their flows are updated.
 
 use nf::record::RecordHeader;
 use nf::{EndReason, Verdict};

@@ -1,9 +1,9 @@
-//! Parallel state functions: those of a group of packets that commute run on two cores (B18, B20).
+//! Parallel state functions: functions of a group that commute run on two cores (B18, B20).
 //!
-//! The functions of a step are divided into first ones and last ones. The first ones run here, on
-//! the flows' records. The last ones run there, on copies of their parts of these, which then
-//! replace the originals. Both only read packets. The output of the last ones is kept apart, and
-//! appended to that of the first ones: so the result is that of running in order.
+//! The functions of a step are divided into first and last ones. The first ones run here, on the
+//! flows' records. The last ones run there, on copies of their parts of records, which then replace
+//! the originals. Both only read packets. The output of the last ones is kept apart, and appended
+//! to the output of the first ones. So the result is the same as in order.
 
 use std::ops::Range;
 
@@ -279,7 +279,7 @@ impl<'a> Team<'a> {
         )
     }
 
-    /// Prefetches what these state functions read first, which is in another core's cache.
+    /// Prefetches the data that these state functions read first, which is in another core's cache.
     fn expect(&self, functions: &[Step], group: &ReadGroup<'_>) {
         group.packets.iter().for_each(Packet::prefetch);
         for &place in group.places.iter().copied().flatten().take(group.packets.len()) {

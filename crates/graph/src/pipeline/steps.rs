@@ -177,7 +177,8 @@ impl<'t> StepRun<'t> {
     }
 }
 
-/// Drops packets, as `stage` would, for which `done` fails: there may be no room for headers.
+/// Applies `done` to packets. If it fails, as without room for headers, drops the packet for
+/// `stage`.
 #[inline]
 fn drop_unless<T>(
     done: impl Fn(&mut Packet) -> Result<T, DropReason>,

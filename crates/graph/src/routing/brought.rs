@@ -1,7 +1,7 @@
 //! Attributes that packets bring from the program of an external node (E24).
 //!
-//! The receiver puts them into a packet's tags. They become the flow's with each packet of its
-//! original direction, for which alone filters are evaluated. A rule lasts until they change.
+//! The receiver puts them into a packet's tags. Each packet of a flow's original direction, the
+//! only one with filters, sets the flow's attributes. A rule lasts until they change.
 
 use nf::record::RecordHeader;
 use nf::stage::Stage;
@@ -122,8 +122,8 @@ impl Brought {
         all.find(|of| of.owner == owner && of.name == name).map(|of| of.field)
     }
 
-    /// Sets a flow's attributes to those that a packet of its original direction brings. Returns
-    /// true if they have changed.
+    /// Sets a flow's attributes to those of a packet in its original direction. Returns true if
+    /// they have changed.
     #[inline]
     pub fn take(&self, meta: &Meta, header: &mut RecordHeader) -> bool {
         let Some(brought) = self.0.iter().find(|of| of.port == meta.transit.ingress) else {

@@ -146,9 +146,9 @@ impl Routes {
         }
     }
 
-    /// Before a function gets the first packet of a flow: returns the functions with state of the
-    /// flow that it replaces, for which the flow must end; `None` if it has state of the flow
-    /// already.
+    /// Returns, before a function gets the first packet of a flow, the functions that it replaces
+    /// and that have state of the flow: the flow must end for them. `None` if the function has
+    /// state of the flow already.
     #[inline]
     pub fn replaced_by(&self, stage: usize, record: u32, records: &FlowRecords) -> Option<NfSet> {
         let started = self.started(record, records);

@@ -19,7 +19,7 @@ record! {
         pub bytes_missing: u64 = counter("stream_bytes_missing"),
         /// Out-of-order segments without memory: a gap, or inline a drop.
         pub gave_up: u64 = counter("stream_segments_without_memory"),
-        /// Segments of `gave_up` and `unrecorded` whose connection or source held its share.
+        /// Segments of `gave_up` and `unrecorded` with a connection or source at its share.
         pub over_share: u64 = counter("stream_segments_over_share"),
         /// Streams that lost kept data to others.
         pub gave_way: u64 = counter("streams_displaced"),
@@ -41,13 +41,13 @@ record! {
         pub beyond_window: u64 = counter("stream_segments_beyond_window"),
         /// Inline, segments without memory to remember them.
         pub unrecorded: u64 = counter("stream_segments_unrecorded"),
-        /// Inline, packets whose TTL was raised (`low_ttl`).
+        /// Inline, packets with a raised TTL (`low_ttl`).
         pub raised: u64 = counter("stream_packets_ttl_raised"),
         /// Inline, segments restored to the bytes first sent (`differing`).
         pub replaced: u64 = counter("stream_segments_replaced"),
         /// Urgent bytes, which hosts read outside the stream.
         pub urgent: u64 = counter("stream_bytes_urgent"),
-        /// Segments that hosts may ignore: damaged ones, those that acknowledge unsent bytes, SYNs
+        /// Segments that hosts may ignore: damaged, with acknowledgments of unsent bytes, or SYNs
         /// with bytes. Their bytes count once acknowledged.
         pub doubtful: u64 = counter("stream_segments_doubtful"),
         /// Doubtful segments without memory.

@@ -93,7 +93,7 @@ impl Current {
         self.short
     }
 
-    /// Returns true if segments are dropped for which there is no memory.
+    /// Returns true if segments without memory are dropped.
     pub fn refuses_when_full(&self) -> bool {
         self.options.inline && self.options.when_full == WhenMemoryFull::Drop
     }

@@ -1,14 +1,12 @@
-//! Datagrams that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200
-//! 4.5).
+//! Reassembly of datagrams from IP fragments (RFC 791 3.2, RFC 8200 4.5).
 //!
-//! In line, fragments that are through all functions are held back here until their datagram is
-//! whole and was inspected: then all of them leave in their order, or none does. So no host has
-//! part of a datagram that nobody has seen whole.
+//! In line, fragments that passed all functions are held back here until their datagram is whole
+//! and was inspected. Then all leave in order, or none does. So no host has a part of a datagram
+//! that was not inspected as a whole.
 //!
-//! In a full table, and in full memory of fragments held back, the oldest datagram gives way to a
-//! new one; a source that has a quarter displaces datagrams of its own. Out of line, a datagram
-//! that was dropped does not give way: its last fragment could come again, and its host has the
-//! others.
+//! If the table or the memory of held fragments is full, the oldest datagram gives way to a new
+//! one; a source with a quarter of it displaces its own datagrams. Out of line, a dropped datagram
+//! does not give way: its host has the other fragments, and the last one may be retransmitted.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
@@ -18,22 +16,21 @@ use crate::fragments::{Datagram, Displaced, Table, WAITING_MEMORY, weight};
 
 mod moving;
 
-/// Datagrams that may be under way at once, as many as a graph keeps track of.
+/// Maximum number of incomplete datagrams of a graph.
 pub const DATAGRAMS_MAX: usize = 1024;
 
 /// Timeout of an IPv4 datagram in fragments, as in Linux.
 pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
-/// The same of IPv6 (RFC 8200 4.5).
+/// Timeout of an IPv6 datagram in fragments (RFC 8200 4.5).
 pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
 
-/// Fragments of a datagram that are held back at most: those of 64 KiB over links of 576 bytes (RFC
-/// 791 3.1).
+/// Maximum number of held fragments of a datagram: 64 KiB over links of 576 bytes (RFC 791 3.1).
 pub const HELD_BACK_MAX: usize = 128;
 
-/// Memory of fragments held back at most; what each takes is that of its buffer.
+/// Maximum memory of held fragments, each counted with its whole buffer.
 pub const HELD_BACK_MEMORY: usize = WAITING_MEMORY;
 
-/// Bytes of the longest datagram, and room for it.
+/// Room for the longest datagram, in bytes.
 const DATAGRAM_ROOM: usize = 1 << 16;
 pub(super) const DATAGRAM_MAX: usize = DATAGRAM_ROOM - 1;
 
@@ -42,55 +39,54 @@ const UNIT: usize = 8;
 /// Words of a bitmap with a bit for each unit of a datagram.
 const WORDS: usize = DATAGRAM_ROOM / UNIT / 64;
 
-/// [`Datagrams::until_ns`] of a free slot, and of one whose bytes are in use until the group is
-/// over.
+/// [`Datagrams::until_ns`] of a free slot, and of a slot with bytes in use until the group ends.
 const FREE: u64 = 0;
 const DELIVERED: u64 = u64::MAX;
 
-/// The record in [`SlotFlows`] of a slot that is no flow's.
+/// The record in [`SlotFlows`] of a slot without a flow.
 const NO_FLOW: u32 = u32::MAX;
 
 /// The classes of slots in the table.
 const LIVE: usize = 0;
 const CONDEMNED: usize = 1;
 
-/// The datagrams that are under way. Where fragments overlap that are not the same, all of them are
-/// forgotten (RFC 5722, and Linux in IPv4, too).
+/// The incomplete datagrams. Fragments that overlap and are not the same discard the whole datagram
+/// (RFC 5722; Linux, also for IPv4).
 pub struct Datagrams {
     /// By slot.
     table: Table<Slot>,
     bytes: Zeroed<u8>,
     /// The units of each slot that have arrived.
     here: Zeroed<u64>,
-    /// With which units runs begin: fragments that came one after the other, in order.
+    /// The units that begin runs: fragments that arrived in order, without a gap.
     begins: Zeroed<u64>,
-    /// True if fragments are held back, and those that are lost do not reach their host: then
-    /// nothing of their datagram is forgotten.
+    /// True if fragments are held back, so that a lost one does not reach its host: then no part of
+    /// a datagram is forgotten.
     inline: bool,
-    /// When each slot's datagram is given up.
+    /// The deadline of each slot's datagram.
     until_ns: Vec<u64>,
     /// The flow of each slot's datagram, which moves with it.
     flows: SlotFlows,
-    /// No datagram is given up before.
+    /// No deadline is earlier.
     due_ns: u64,
-    /// Slots whose bytes are in use until the group ends.
+    /// Slots with bytes in use until the group ends.
     delivered: Vec<u32>,
-    /// The slot of the current packet, and true if its datagram is whole with it.
+    /// The slot of the current packet, and true if the packet completes its datagram.
     noted: Option<(u32, bool)>,
-    /// Fragments that are held back.
+    /// Number of held fragments.
     held: u64,
-    /// Those that are not any more, and have not gone on.
+    /// Fragments that are no longer held, and were not sent.
     unheld: Vec<(Packet, Unheld)>,
-    /// Fragments that came held back from elsewhere, less those that went elsewhere.
+    /// Number of held fragments that moved in with their flows, less the number that moved out.
     moved: i64,
-    /// Of what is restored, what was to be given up by then is gone.
+    /// Restored datagrams with a deadline up to this time are discarded.
     gone_until_ns: u64,
 }
 
 /// The flows of slots.
 struct SlotFlows {
     of: Vec<u32>,
-    /// Slots that are some flow's. Mostly none are when a flow ends.
+    /// Number of slots with a flow. It is mostly 0 when a flow ends.
     count: usize,
 }
 
@@ -121,8 +117,8 @@ impl SlotFlows {
 /// A place for a datagram.
 #[derive(Default)]
 struct Slot {
-    /// It was whole, and a function dropped the fragment that made it so: so are all that follow,
-    /// or its host would have it.
+    /// A function dropped the fragment that completed it. All later ones are dropped, too, so that
+    /// its host never has all of them.
     condemned: bool,
     /// Its length, once its last fragment is here.
     len: Option<usize>,
@@ -131,34 +127,34 @@ struct Slot {
     protocol: u8,
     /// Units that have arrived.
     units: usize,
-    /// Congestion marks that were seen, a bit for each (RFC 3168 5.3).
+    /// The congestion marks seen, a bit for each (RFC 3168 5.3).
     marks: u8,
-    /// In line, its fragments, as they are to leave.
+    /// In line, its held fragments, in the order in which they will leave.
     held: Vec<Packet>,
 }
 
-/// Why a fragment is not held back any more.
+/// The reason to release a held fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unheld {
-    /// Its datagram was not whole in time.
+    /// Its datagram has expired.
     Late,
     /// Its datagram gave way to another one.
     Displaced,
     /// Its datagram has too many fragments.
     TooMany,
-    /// Its datagram goes on elsewhere.
+    /// Its datagram moved to another unit.
     Moved,
 }
 
 /// The outcome for a fragment that passed all functions.
 pub enum Passing {
-    /// It goes on: nothing is held back for it.
+    /// It leaves alone: no other fragment is held for it.
     Alone(Packet),
     /// It is held back.
     Held,
-    /// Its datagram is whole: all of it goes on, this one last.
+    /// Its datagram is complete: all fragments leave, this one last.
     Whole(Vec<Packet>, Packet),
-    /// There are too many of its datagram.
+    /// Its datagram has too many fragments.
     Refused(Packet),
 }
 
@@ -167,13 +163,14 @@ pub enum Passing {
 pub enum Added {
     /// Others are missing.
     Waits,
-    /// It was the last one: all are in this slot, from here to there, until the group ends.
+    /// The datagram is complete: its bytes are in this slot, from `from` to `until`, until the
+    /// group ends.
     Whole { slot: usize, from: usize, until: usize, protocol: u8 },
     /// The datagram is given up.
     Lost,
     /// It belongs to a datagram that was dropped.
     Condemned,
-    /// Too many that were dropped are under way.
+    /// There are too many dropped datagrams.
     Full,
 }
 
@@ -197,7 +194,7 @@ impl Datagrams {
         })
     }
 
-    /// A group of packets begins: bytes of datagrams that were whole are gone.
+    /// Begins a group of packets, and frees the slots of datagrams that were complete.
     #[inline]
     pub fn begin_group(&mut self) {
         while let Some(slot) = self.delivered.pop() {
@@ -205,7 +202,7 @@ impl Datagrams {
         }
     }
 
-    /// A fragment begins its way through the functions.
+    /// Begins a packet.
     pub fn begin(&mut self) {
         self.noted = None;
     }
@@ -220,7 +217,7 @@ impl Datagrams {
         let bytes = part.and_then(|part| packet.data().get(part.at..packet.flow_end()));
         let (Some(part), Some(bytes)) = (part, bytes) else { return Added::Lost };
         if meta.version == 6 && part.more && bytes.len() % UNIT != 0 {
-            // Hosts say that this is wrong, and wait on.
+            // Hosts report the error, and keep waiting.
             return if self.inline { Added::Condemned } else { Added::Waits };
         }
         let Some(number) = self.slot(packet, datagram, lost) else { return Added::Full };
@@ -250,7 +247,7 @@ impl Datagrams {
         added
     }
 
-    /// The packet at hand, which passed all functions: is it held back?
+    /// Decides about the current packet, which passed all functions.
     pub fn pass(&mut self, packet: Packet, lost: &mut u64) -> Passing {
         let Some((number, is_whole)) = self.noted.take().filter(|_| self.inline) else {
             return Passing::Alone(packet);
@@ -272,9 +269,9 @@ impl Datagrams {
         Passing::Held
     }
 
-    /// The packet at hand was dropped by a function: if its datagram was whole with it, no more of
-    /// that may pass, and in line not if it was a part of it. If not, its host waits for this one
-    /// in vain, whatever else comes. Gives what was held back.
+    /// Notes that a function dropped the current packet. If it completed its datagram, or in line
+    /// belonged to one, no more fragments of the datagram may pass; otherwise its host can never
+    /// complete it anyway. Returns the held fragments.
     pub fn drop_noted(&mut self, packet: &Packet) -> Vec<Packet> {
         let Some((number, is_whole)) = self.noted.take() else { return Vec::new() };
         if !is_whole && !self.inline {
@@ -286,7 +283,7 @@ impl Datagrams {
         held
     }
 
-    /// The bytes of all datagrams, one slot after the other.
+    /// Returns the bytes of all datagrams, slot by slot.
     pub fn memory(&self) -> &[u8] {
         &self.bytes
     }
@@ -296,34 +293,34 @@ impl Datagrams {
         slot * DATAGRAM_ROOM
     }
 
-    /// Fragments that are held back.
+    /// Number of held fragments.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Fragments that came held back from elsewhere, less those that went elsewhere.
+    /// Number of held fragments that moved in with their flows, less the number that moved out.
     pub fn moved(&self) -> i64 {
         self.moved
     }
 
-    /// Datagrams that gave way to others.
+    /// Returns the numbers of displaced datagrams.
     pub fn displaced(&self) -> Displaced {
         self.table.displaced()
     }
 
-    /// When the next datagram is given up, at the earliest.
+    /// Returns the earliest time at which a datagram may expire.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// A fragment that is not held back any more, and has not gone on.
+    /// Takes a fragment that is no longer held, and was not sent.
     #[inline]
     pub fn take_unheld(&mut self) -> Option<(Packet, Unheld)> {
         self.unheld.pop()
     }
 
-    /// Gives up all that is held back.
+    /// Takes all held fragments.
     pub fn take_all(&mut self) -> Vec<Packet> {
         let mut all = Vec::new();
         for number in 0..DATAGRAMS_MAX {
@@ -335,7 +332,7 @@ impl Datagrams {
         all
     }
 
-    /// Gives up the expired datagrams; `lost` counts them.
+    /// Discards expired datagrams, counted in `lost`.
     pub fn expire(&mut self, now_ns: u64, lost: &mut u64) {
         if now_ns < self.due_ns {
             return;
@@ -353,7 +350,7 @@ impl Datagrams {
         }
     }
 
-    /// Frees a slot. What it holds back goes as that says.
+    /// Frees a slot. Its held fragments are released for this reason.
     fn release(&mut self, number: u32, why: Unheld) {
         let slot = self.table.remove(number);
         self.held -= slot.held.len() as u64;
@@ -362,7 +359,7 @@ impl Datagrams {
         self.flows.set(number as usize, NO_FLOW);
     }
 
-    /// Nothing of a slot's datagram passes any more, until it expires.
+    /// Blocks all further fragments of a slot's datagram until it expires.
     fn condemn_slot(&mut self, number: u32, packet: &Packet, why: Unheld) {
         let transit = &packet.meta().transit;
         self.delivered.retain(|delivered| *delivered != number);
@@ -377,7 +374,7 @@ impl Datagrams {
         self.table.reclass(number, CONDEMNED);
     }
 
-    /// The slot of a datagram; if it has none, a free one. It is of this packet's flow now.
+    /// Returns the datagram's slot, or a new one, and gives it to this packet's flow.
     fn slot(&mut self, packet: &Packet, datagram: Datagram, lost: &mut u64) -> Option<u32> {
         let transit = &packet.meta().transit;
         let number = match self.table.find(&datagram) {
@@ -388,7 +385,7 @@ impl Datagrams {
         Some(number)
     }
 
-    /// When a datagram is given up of which the first fragment to come has come now.
+    /// Returns the deadline of a datagram with a first arrival at `now_ns`.
     fn deadline(&self, datagram: &Datagram, now_ns: u64) -> u64 {
         let is_v4 = datagram.key.version == 4;
         let timeout_ns = if is_v4 { DATAGRAM_TIMEOUT_NS } else { DATAGRAM_TIMEOUT_V6_NS };
@@ -400,7 +397,7 @@ impl Datagrams {
         self.due_ns = self.due_ns.min(until_ns);
     }
 
-    /// A free slot for a datagram that has none; another datagram may have to go for it.
+    /// Returns a slot for a datagram without one; another datagram may give way.
     fn occupy(&mut self, datagram: Datagram, until_ns: u64, lost: &mut u64) -> Option<u32> {
         if !self.table.has_room(&datagram) {
             let inline = self.inline;
@@ -425,8 +422,8 @@ impl Datagrams {
         Some(number)
     }
 
-    /// Makes room for more bytes in a slot; other datagrams may have to go for it. False if that
-    /// does not help.
+    /// Makes room for more bytes in a slot; other datagrams may give way. Returns false if there is
+    /// still no room.
     fn make_weight(&mut self, number: u32, more: usize, lost: &mut u64) -> bool {
         while !self.table.has_weight(number, more, HELD_BACK_MEMORY) {
             let Some(victim) = self.table.heavy_victim(number, more, HELD_BACK_MEMORY) else { return false };
@@ -435,7 +432,7 @@ impl Datagrams {
         true
     }
 
-    /// A datagram gives way to others.
+    /// Displaces a datagram.
     fn give_up(&mut self, number: u32, lost: &mut u64) {
         self.delivered.retain(|delivered| *delivered != number);
         *lost += u64::from(!self.table.get(number).condemned);
@@ -448,7 +445,7 @@ impl Datagrams {
         let here = &mut self.here[number * WORDS..][..WORDS];
         let begins = &mut self.begins[number * WORDS..][..WORDS];
         let start = usize::from(part.offset);
-        // What goes on, goes on at a whole unit.
+        // Fragments before the last one end at a whole unit.
         let len = if part.more { bytes.len() & !(UNIT - 1) } else { bytes.len() };
         let end = start + len;
         let units = start / UNIT..end.div_ceil(UNIT);
@@ -463,10 +460,10 @@ impl Datagrams {
             Some(len) => end > len || !part.more && end != len,
             None => !part.more && before > units.end,
         };
-        // What is there already is ignored, if it lies within one run.
+        // Repeated bytes are ignored if they lie within one run.
         let begins_run = |unit: usize| begins[unit / 64] & 1 << (unit % 64) != 0;
         let is_across = known > 0 && units.clone().skip(1).any(begins_run);
-        // In line, nobody knows which of two copies a host takes.
+        // In line, it is not known which of two copies a host takes.
         let place = number * DATAGRAM_ROOM;
         let differs =
             || self.bytes.get(place + start..place + end).is_none_or(|there| there != &bytes[..len]);
@@ -503,15 +500,15 @@ fn units_in(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
     (0..words.len() * 64).filter(|unit| words[unit / 64] & 1 << (unit % 64) != 0)
 }
 
-/// The congestion mark of a packet.
+/// Returns the congestion mark of a packet.
 fn congestion(packet: &Packet) -> u8 {
     let (meta, data) = (packet.meta(), packet.data());
     let byte = data.get(usize::from(meta.l3) + 1).copied().unwrap_or(0);
     if meta.version == 4 { byte & 3 } else { byte >> 4 & 3 }
 }
 
-/// Returns true if fragments with these marks are of no datagram that hosts put together: some are
-/// capable of marks, and some are not (RFC 3168 5.3, and Linux).
+/// Returns true if hosts do not reassemble fragments with these marks: some are capable of marks,
+/// and some are not (RFC 3168 5.3, and Linux).
 fn is_mixture(marks: u8) -> bool {
     marks & 1 != 0 && marks != 1
 }

@@ -1,11 +1,11 @@
-//! The doubt that a host takes a segment: of two for the same place, the less doubtful one
+//! The doubt whether a host accepts a segment: of two for the same offset, the less doubtful one
 //! counts.
 
-/// It does.
+/// Hosts accept it.
 pub const NONE: u8 = 0;
-/// It does, unless the connection has ended.
+/// Hosts accept it unless the connection has ended.
 pub const UNSURE: u8 = 1;
-/// Few do.
+/// Few hosts accept it.
 pub const UNLIKELY: u8 = 2;
-/// It does not.
+/// No host accepts it.
 pub const IGNORED: u8 = 3;

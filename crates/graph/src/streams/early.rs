@@ -10,7 +10,7 @@ use super::held::{BLOCK_LEN, Block, Held, New};
 use super::lists::Owner;
 use super::{Half, MemoryOf, StreamOptions, doubt};
 
-/// The most out-of-order blocks of a stream, unless its memory is for more.
+/// Limit on the out-of-order blocks of a stream, unless its memory has room for more.
 const BLOCKS_MAX: usize = 1024;
 /// Mean length of out-of-order segments below which their number is the limit, not their bytes.
 const SEGMENT_LEN_MEAN: usize = BLOCK_LEN / 4;
@@ -21,7 +21,7 @@ pub(super) struct EarlyBytes {
 }
 
 impl EarlyBytes {
-    /// Creates queues with memory as the options say.
+    /// Creates queues with the options' memory.
     pub fn new(options: &StreamOptions) -> Result<EarlyBytes, OutOfMemory> {
         Ok(EarlyBytes { held: Held::new(options.memory, options.per_source, options.seed)? })
     }
@@ -46,12 +46,12 @@ impl EarlyBytes {
         self.held.lists().lost_until(half.held)
     }
 
-    /// Trusts bytes of up to this doubt: they are not doubtful any more.
+    /// Removes the doubt from bytes with at most this doubt.
     pub fn trust(&mut self, half: &Half, doubt: u8) {
         self.held.trust(self.held.head(half.held), doubt);
     }
 
-    /// Makes all bytes of a stream at least this doubtful.
+    /// Raises the doubt of all bytes of a stream to at least this one.
     pub fn suspect(&mut self, half: &Half, doubt: u8) {
         self.held.suspect(self.held.head(half.held), doubt);
     }
@@ -139,7 +139,7 @@ impl EarlyBytes {
         }
     }
 
-    /// Gives up the most doubtful bytes of a stream. Returns true if there were any.
+    /// Discards the most doubtful bytes of a stream. Returns true if there were any.
     pub fn drop_doubtful(&mut self, half: &mut Half, current: &mut Current) -> bool {
         for doubt in [doubt::IGNORED, doubt::UNLIKELY, doubt::UNSURE] {
             let mut list = self.held.open(half.held, current.owner());

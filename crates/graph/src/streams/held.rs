@@ -1,5 +1,4 @@
-//! Segments that came before their turn: kept in blocks, a list for each stream, ascending and
-//! without overlap.
+//! Queued bytes of streams, in blocks: a list for each stream, ascending and without overlap.
 
 use std::cmp::Ordering;
 
@@ -10,43 +9,43 @@ use super::HostPolicy;
 use super::lists::{BlockLink, Lists, Owner};
 use super::span::Span;
 
-/// Bytes of a block: a segment of an Ethernet frame fits; longer ones take several.
+/// Bytes of a block: enough for a segment of an Ethernet frame; longer ones take several.
 pub const BLOCK_LEN: usize = 1536;
 
-/// Blocks beside those that may wait, for bytes that were delivered while their group is under way:
-/// so how much may wait does not depend on how packets are grouped. Enough for a group of the
-/// longest packets; memory that is not touched costs nothing.
+/// Extra blocks for bytes that were delivered, until their group ends. So the number of queued
+/// blocks does not depend on how packets are grouped. Enough for a group of the longest packets;
+/// untouched memory costs nothing.
 const SPARE: usize = crate::GROUP_MAX * (packet::LARGE_ROOM / BLOCK_LEN + 2);
 
-/// Lists that give way for one segment.
+/// Maximum number of lists that give way for one segment.
 const GIVE_WAY_MAX: usize = 64;
 
-/// Blocks of all streams of a graph.
+/// The blocks of all streams of a graph.
 pub(super) struct Held {
     blocks: Vec<Block>,
     bytes: Zeroed<u8>,
     free: Vec<u32>,
-    /// Blocks that are in a list.
+    /// Number of blocks in lists.
     waiting: usize,
     /// Maximum number of blocks in lists.
     waiting_max: usize,
-    /// Number of blocks from which on sources have shares.
+    /// Number of blocks in lists above which sources have shares.
     plenty: usize,
     lists: Lists,
-    /// Lists that gave way to others.
+    /// Number of displaced lists.
     gave_way: u64,
 }
 
-/// Bytes that wait.
+/// A block of queued bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Block {
     /// The next block of the stream.
     next: BlockLink,
-    /// Bytes of it that are in use.
+    /// Number of bytes in use.
     pub len: u32,
     /// Their offset in the stream.
     pub offset: u64,
-    /// The segment that they came in.
+    /// Their segment.
     span: Span,
     /// See [`New::doubt`].
     pub doubt: u8,
@@ -55,39 +54,39 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The offset behind its last byte.
+    /// Returns the offset after its last byte.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
 }
 
-/// Bytes that are to wait.
+/// Bytes to queue.
 #[derive(Clone, Copy)]
 pub(super) struct New<'a> {
     pub offset: u64,
     pub bytes: &'a [u8],
     /// Their segment.
     pub span: Span,
-    /// Doubtful bytes count only once the receiver acknowledges them, and give way to less doubtful
-    /// ones.
+    /// Doubt about the bytes: they count only once the receiver acknowledges them, and give way to
+    /// less doubtful ones.
     pub doubt: u8,
-    /// True if this is a FIN, which stands for one byte.
+    /// True for a FIN, which counts as one byte.
     pub fin: bool,
 }
 
 /// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inserted {
-    /// Bytes that were added.
+    /// Number of bytes added.
     pub added: u32,
-    /// True if bytes differed from those that they overlapped.
+    /// True if bytes differed from queued ones at the same offset.
     pub differ: bool,
-    /// True if there were blocks enough; else only bytes from the front were added.
+    /// False without enough blocks: then only the first bytes were added.
     pub whole: bool,
 }
 
 impl Held {
-    /// Room for `memory` bytes, rounded down to whole blocks, of which a source may hold
+    /// Creates room for `memory` bytes, rounded down to whole blocks. A source may hold
     /// `per_source` percent once three quarters are taken.
     pub fn new(memory: usize, per_source: u8, seed: u64) -> Result<Held, OutOfMemory> {
         let waiting_max = (memory / BLOCK_LEN).min(u32::MAX as usize / 2);
@@ -105,29 +104,30 @@ impl Held {
         })
     }
 
-    /// The list with this number.
+    /// Returns the first block of a list.
     #[inline]
     pub fn head(&self, list: u32) -> BlockLink {
         self.lists.first(list)
     }
 
-    /// The same to be changed for a packet of this owner, until [`Held::close`].
+    /// Opens a list for changes by a packet of this owner, until [`Held::close`]. Returns its first
+    /// block.
     pub fn open(&mut self, list: u32, owner: Owner) -> BlockLink {
         self.lists.begin(list, owner, self.waiting);
         self.lists.first(list)
     }
 
-    /// The list was changed, and begins here now; its number.
+    /// Ends the change of a list with this first block; returns its number.
     pub fn close(&mut self, list: BlockLink) -> u32 {
         self.lists.end(list, self.waiting)
     }
 
-    /// Makes sure that there are blocks for new bytes of a list, and `others` more; false if there
-    /// are not.
+    /// Ensures that there are blocks for new bytes of a list, and `others` more. Returns false if
+    /// there are not.
     pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, others: usize) -> bool {
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + others;
         let is_after = self.end(self.lists.first(list)).is_none_or(|end| end <= new.offset);
-        // At most, each block of the list is cut, and another one follows it.
+        // In the worst case, each block of the list is cut in two, and another one follows it.
         let needed = if is_after { blocks } else { blocks + 2 * self.lists.blocks(list) };
         if self.waiting + needed <= self.plenty {
             return true;
@@ -139,7 +139,7 @@ impl Held {
         can
     }
 
-    /// Returns true if n more blocks may be taken: lists give way for them.
+    /// Makes room for n more blocks: lists give way. Returns true if there is room.
     #[cold]
     fn make_room(&mut self, blocks: usize) -> bool {
         if self.plenty < self.waiting_max && self.lists.left(self.waiting) < blocks {
@@ -161,7 +161,7 @@ impl Held {
         self.waiting + blocks <= self.waiting_max
     }
 
-    /// Gives back all blocks of a list, and the list.
+    /// Frees a list with its blocks.
     pub fn forget(&mut self, list: u32) {
         if list == 0 {
             return;
@@ -172,17 +172,17 @@ impl Held {
         self.lists.settle(list, u64::MAX);
     }
 
-    /// Lists that gave way to others.
+    /// Number of displaced lists.
     pub fn gave_way(&self) -> u64 {
         self.gave_way
     }
 
-    /// Why there was no room last.
+    /// Returns the reason for the last refusal.
     pub fn shortage(&self) -> MemoryShortage {
         self.lists.shortage
     }
 
-    /// Lists, and what gave way of them.
+    /// Returns the lists.
     pub fn lists(&self) -> &Lists {
         &self.lists
     }
@@ -197,7 +197,7 @@ impl Held {
         self.waiting
     }
 
-    /// The memory that blocks stand in.
+    /// Returns the memory of the blocks.
     pub fn memory(&self) -> &[u8] {
         &self.bytes
     }
@@ -207,12 +207,12 @@ impl Held {
         block as usize * BLOCK_LEN
     }
 
-    /// The block at the front of a list.
+    /// Returns the first block of a list.
     pub fn front(&self, list: BlockLink) -> Option<&Block> {
         Some(&self.blocks[list.block()? as usize])
     }
 
-    /// Takes the block at the front off a list; its bytes stay until it is given back.
+    /// Removes the first block of a list. Its bytes stay until [`Held::release`].
     pub fn pop(&mut self, list: &mut BlockLink) -> Option<(u32, Block)> {
         let block = list.block()?;
         let content = self.blocks[block as usize];
@@ -221,12 +221,12 @@ impl Held {
         Some((block, content))
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub fn release(&mut self, block: u32) {
         self.free.push(block);
     }
 
-    /// Gives all blocks of a list back; returns how many bytes they held.
+    /// Frees all blocks of a list; returns their number of bytes.
     pub fn release_all(&mut self, list: &mut BlockLink) -> u32 {
         let mut bytes = 0;
         while let Some((block, content)) = self.pop(list) {
@@ -236,8 +236,7 @@ impl Held {
         bytes
     }
 
-    /// Gives the blocks of a list back that are at least so doubtful; returns how many bytes they
-    /// held.
+    /// Frees the blocks of a list with at least this doubt; returns their number of bytes.
     pub fn release_doubtful(&mut self, list: &mut BlockLink, doubt: u8) -> u32 {
         let (mut bytes, mut kept, mut last) = (0, BlockLink::default(), None);
         while let Some((block, content)) = self.pop(list) {
@@ -257,8 +256,8 @@ impl Held {
         bytes
     }
 
-    /// Parts the block at the front, if it goes on behind this offset within it; what is behind is
-    /// forgotten if there is no block for it. Returns how many bytes were.
+    /// Cuts the first block in two at this offset, if it is within the block. Without a free block,
+    /// discards the second part. Returns the number of discarded bytes.
     pub fn part_front(&mut self, list: BlockLink, at: u64) -> u32 {
         let Some(front) = list.block() else { return 0 };
         let whole = self.blocks[front as usize];
@@ -270,12 +269,12 @@ impl Held {
         lost
     }
 
-    /// Trusts bytes of up to this doubt: they are not doubtful any more.
+    /// Removes the doubt from bytes with at most this doubt.
     pub fn trust(&mut self, list: BlockLink, doubt: u8) {
         self.each(list, |block| block.doubt = if block.doubt <= doubt { 0 } else { block.doubt });
     }
 
-    /// All of a list is at least so doubtful.
+    /// Raises the doubt of all bytes of a list to at least this one.
     pub fn suspect(&mut self, list: BlockLink, doubt: u8) {
         self.each(list, |block| block.doubt = block.doubt.max(doubt));
     }
@@ -288,8 +287,8 @@ impl Held {
         }
     }
 
-    /// Takes the byte at `at` out of the stream, which the block at the front has: what follows
-    /// moves up by one. True if the block has no other bytes from there on.
+    /// Removes the byte at `at`, in the first block, from the stream: later bytes move up by one.
+    /// Returns true if the block has no later bytes.
     pub fn take_out(&mut self, list: BlockLink, at: u64) -> bool {
         self.each(list, |block| {
             block.offset -= u64::from(block.offset > at);
@@ -306,10 +305,10 @@ impl Held {
         block.len == 0
     }
 
-    /// A segment that follows another one that waits becomes one with it, as in Linux's queue:
-    /// where they then begin and end.
+    /// Joins a segment with a queued one that it continues, as Linux's queue does. Returns the span
+    /// of both.
     fn join(&mut self, list: BlockLink, new: &New<'_>) -> Span {
-        // Linux looks at the last one, and at the last one that begins before.
+        // Linux checks the last segment, and the last one that begins before this one.
         let spans =
             || self.list(list).filter(|block| block.doubt == new.doubt && !block.fin).map(|block| block.span);
         let last = spans().max_by_key(|span| span.from);
@@ -342,7 +341,7 @@ impl Held {
         self.list(list).last().map(|block| block.offset + block.bytes.len() as u64)
     }
 
-    /// The blocks of a list with their bytes.
+    /// Returns the blocks of a list with their bytes.
     pub fn list(&self, list: BlockLink) -> impl Iterator<Item = New<'_>> {
         let mut link = list;
         std::iter::from_fn(move || {
@@ -355,7 +354,7 @@ impl Held {
         })
     }
 
-    /// Adds bytes to a list. Where they overlap others, the policy says which stay.
+    /// Adds bytes to a list. Where they overlap queued ones, the policy decides which stay.
     pub fn insert(&mut self, list: &mut BlockLink, mut new: New<'_>, policy: HostPolicy) -> Inserted {
         let mut inserted = Inserted::default();
         if policy == HostPolicy::Linux && !new.fin {
@@ -363,7 +362,7 @@ impl Held {
         }
         let mut at = new.offset;
         let end = new.offset + new.bytes.len() as u64;
-        // The block behind which `at` stands.
+        // The block that precedes `at`.
         let mut before = BlockLink::default();
         while at < end {
             let part = |until: u64| &new.bytes[(at - new.offset) as usize..(until - new.offset) as usize];
@@ -401,8 +400,8 @@ impl Held {
         inserted
     }
 
-    /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are
-    /// not blocks enough.
+    /// Appends bytes to a list. Returns `None` if they are not after its last block, or without
+    /// enough blocks.
     pub fn append(&mut self, list: &mut BlockLink, last: &mut BlockLink, new: New<'_>) -> Option<u32> {
         let end = last.block().map_or(0, |block| self.blocks[block as usize].end());
         let blocks = new.bytes.len().div_ceil(BLOCK_LEN);
@@ -417,7 +416,7 @@ impl Held {
         Some(new.bytes.len() as u32)
     }
 
-    /// The last block of a list.
+    /// Returns the last block of a list.
     pub fn last(&self, list: BlockLink) -> BlockLink {
         let mut last = list;
         while self.next(last) != BlockLink::default() {
@@ -426,7 +425,7 @@ impl Held {
         last
     }
 
-    /// A free block, if one more may wait.
+    /// Takes a free block, if one more may be in lists.
     fn take(&mut self) -> Option<u32> {
         if self.waiting >= self.plenty && !self.make_room(1) {
             return None;
@@ -440,16 +439,16 @@ impl Held {
         link.block().map_or(BlockLink::default(), |block| self.blocks[block as usize].next)
     }
 
-    /// Bytes `from..until` of the stream, all in this block.
+    /// Returns bytes `from..until` of the stream, all in this block.
     fn part(&self, link: BlockLink, from: u64, until: u64) -> &[u8] {
         let Some(block) = link.block() else { return &[] };
         let start = self.place(block) + (from - self.blocks[block as usize].offset) as usize;
         &self.bytes[start..start + (until - from) as usize]
     }
 
-    /// Overwrites bytes of a block. They become a block of their own, so that it is known for each
-    /// byte where its segment began; if there is no block for that, they keep the old segment's.
-    /// False if that one is more doubtful, or one of both is a FIN: then nothing is overwritten.
+    /// Overwrites bytes of a block. They become a block of their own, so that the start of each
+    /// byte's segment is known; without a free block, they keep the old segment. Returns false, and
+    /// overwrites nothing, if the old segment then differs in doubt, or in being a FIN.
     fn replace(&mut self, link: BlockLink, at: u64, new: New<'_>) -> bool {
         let mut link = link;
         let mut own = true;
@@ -477,8 +476,7 @@ impl Held {
         true
     }
 
-    /// Cuts a block in two at this offset within it; the right one, or none if there is no block
-    /// for it.
+    /// Cuts a block in two at this offset. Returns the second part; `None` without a free block.
     pub fn cut(&mut self, link: BlockLink, at: u64) -> Option<BlockLink> {
         let left = link.block()?;
         let right = self.take()?;
@@ -491,7 +489,7 @@ impl Held {
         Some(BlockLink::to(right))
     }
 
-    /// Puts bytes, no more than a block's, behind a block of the list, or first.
+    /// Inserts at most a block of bytes after a block of the list, or first.
     fn place_behind(&mut self, list: &mut BlockLink, before: BlockLink, new: New<'_>) -> Option<BlockLink> {
         let block = self.take()?;
         let New { offset, bytes, span, doubt, fin } = new;

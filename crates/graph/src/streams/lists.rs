@@ -1,20 +1,20 @@
-//! Lists of blocks, one for each stream that has some: whose they are, and which of them give way
-//! when memory is full.
+//! Lists of blocks, one for each stream with queued bytes: their owners, and the order in which
+//! they give way when memory is full.
 //!
-//! Lists of connections that are not open give way first, in the order in which they came; then
-//! those of open ones, in that order, but for lists that grew since they were last looked at. A
-//! list that gave way stays, empty, until its stream asks for it: so the stream knows what it
-//! misses.
+//! Lists of connections that are not open give way first, the oldest first; then lists of open
+//! connections, in the same order, except those that grew since the last check. A displaced list
+//! stays, empty, until its stream has passed the lost bytes, so that the stream knows what is
+//! missing.
 
 use nf::record::RecordHeader;
 use nf::{MemoryShortage, SourceAccounts, source_of};
 use packet::Addr;
 use packet::memory::OutOfMemory;
 
-/// Accounts of sources.
+/// Number of accounts of sources.
 const ACCOUNTS: u64 = 1 << 16;
 
-/// Lists that are looked at to find one to give way.
+/// Maximum number of lists checked to find a victim.
 const LOOKED_AT_MAX: usize = 32;
 
 /// The owner of the current packet.
@@ -33,7 +33,7 @@ impl Default for Owner {
 }
 
 impl Owner {
-    /// The owner of a flow's packets.
+    /// Returns the owner of a flow's packets.
     #[inline]
     pub fn of(header: &RecordHeader) -> Owner {
         let (key, reversed) = (&header.key, header.has(RecordHeader::FLAG_REVERSED));
@@ -41,7 +41,7 @@ impl Owner {
     }
 }
 
-/// A block, or none: one more than its number, so that zero is none.
+/// A block, or none: one more than its number, zero for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct BlockLink(pub u32);
 
@@ -60,17 +60,17 @@ impl BlockLink {
 struct List {
     first: BlockLink,
     blocks: u32,
-    /// The account that they are counted by, unless the connection is not open.
+    /// The account of its blocks; 0 if the connection is not open.
     account: u32,
-    /// The places of its queue next to its own: one more than a list's number.
+    /// The neighbors in its queue: one more than their numbers.
     next: u32,
     previous: u32,
-    /// Bytes before this offset were evicted, if its stream did not come so far since.
+    /// Bytes before this offset were evicted; 0 once the stream has passed it.
     lost_until: u64,
     is_weak: bool,
-    /// It grew since it was last looked at.
+    /// It grew since the last check.
     is_used: bool,
-    /// It gave way, and its stream does not know yet.
+    /// It gave way, and its stream has not noticed yet.
     is_news: bool,
 }
 
@@ -91,14 +91,15 @@ pub(super) struct Lists {
     /// The list that is being changed: one more than its number.
     open: u32,
     owner: Owner,
-    /// Blocks that waited before that.
+    /// Number of blocks in lists before that.
     mark: usize,
-    /// Why a block was refused last.
+    /// The reason for the last refusal of a block.
     pub shortage: MemoryShortage,
 }
 
 impl Lists {
-    /// Creates lists for n blocks, of which a source has this share. Only evicted lists are more.
+    /// Creates lists for n blocks with this share for a source. There are more lists than blocks
+    /// only if lists were evicted.
     pub fn new(blocks: usize, share: u32, seed: u64) -> Result<Lists, OutOfMemory> {
         Ok(Lists {
             all: Vec::with_capacity(blocks),
@@ -125,7 +126,7 @@ impl Lists {
         self.all.get_mut(list.checked_sub(1)? as usize)
     }
 
-    /// The first block of a list.
+    /// Returns the first block of a list.
     #[inline]
     pub fn first(&self, list: u32) -> BlockLink {
         self.get(list).map_or(BlockLink::default(), |list| list.first)
@@ -136,17 +137,17 @@ impl Lists {
         self.get(list).map_or(0, |list| list.blocks as usize)
     }
 
-    /// The account of an owner's source.
+    /// Returns the account of an owner's source.
     pub fn account(&self, owner: Owner) -> u32 {
         self.sources.account(source_of(owner.source))
     }
 
-    /// Begins a change of a list, while `waiting` blocks wait.
+    /// Begins a change of a list; `waiting` blocks are in lists.
     pub fn begin(&mut self, list: u32, owner: Owner, waiting: usize) {
         (self.open, self.owner, self.mark) = (list, owner, waiting);
     }
 
-    /// It has changed; its number from now on.
+    /// Ends the change; returns the list's number from now on.
     pub fn end(&mut self, first: BlockLink, waiting: usize) -> u32 {
         let open = std::mem::take(&mut self.open);
         let list = match open {
@@ -204,7 +205,7 @@ impl Lists {
         (self.sources.left(account) as usize + self.mark).saturating_sub(waiting)
     }
 
-    /// The list that is to give way to the one that is being changed, if one is.
+    /// Returns the list that must give way to the list being changed.
     pub fn victim(&mut self) -> Option<u32> {
         let mut candidate = self.candidate()?;
         for _ in 0..LOOKED_AT_MAX {
@@ -219,8 +220,8 @@ impl Lists {
         Some(candidate)
     }
 
-    /// The first list of the queues that is not being changed. A connection that is not open takes
-    /// nothing from one that is.
+    /// Returns the first list of the queues, except the list being changed. A connection that is
+    /// not open takes nothing from an open one.
     fn candidate(&self) -> Option<u32> {
         let [open, weak] = self.queues;
         let other = |list: u32| match list {
@@ -234,19 +235,19 @@ impl Lists {
         (candidate != 0).then_some(candidate)
     }
 
-    /// A list gave way: it has no blocks any more, and its stream will miss what came before this
-    /// offset.
+    /// Notes that a list gave way: its blocks are gone, and its stream will miss the bytes before
+    /// this offset.
     pub fn gave_way(&mut self, list: u32, until: u64) {
         self.dequeue(list);
         let Some(at) = self.get_mut(list) else { return };
         let (blocks, is_weak, account) = (std::mem::take(&mut at.blocks), at.is_weak, at.account);
         (at.first, at.lost_until, at.is_news) = (BlockLink::default(), at.lost_until.max(until), true);
-        // What is not there any more was there when the change began.
+        // The blocks were there when the change began.
         self.mark = self.mark.saturating_sub(blocks as usize);
         self.count(is_weak, account, blocks, 0);
     }
 
-    /// Returns true if a list gave way since its stream asked last.
+    /// Returns true if a list gave way since the last call for it.
     #[inline]
     pub fn is_news(&mut self, list: u32) -> bool {
         self.get_mut(list).is_some_and(|list| std::mem::take(&mut list.is_news))
@@ -258,7 +259,8 @@ impl Lists {
         self.get(list).map_or(0, |list| list.lost_until)
     }
 
-    /// The list of a stream that moves here and misses something, as it knows already, or not.
+    /// Creates the list of a stream that moves here and misses bytes. `is_news`: the stream has not
+    /// noticed yet.
     pub fn lose(&mut self, until: u64, is_news: bool) -> u32 {
         let list = self.vacant();
         if let Some(at) = self.get_mut(list) {
@@ -267,8 +269,8 @@ impl Lists {
         list
     }
 
-    /// The stream has come to this offset: what it misses before that does not matter any more. The
-    /// list's number from now on.
+    /// Forgets missing bytes before this offset, which the stream has passed. Returns the list's
+    /// number from now on.
     pub fn settle(&mut self, list: u32, until: u64) -> u32 {
         let Some(at) = self.get_mut(list) else { return 0 };
         if at.lost_until <= until {

@@ -1,5 +1,5 @@
-//! IP headers that hosts ignore: options and extension headers that are malformed, or that give a
-//! route.
+//! IP headers that make hosts ignore a packet: malformed options and extension headers, and source
+//! routes.
 
 /// Returns true if a host ignores a packet with this IP header, which has options or extension
 /// headers, up to its transport header or its fragment's content.
@@ -90,7 +90,7 @@ fn is_ignored_v6(mut next: u8, mut rest: &[u8]) -> bool {
         let is_bad = match next {
             HOP_BY_HOP => !is_first || has_bad_option(&header[2..]),
             DESTINATION => has_bad_option(&header[2..]),
-            // A route that is not at its end asks to be forwarded (RFC 5095).
+            // A packet with segments left must be forwarded (RFC 5095).
             ROUTING => header[3] != 0,
             _ => false,
         };
@@ -102,9 +102,8 @@ fn is_ignored_v6(mut next: u8, mut rest: &[u8]) -> bool {
     false
 }
 
-/// Returns true if an option asks those who do not know it to discard the packet, or is malformed
-/// (RFC 8200
-/// 4.2).
+/// Returns true if an option is malformed, or requires hosts that do not know it to discard the
+/// packet (RFC 8200 4.2).
 fn has_bad_option(mut options: &[u8]) -> bool {
     const PAD: u8 = 1;
     const PADDING_MAX: usize = 7;

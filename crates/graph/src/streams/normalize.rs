@@ -55,8 +55,8 @@ impl Reassembler {
         }
     }
 
-    /// Replaces bytes that differ by those that were sent before. Returns `None` if not all of
-    /// these are known.
+    /// Restores the first-sent bytes where a retransmission differs. Returns `None` if not all of
+    /// them are known.
     #[cold]
     fn replace(&mut self, packet: &mut Packet, streams: &Streams) -> Option<()> {
         let Difference { in_payload, offset, len } = self.tcp.current_mut().take_difference()?;

@@ -15,7 +15,7 @@ pub struct StreamOptions {
     pub per_source: u8,
     /// Chooses the accounts of sources.
     pub seed: u64,
-    /// The same for one direction of one flow.
+    /// Memory of the out-of-order queue of one direction of a flow, in bytes.
     pub memory_per_stream: u32,
     /// The place where hosts read urgent bytes.
     pub urgent: Urgent,
@@ -57,11 +57,11 @@ pub enum LowTtl {
     /// They are dropped.
     #[default]
     Drop,
-    /// Their TTL is raised to the least one that reaches the host.
+    /// Their TTL is raised to the minimum that reaches the host.
     Raise,
 }
 
-/// The policy for retransmissions whose bytes differ from those sent first.
+/// The policy for retransmissions that differ from the bytes sent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Differing {
     /// They are dropped.

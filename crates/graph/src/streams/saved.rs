@@ -1,4 +1,4 @@
-//! Streams on their way to another unit: where they stand, and what waits, as bytes.
+//! Streams in transfer to another unit: their state and queued bytes, serialized.
 
 use super::{Reassembler, Streams};
 
@@ -8,7 +8,7 @@ pub enum StreamRestoreError {
     /// The bytes are not what [`Reassembler::save`] wrote.
     #[error("the saved streams are damaged at byte {0}")]
     Damaged(usize),
-    /// There is no memory for what waits.
+    /// There is no memory for the queued bytes.
     #[error("no memory for the bytes of the saved streams that wait")]
     NoMemory,
 }
@@ -27,7 +27,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes over saved streams. On an error, nothing is kept.
+    /// Restores saved streams. On an error, nothing is kept.
     pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.tcp.restore(&mut rest)?;
@@ -38,8 +38,8 @@ impl Reassembler {
         Err(StreamRestoreError::Damaged(rest.at))
     }
 
-    /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On
-    /// an error, nothing is kept.
+    /// Restores the output of [`Reassembler::save_flow`] for the flow with this record. On an
+    /// error, nothing is kept.
     pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         if saved.is_empty() {
             return Ok(Streams::default());

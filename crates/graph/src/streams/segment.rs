@@ -6,7 +6,7 @@ use packet::{Direction, Packet, PacketClass};
 
 use super::network;
 
-/// A segment: its header's numbers, and its payload as far as it was captured.
+/// A segment: fields of its header, and the captured part of its payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
     /// Its direction in its flow.
@@ -23,17 +23,15 @@ pub struct Segment<'a> {
     pub urgent: u16,
     /// Its options.
     pub options: SegmentOptions,
-    /// True if hosts ignore it for what its IP header says, or it ends before it reaches one.
+    /// True if hosts ignore it because of its IP header, or its TTL ends before the host.
     pub ignored: bool,
     /// Bytes of payload on the wire.
     pub len: u32,
-    /// Those that are here: fewer where a capture cut the packet.
+    /// The captured payload: shorter than `len` if a capture cut the packet.
     pub payload: &'a [u8],
-    /// True if its checksums are right; none if nobody looked, or they cannot be told from what is
-    /// here.
+    /// True if its checksums are right; `None` if they were not checked, or cannot be.
     pub intact: Option<bool>,
-    /// True if it was put together from fragments, so that the packet at hand does not have its
-    /// payload.
+    /// True if it was reassembled from fragments, so that its payload is not in the current packet.
     pub apart: bool,
 }
 
@@ -42,7 +40,7 @@ pub struct Segment<'a> {
 pub struct SegmentOptions {
     /// The value of its timestamp (RFC 7323 3).
     pub timestamp: Option<u32>,
-    /// By how many bits its sender's windows are shifted; of a SYN (RFC 7323 2).
+    /// The window scale, in bits; in a SYN (RFC 7323 2).
     pub scale: Option<u8>,
     /// True if it has an MD5 signature (RFC 2385).
     pub signed: bool,
@@ -51,8 +49,7 @@ pub struct SegmentOptions {
 }
 
 impl SegmentOptions {
-    /// Reads them as Linux does: up to the first one that is malformed, and the last one of a kind
-    /// counts.
+    /// Reads options as Linux does: up to the first malformed one; the last of a kind counts.
     #[inline]
     pub fn read(options: &[u8]) -> SegmentOptions {
         match options {
@@ -91,7 +88,7 @@ impl SegmentOptions {
     }
 }
 
-/// By how many bits a window is shifted at most (RFC 7323 2.3).
+/// Maximum window scale, in bits (RFC 7323 2.3).
 const SCALE_MAX: u8 = 14;
 
 impl<'a> Segment<'a> {
@@ -101,8 +98,8 @@ impl<'a> Segment<'a> {
     pub(super) const ACK: u8 = 16;
     pub(super) const URG: u8 = 32;
 
-    /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its
-    /// header was not captured.
+    /// Returns the segment of a packet with a known flow; `None` if it is not a whole TCP packet,
+    /// or its header was not captured.
     #[inline(always)]
     pub fn of(packet: &'a Packet) -> Option<Segment<'a>> {
         let meta = packet.meta();
@@ -114,7 +111,7 @@ impl<'a> Segment<'a> {
         Segment::read(packet.data().get(l4..)?, len, meta.transit.direction)
     }
 
-    /// Returns the segment that these bytes begin with, which has `wire_len` on the wire.
+    /// Returns the segment at the beginning of these bytes; `len` is its length on the wire.
     #[inline(always)]
     pub(super) fn read(bytes: &'a [u8], len: usize, direction: Direction) -> Option<Segment<'a>> {
         let header: &[u8; 20] = bytes.first_chunk()?;
@@ -140,8 +137,8 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Returns true if the checksums of the segment in a packet are right, that of its IPv4 header
-    /// and its own; none if not all of it was captured, or it is none that a network carries.
+    /// Returns true if the checksums of a packet's IPv4 header and segment are right; `None` if it
+    /// was not captured completely, or is too long for a network.
     pub(super) fn check(packet: &Packet) -> Option<bool> {
         let segment = packet.data().get(usize::from(packet.meta().l4)..packet.flow_end())?;
         if !Segment::has_right_header(packet) {
@@ -150,15 +147,14 @@ impl<'a> Segment<'a> {
         Segment::check_bytes(packet, segment)
     }
 
-    /// The same of the segment alone, which goes between the ends of this packet. Where a route is
-    /// given (RFC 8200 4.4), the address that its sender reckoned with is another one: such a
-    /// segment is taken for damaged.
+    /// Same for the segment alone, between the addresses of this packet. With a routing header (RFC
+    /// 8200 4.4) its sender used another address in the checksum: such a segment counts as damaged.
     pub(super) fn check_bytes(packet: &Packet, segment: &[u8]) -> Option<bool> {
         let (meta, len) = (packet.meta(), segment.len() as u32);
         let l3 = usize::from(meta.l3);
         let (from, until) = if meta.version == 4 { (l3 + 12, l3 + 20) } else { (l3 + 8, l3 + 40) };
         if meta.version == 4 && len > u32::from(u16::MAX) {
-            return None; // Longer than its header can say.
+            return None; // Longer than its header can state.
         }
         let addresses = sum(packet.data().get(from..until)?);
         let pseudo = addresses + u32::from(protocol::TCP) + (len >> 16) + (len & 0xffff);
@@ -172,8 +168,8 @@ impl<'a> Segment<'a> {
         meta.version != 4 || verify(sum(header))
     }
 
-    /// Returns true if hosts ignore a packet for what its IP header says, or it ends before it
-    /// reaches one that is so far away.
+    /// Returns true if hosts ignore a packet because of its IP header, or its TTL is below
+    /// `ttl_min`.
     #[inline]
     pub(super) fn is_ignored(packet: &Packet, ttl_min: u8) -> bool {
         let (meta, data) = (packet.meta(), packet.data());
@@ -187,12 +183,12 @@ impl<'a> Segment<'a> {
         self.flags & flag != 0
     }
 
-    /// The sequence number of its first byte of payload: a SYN counts as one.
+    /// Returns the sequence number of its first byte of payload: a SYN counts as one.
     pub(super) fn first(&self) -> u32 {
         self.sequence.wrapping_add(u32::from(self.has(Segment::SYN)))
     }
 
-    /// Up to which sequence number its sender has everything.
+    /// Returns the acknowledged sequence number, if the ACK flag is set.
     pub(super) fn acknowledged(&self) -> Option<u32> {
         self.has(Segment::ACK).then_some(self.acknowledgment)
     }

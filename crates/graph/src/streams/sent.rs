@@ -14,9 +14,9 @@ use super::{Half, HostPolicy, MemoryOf, Segment, StreamOptions, WhenMemoryFull};
 
 /// Memory of unacknowledged bytes of all flows.
 pub const SENT_MEMORY: usize = 64 << 20;
-/// The same of one direction of one flow: as much as is under way on long fast paths.
+/// Memory of unacknowledged bytes of one direction of a flow: a window on long fast paths.
 pub const SENT_MAX: u32 = 4 << 20;
-/// The most blocks of unacknowledged bytes of a stream: a retransmission walks their list.
+/// Limit on the blocks of unacknowledged bytes of a stream: a retransmission walks their list.
 const SENT_BLOCKS_MAX: usize = SENT_MAX as usize / BLOCK_LEN;
 
 /// The unacknowledged bytes of all streams. Each stream has the number of its own list.
@@ -36,11 +36,11 @@ impl SentBytes {
         self.held.gave_way()
     }
 
-    /// Compares a segment with what its sender has sent before, and remembers it. Returns false if
-    /// it must be dropped.
+    /// Compares a segment with the bytes that its sender has sent before, and remembers it. Returns
+    /// false if it must be dropped.
     pub fn compare(&mut self, segment: &Segment<'_>, half: &mut Half, current: &mut Current) -> bool {
-        // Without acknowledgements nothing would ever be removed. But most hosts take no bytes of a
-        // SYN, and have them retransmitted.
+        // Without acknowledgements nothing would ever be removed. But bytes of a SYN are
+        // remembered: most hosts do not accept them, and get them retransmitted.
         let is_remembered = half.has(Half::ANSWERED) || segment.has(Segment::SYN);
         if !is_remembered && half.sent == 0 || segment.payload.is_empty() {
             return true;
@@ -48,7 +48,7 @@ impl SentBytes {
         let (Some(first), Some(has)) = (half.distance(segment.first()), half.distance(half.has)) else {
             return true;
         };
-        // The receiver does not take again what it has.
+        // The receiver ignores bytes that it has already.
         let skip = (has - first).max(0) as usize;
         let Some(bytes) = segment.payload.get(skip..).filter(|bytes| !bytes.is_empty()) else { return true };
         let place = half.next as i64 + i64::from(half.taken) + first + skip as i64;
@@ -101,7 +101,7 @@ impl SentBytes {
         short.is_none() && !differs
     }
 
-    /// Returns the offset up to which remembered bytes may have been evicted.
+    /// Returns the offset before which remembered bytes may be missing, as evicted.
     #[inline]
     fn look_for_loss(&mut self, half: &mut Half) -> u64 {
         if self.held.lists_mut().is_news(half.sent) {
@@ -110,7 +110,7 @@ impl SentBytes {
         self.held.lists().lost_until(half.sent)
     }
 
-    /// The receiver has everything before this sequence number.
+    /// Forgets bytes before this sequence number: the receiver has them.
     pub fn forget(&mut self, sequence: u32, half: &mut Half, owner: Owner) {
         let is_more = sequence.wrapping_sub(half.has).cast_signed() > 0;
         let Some(distance) = half.distance(sequence).filter(|_| is_more) else { return };

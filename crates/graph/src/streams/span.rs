@@ -8,6 +8,6 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The span of what a host takes at once if it takes it at all: nothing replaces it.
+    /// The span of bytes that a host accepts at once or never: nothing replaces them.
     pub const AT_ONCE: Span = Span { from: 0, until: u64::MAX };
 }

@@ -26,7 +26,7 @@ pub(super) struct TcpStreams {
 }
 
 impl TcpStreams {
-    /// Creates streams with memory as the options say.
+    /// Creates streams with the options' memory.
     pub fn new(options: StreamOptions) -> Result<TcpStreams, OutOfMemory> {
         Ok(TcpStreams {
             early: EarlyBytes::new(&options)?,

@@ -191,7 +191,7 @@ fn topological_order<'e>(policy: &Policy, edges: impl Iterator<Item = &'e Edge>)
         }
     }
     let mut order = Vec::with_capacity(used.len());
-    // A policy without circles always has one whose predecessors are all placed.
+    // In a policy without cycles, some function always has all its predecessors in the order.
     while let Some(&next) = used.iter().find(|&&nf| before[nf].iter().all(|nf| order.contains(nf))) {
         used.remove(&next);
         order.push(next);

@@ -13,7 +13,7 @@ impl NfSet {
     /// All functions.
     pub const ALL: NfSet = NfSet(u64::MAX);
 
-    /// Checks if the set has a function.
+    /// Returns true if the set has a function.
     #[inline(always)]
     pub fn has(self, stage: usize) -> bool {
         stage >= BRANCHING_NFS_MAX || self.0 >> stage & 1 != 0

@@ -83,13 +83,13 @@ fn a_rewritten_flow_that_looks_like_another_is_refused() {
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
     assert_eq!(bench.graph.counters().ended(nf::EndReason::Rejected), 1);
     assert_eq!(bench.graph.counters().flows_live, 1);
-    // Once the other flow has expired, even if nobody has cleared it yet, there is no conflict.
+    // There is no conflict once the other flow has expired, even before it is removed.
     let over = T + u64::from(Options::default().timeouts.udp_ms) * 1_000_000 + 1;
     bench.through(over, Side::Inside, &udp(inside, peer, &[0]));
     assert_eq!(bench.graph.counters().flows_live, 1);
 }
 
-/// A flow that an outside host opened, and that nobody answered, keeps its key from no inside host.
+/// An unanswered flow that an outside host opened does not reserve its key against inside hosts.
 #[test]
 fn an_unanswered_flow_from_outside_gives_way() {
     let mut bench = Bench::new(vec![stage::<OneToOne>(8)], Options::default());

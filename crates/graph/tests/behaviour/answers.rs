@@ -38,7 +38,7 @@ fn an_answer_to_outside_passes_functions_on_that_side() {
     assert_eq!(bench.graph.stages()[0].counters().packets, 0);
 }
 
-/// Behind PPPoE the answer's link header says the answer's length (RFC 2516 4).
+/// With PPPoE the answer's link header has the answer's length (RFC 2516 4).
 #[test]
 fn an_answer_behind_pppoe_has_its_own_length() {
     let network = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[command::REJECT; 40]);

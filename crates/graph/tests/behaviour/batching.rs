@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// A line sends and drops the same packets if they follow routes, hairpins and answers among
-    /// them. Functions hear only of flows that reach them.
+    /// them. Functions see only flows that reach them.
     #[test]
     fn routed_lines_do_what_lines_do((stages, options) in graphs(), traffic in traffic(200)) {
         let run = |bench: Bench| {
@@ -81,8 +81,7 @@ proptest! {
     }
 }
 
-/// A packet shortens how long its flow is kept; the next one, behind it in the batch, comes too
-/// late.
+/// A packet shortens its flow's timeout; the next one in the batch arrives after it.
 #[test]
 fn a_flow_may_end_within_a_batch() {
     let request = |at_ms: u64, byte: u8| Arrival {
@@ -154,7 +153,7 @@ fn what_cannot_be_parsed_is_dropped_in_its_turn() {
     }
 }
 
-/// The longest time that can be asked for is a time.
+/// The longest timeout that a function can request does not overflow.
 #[test]
 fn a_flow_may_be_kept_for_ever() {
     let mut bench = Bench::new(

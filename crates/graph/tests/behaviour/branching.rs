@@ -68,7 +68,7 @@ impl Observer for EdgeDiary {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// An observer hears of the edges that are counted, in the order of the path.
+    /// An observer sees the counted edges, in the order of the path.
     #[test]
     fn observed_edges_are_those_counted(text in graphs(), sends in sends()) {
         let policy = Policy::read("random", &text, &mut |_: &str| Err(String::new())).unwrap();
@@ -163,8 +163,8 @@ fn attributes_of_functions_that_exclude_each_other_share_bits() {
     assert!(graph(&format!("p0 [dst port 1] -> {line} p1;")).is_err());
 }
 
-/// Each function that listens to streams gets those of the flows that come to it, wherever they
-/// come to another one before.
+/// Each listening function gets the streams of the flows that reach it, also after another
+/// listening function.
 #[test]
 fn streams_reach_listeners_on_every_branch() {
     let text = "Port<0> in; Port<1> out; Teller a; Teller b; Teller c;

@@ -1,4 +1,4 @@
-//! Packets that functions emit beside those that pass them.
+//! Packets that functions emit in addition to the packet at hand.
 
 use graph::{Graph, Options, Topology};
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, Verdict};
@@ -44,7 +44,7 @@ impl NetworkFunction for Copier {
     }
 }
 
-/// Copies leave right behind their packet, also if it is dropped, and visit nobody.
+/// Copies leave right after their packet, also if it is dropped, and visit no function.
 #[test]
 fn copies_follow_their_packets() {
     let stages = || vec![stage::<Tally>(8), stage::<Copier>(8), stage::<Gate>(8), stage::<Tally>(8)];
@@ -82,8 +82,8 @@ fn copies_follow_their_packets() {
             (5, i, true),
         ];
         assert_eq!(sent, expected);
-        // A copy has the payload that its packet had there; one that goes back, its link header
-        // turned round.
+        // A copy has its packet's payload at that function; a copy that turns back has a reversed
+        // link header.
         let frames = |at: usize| &bench.sent[at].2;
         assert_eq!(frames(2)[42..], [OUT]);
         assert_eq!(frames(6)[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -96,7 +96,7 @@ fn copies_follow_their_packets() {
     }
 }
 
-/// On branches, edges decide about copies as about other packets, but nobody behind is visited.
+/// On branches, copies take edges as other packets do, but visit no function.
 #[test]
 fn copies_take_edges_of_their_own() {
     let text = "Port<0> in; Port<1> out; Port<2> collector; Copier c; Tally a; Tally b;
@@ -117,7 +117,7 @@ fn copies_take_edges_of_their_own() {
     };
     assert_eq!(left(0, 0, &udp(host, peer, &[OUT])), [1, 2]);
     assert_eq!(left(1, 0, &udp(host, peer, &[BACK])), [1, 0]);
-    // Of a reply: on towards the host, or back to where the reply came in.
+    // Copies of a reply: on towards the host, or back to the reply's ingress.
     assert_eq!(left(2, 1, &udp(peer, host, &[BACK])), [0, 0]);
     assert_eq!(left(3, 1, &udp(peer, host, &[OUT])), [0, 1]);
     assert_eq!(left(4, 0, &udp(host, peer, &[0])), [1]);

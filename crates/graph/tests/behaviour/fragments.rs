@@ -164,20 +164,20 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     // Their source has a quarter of the table: its oldest give way.
     let (before, given_way) = (3 * DATAGRAMS_MAX as u64 + 3, 3 * DATAGRAMS_MAX as u64 / 4 + 1);
     assert_eq!((streams(&bench), bench.drops()), ((0, before, given_way), vec![]));
-    // So does one of those whose first fragment is remembered, of which there may be four times as
-    // many.
+    // The table of passed first fragments has room for four times as many: one of them gives way,
+    // too.
     assert_eq!(bench.graph.counters().fragments_displaced_by_source, given_way + 1);
     let last_of = |id: u64| segment_in_pieces(id as u16).last().unwrap().clone();
     bench.one(T + SECOND, Side::Inside, &last_of(given_way));
     assert_eq!(streams(&bench), (60, before + 1, given_way));
-    // What is left of one that gave way is another one, which is not whole.
+    // A last fragment of a displaced datagram begins another one, which is incomplete.
     bench.one(T + SECOND, Side::Inside, &last_of(given_way - 1));
     assert_eq!(streams(&bench), (60, before + 2, given_way));
     // They expire without another fragment.
     bench.advance(T + SECOND + DATAGRAM_TIMEOUT_NS);
     assert_eq!(streams(&bench), (60, before + 2, before / 3));
 
-    // So long, even if the graph remembers whose fragments they are.
+    // The timeout is the same if the graph still knows the fragments' flow.
     for (late, outcome) in [(0, (60, 4, 0)), (1, (0, 4, 1))] {
         let mut bench = listener();
         let pieces = segment_in_pieces(1);

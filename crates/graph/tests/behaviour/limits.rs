@@ -143,8 +143,7 @@ fn the_end_of_many_flows_is_told_in_parts() {
     assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(flows));
 }
 
-/// Of a flow whose first packets were all dropped, nothing is left, wherever in the graph they
-/// were.
+/// Nothing is left of a flow with only dropped packets, wherever in the graph they were dropped.
 #[test]
 fn rejected_flows_leave_nothing() {
     let stages = vec![stage::<Masquerade>(8), stage::<Tally>(8), stage::<Gate>(8), stage::<Witness>(8)];
@@ -156,7 +155,7 @@ fn rejected_flows_leave_nothing() {
     }
     assert_eq!(bench.graph.counters().ended(EndReason::Rejected), 100);
     assert_eq!(bench.drops(), [("policy", 100)]);
-    // One that passes keeps the flow, though later ones are dropped.
+    // A packet that passes keeps the flow, even if later ones are dropped.
     bench.through(T, Side::Inside, &request(1, 0));
     bench.one(T, Side::Inside, &request(1, command::DROP));
     assert_eq!(bench.graph.flows().records().live(), 1);

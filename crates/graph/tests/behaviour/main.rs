@@ -1,5 +1,5 @@
 //! The behaviour of a graph, seen from outside: packets in, packets out, counters, state.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test that panics fails.
 
 #[path = "../support/mod.rs"]
 mod support;

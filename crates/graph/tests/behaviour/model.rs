@@ -50,7 +50,7 @@ struct Reference {
     ended: HashMap<EndReason, u64>,
 }
 
-/// Flows are cleared away when time has passed the tick in which they ended: 2^24 ns.
+/// Expired flows are removed once the tick of their deadline has passed: 2^24 ns.
 const TICK_BITS: u32 = 24;
 
 impl Reference {

@@ -63,8 +63,8 @@ fn move_all(from: &mut Bench, to: &mut Bench) {
     }
 }
 
-/// The outcome seen from outside: packets in order, then the rest. Numbers of packets are each
-/// graph's own, and so is the order in which flows end that expire at once.
+/// The visible outcome: packets in order, then the rest. Each graph has its own numbers of packets,
+/// and its own order of flows that expire at the same time.
 fn seen(benches: &mut [Bench]) -> Vec<String> {
     let (mut sent, mut seen) = (vec![], vec![]);
     for bench in benches {
@@ -133,7 +133,7 @@ proptest! {
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
         match there.graph.flows_mut().restore(&bytes, &mut there.pool) {
-            // Not every byte can be told to be wrong.
+            // Some wrong bytes cannot be detected.
             Ok(record) => there.graph.flows_mut().release(record),
             Err(_) => prop_assert_eq!(live(&there.graph), [0; 0]),
         }
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// One flow of which something waits in each place where something can.
+/// A flow with something queued in each place that can queue.
 fn talk(bench: &mut Bench) {
     let (inside, outside) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let segments = [(0x02u8, 0u32, vec![]), (0x10, 1, vec![0; 3]), (0x10, 9, vec![0, 7])];

@@ -1,4 +1,4 @@
-//! Watching one packet: the observer hears everything, and watching changes nothing.
+//! Observing one packet: the observer sees everything, and changes nothing.
 
 use graph::{Observer, Options};
 use nf::{HeaderAction, Recording, Verdict};

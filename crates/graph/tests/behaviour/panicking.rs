@@ -90,7 +90,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs this on a thread whose panics are wanted, and not shown.
+/// Runs this on a thread with intended panics, which are not printed.
 fn quietly(run: impl FnOnce()) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -141,7 +141,7 @@ fn a_panic_costs_its_packet_and_its_flow_and_nobody_else() {
                 bench.graph.stages()[0].shared().pools[0].in_use(),
                 bench.graph.counters().flows_live as u32
             );
-            // The flow goes on as a new one.
+            // The flow continues as a new one.
             let before = bench.sent.len();
             bench.batch(&[says(a, 0), says(b, 0)]);
             assert_eq!(bench.sent.len(), before + 2);
@@ -346,8 +346,8 @@ impl Stage for Broken {
     }
 }
 
-/// Every packet is accounted for, every buffer comes back, and the graph goes on: the bench looks
-/// at that after each batch.
+/// The bench checks after each batch that every packet is counted, every buffer is returned, and
+/// the graph continues.
 #[test]
 fn the_graph_starts_over_where_its_own_code_fails() {
     quietly(|| {

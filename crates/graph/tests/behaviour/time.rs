@@ -33,7 +33,7 @@ fn clock(bench: &Bench) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// To the nanosecond, as far as packets can tell; and soon after, as far as anybody can.
+    /// A packet sees its flow's end to the nanosecond; the counters show it soon after.
     #[test]
     fn a_flow_is_kept_as_long_as_was_said(
         start in prop_oneof![Just(0u64), 0u64..1 << 60],
@@ -90,7 +90,8 @@ fn a_closed_connection_ends_as_closed() {
     assert_eq!(bench.graph.counters().ended(EndReason::Closed), 1);
 }
 
-/// A packet may shorten what an earlier one asked for; a packet with no wish changes nothing.
+/// A packet may shorten the timeout that an earlier one requested; a packet without a request
+/// changes nothing.
 #[test]
 fn functions_say_how_long() {
     let (five_ms, nothing, long) = (0x20, 0x10, 0x30);
@@ -105,8 +106,7 @@ fn functions_say_how_long() {
     assert_eq!(bench.graph.counters().flows_live, 0);
 }
 
-/// Time is the latest that any packet had: one that comes with an earlier time stamp is late, not a
-/// traveller in time.
+/// Time is the latest timestamp of any packet; an earlier timestamp does not turn time back.
 #[test]
 fn time_that_goes_backwards_ends_nothing() {
     let mut bench = witness();

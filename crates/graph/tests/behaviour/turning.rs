@@ -13,8 +13,8 @@ fn packets_at(bench: &Bench, stage: usize) -> u64 {
     bench.graph.stages()[stage].counters().packets
 }
 
-/// A turned packet visits the functions before the turning one twice, that one once, and those
-/// behind never.
+/// A turned packet visits the functions before the turning one twice, the turning one once, and the
+/// functions after it never.
 #[test]
 fn a_packet_from_inside_turns_once() {
     let stages = vec![stage::<Tally>(8), stage::<OneToOne>(8), stage::<Hairpin>(8), stage::<Tally>(8)];

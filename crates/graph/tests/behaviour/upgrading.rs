@@ -1,4 +1,4 @@
-//! Flows go on in a graph with newer versions of its functions.
+//! Flows continue in a graph with newer versions of its functions.
 
 use graph::{Graph, Options, RestoreError};
 use nf::record::RecordHeader;

@@ -48,7 +48,7 @@ impl NetworkFunction for Footprint {
     }
 
     fn state_function(&self, _: u16, _: &Packet, state: &mut [u8; 8], context: &mut Context<'_>) {
-        // Nobody else writes here.
+        // Only this function writes here.
         assert!(state[0] == 0 || state[0] == 1);
         state[0] = 1;
         context.alert(0, "here", "test", 3);

@@ -62,12 +62,12 @@ pub struct TestPacket {
     pub psh: bool,
     pub dscp: u8,
     pub mark: u8,
-    /// The batch ends behind it.
+    /// The batch ends after it.
     pub last: bool,
 }
 
-/// A policy with functions of these types, as f0 and so on, and those of the edges that make no
-/// loop.
+/// A policy with functions of these types, named f0 and so on, and the edges, except any that would
+/// close a cycle.
 pub fn policy_text(types: &[usize], edges: &[EdgeText]) -> String {
     let ports = (0..PORTS).map(|port| format!("Port<{port}> p{port};\n"));
     let nfs = types.iter().enumerate().map(|(nf, &of)| format!("{} f{nf};\n", TYPES[of]));
@@ -219,7 +219,7 @@ impl Model<'_> {
     }
 }
 
-/// The packet, and the port that it comes in by.
+/// The packet and its ingress port.
 pub fn packet_of(send: &TestPacket, reply_to: Option<(u16, u16)>) -> (u16, Vec<u8>) {
     let (source, destination) = port_of(send.flow);
     let host = Endpoint::new(Addr::from_v4_bytes([10, 0, 0, send.flow]), source);

@@ -196,8 +196,8 @@ impl Model {
         self.skip_acknowledged();
     }
 
-    /// A segment that follows the last one that waits, or the last one that begins before it, is
-    /// one with that.
+    /// Joins a segment with the last queued one, or with the last one that begins before it, if it
+    /// continues it.
     fn join(&mut self, new: (u64, u64), doubt: u8) -> (u64, u64) {
         let of_kind = |one: &&Waiting| one.doubt == doubt && !one.fin;
         let spans: Vec<_> = self.waiting.values().filter(of_kind).map(|one| one.span).collect();
@@ -312,7 +312,7 @@ impl Model {
     pub fn acknowledged(&mut self, until: u64) {
         let end = self.next + u64::from(self.ended);
         if until > end.max(self.waits_until().unwrap_or(0)) || until <= end {
-            return; // Nobody has sent that, or it is known.
+            return; // Not sent yet, or known already.
         }
         (self.ended, self.is_reset, self.is_suspect) = (false, false, false);
         self.acknowledged = self.acknowledged.max(until);

@@ -75,7 +75,7 @@ fn who_began_with_a_wrong_checksum_leaves_them_to_hardware() {
 #[test]
 fn what_a_syn_brings_counts_once_it_is_acknowledged() {
     for policy in POLICIES {
-        // A server that takes it, as of TCP Fast Open.
+        // The server accepts the bytes, as with TCP Fast Open.
         let mut bench = Bench::with_policy(policy);
         bench.segment(Direction::Original, SYN, 99, 0, b"request");
         assert_eq!(bench.seen[0], []);
@@ -84,7 +84,7 @@ fn what_a_syn_brings_counts_once_it_is_acknowledged() {
         bench.client(107, b", and more");
         assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
 
-        // One that does not, however the segments behind it are cut.
+        // The server does not accept them, however the next segments are cut.
         for cut in 0..7 {
             let mut bench = Bench::with_policy(policy);
             bench.segment(Direction::Original, SYN | FIN, 99, 0, b"a decoy");
@@ -97,7 +97,7 @@ fn what_a_syn_brings_counts_once_it_is_acknowledged() {
             assert_eq!(bench.reassembler.memory_used(), 0);
         }
 
-        // One that is not seen: as if it took it.
+        // The server is not seen: as if it accepted them.
         let mut bench = Bench::with_policy(policy);
         bench.segment(Direction::Original, SYN, 99, 0, b"request");
         bench.client(107, b", and more");
@@ -146,7 +146,7 @@ fn in_line_what_a_syn_brings_counts_at_once_and_stays_the_same() {
         assert_eq!((bench.fate, &bench.seen[0][..]), (None, &[data(0, b"request")][..]));
         bench
     };
-    // A server that takes all of it, or a part.
+    // The server accepts all bytes, or a part.
     for taken in [107, 103] {
         let mut bench = opened();
         bench.segment(Direction::Reply, SYN | ACK, 900, taken, b"answer");
@@ -154,7 +154,7 @@ fn in_line_what_a_syn_brings_counts_at_once_and_stays_the_same() {
         assert_eq!(bench.fate, None);
         assert_eq!(bench.seen, [[data(0, b"request, and more")], [data(0, b"answer")]], "{taken}");
     }
-    // One that takes nothing, or is not seen, however the segments behind it are cut.
+    // The server accepts none, or is not seen, however the next segments are cut.
     for is_seen in [true, false] {
         for cut in 0..7 {
             let mut bench = opened();
@@ -168,7 +168,7 @@ fn in_line_what_a_syn_brings_counts_at_once_and_stays_the_same() {
             bench.client(107, b", and more");
             assert_eq!((bench.fate, &bench.seen[0][..]), (None, &[data(0, b"request, and more")][..]));
         }
-        // Other bytes would have been seen by nobody.
+        // No function has seen other bytes.
         let mut bench = opened();
         if is_seen {
             bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
@@ -187,7 +187,7 @@ fn in_line_what_a_syn_brings_counts_at_once_and_stays_the_same() {
         bench.segment(Direction::Original, SYN, 99, 0, bytes);
         assert_eq!(bench.fate, fate);
     }
-    // Another attempt, which is the one that is answered.
+    // Another attempt, and the answer is to this one.
     let mut bench = opened();
     bench.segment(Direction::Original, SYN, 7000, 0, b"");
     assert_eq!(bench.fate, None);

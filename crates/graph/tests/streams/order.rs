@@ -65,7 +65,7 @@ fn a_gap_ends_where_the_stream_does() {
     bench.segment(Direction::Original, FIN | ACK, 103, 901, b"");
     bench.server_acknowledges(120);
     assert_eq!(bench.seen[0], [Seen::Gap(0, 3), Seen::Finished(3)]);
-    // What is behind it waits for a host that has not taken the end.
+    // Bytes after the end stay queued, in case the host has not accepted the end.
     assert_eq!(bench.reassembler.memory_used(), 1536);
     bench.reassembler.forget(&mut bench.streams);
     assert_eq!(bench.reassembler.memory_used(), 0);
@@ -115,15 +115,15 @@ fn a_connection_whose_opening_was_not_seen_begins_with_its_first_bytes() {
 
 #[test]
 fn policies_differ_in_what_overlaps() {
-    // Novak and Sturges: an earlier segment that begins before, at the same place, and behind the
-    // later one.
+    // Novak and Sturges: an earlier segment begins before the later one, at the same place, and
+    // after it.
     let outcome = |policy| {
         let mut bench = Bench::with_policy(policy);
         bench.open(99);
         bench.client(101, b"1111"); // 1..5
         bench.client(107, b"3333"); // 7..11
         bench.client(113, b"5555"); // 13..17
-        bench.client(103, b"2222"); // 3..7, behind the first one's beginning
+        bench.client(103, b"2222"); // 3..7, after the first one's beginning
         bench.client(107, b"44"); // 7..9, at the same place
         bench.client(112, b"666"); // 12..15, before
         bench.client(111, b"7"); // 11..12

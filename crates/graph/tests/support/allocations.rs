@@ -7,7 +7,7 @@
 //! ```
 //!
 //! and calls [`of_known_flows`] for each graph. Other crates include this file by its path.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that panics fails.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends has no counter any more; then nobody looks at it either.
+    // An ending thread has no counter any more, and no test reads it.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` or `realloc` here, hence from the system's, with this
+        // SAFETY: `at` is the result of `alloc` or `realloc` here, hence of the system's, with this
         // layout.
         unsafe { System.dealloc(at, layout) }
     }

@@ -82,7 +82,7 @@ impl Bench {
         Bench::of(Graph::new(stages, options).unwrap())
     }
 
-    /// One whose line is a graph that could have branches: packets follow routes.
+    /// Creates a bench with a line as a graph with branches: packets follow routes.
     pub fn routed(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
         let names: Vec<String> = (0..stages.len()).map(|stage| format!("f{stage}")).collect();
         let nfs: String = names.iter().map(|name| format!("Nf {name};\n")).collect();
@@ -91,7 +91,7 @@ impl Bench {
         Bench::branching(stages, &text, options)
     }
 
-    /// One whose graph is that of a policy, with these functions in topological order.
+    /// Creates a bench with a policy's graph, and these functions in topological order.
     pub fn branching(stages: Vec<Box<dyn Stage>>, text: &str, options: Options) -> Bench {
         let policy = Policy::read("graph", text, &mut |_: &str| Err(String::new())).unwrap();
         Bench::of(Graph::branching(stages, Topology::new(&policy).unwrap(), options).unwrap())
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// One whose graph may start over.
+    /// Creates a bench with a graph that may start over.
     pub fn starting_over(stages: Vec<Box<dyn Stage>>, options: Options) -> Bench {
         Bench { starts_over: true, ..Bench::new(stages, options) }
     }
@@ -153,7 +153,7 @@ impl Bench {
         self.settle();
     }
 
-    /// The names of the reasons for which packets were dropped so far, with their counts.
+    /// Returns the names of the drop reasons so far, with their counts.
     pub fn drops(&self) -> Vec<(&'static str, u64)> {
         let counters = self.graph.counters();
         let counted = packet::DropReason::ALL.iter().map(|r| (r.name(), counters.drops[r.index()]));

@@ -277,8 +277,7 @@ impl NetworkFunction for Knock {
     }
 }
 
-/// Turns flows back that go to where they come from: inside, `10.0.0.0/24`; outside,
-/// `192.0.2.0/24`.
+/// Turns flows back that return to their own side: inside, `10.0.0.0/24`; outside, `192.0.2.0/24`.
 pub struct Hairpin;
 
 impl NetworkFunction for Hairpin {
@@ -352,7 +351,7 @@ impl NetworkFunction for Keeper {
     }
 }
 
-/// Returns how long [`Keeper`] keeps a flow after a packet whose payload begins with this byte.
+/// Returns the timeout that [`Keeper`] sets for a packet with this first byte of payload.
 pub fn keep_ms(byte: u8) -> u64 {
     KEEPS_MS[usize::from((byte & command::KEEP) >> 4)]
 }

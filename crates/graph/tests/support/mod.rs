@@ -2,7 +2,7 @@
 //! functions that do one thing each, and a bench that runs a graph over traffic and writes down
 //! everything that can be seen from outside.
 #![allow(dead_code)] // Every test binary uses a part of it.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that panics fails.
 
 pub mod bench;
 pub mod functions;

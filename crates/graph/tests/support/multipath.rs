@@ -103,8 +103,8 @@ impl MultipathConnection {
         packet
     }
 
-    /// The three packets by which a host of the connection, 0 being the one that began it, has a
-    /// sub-flow join.
+    /// Returns the three packets that join a sub-flow from a host of the connection; host 0 began
+    /// it.
     pub fn join(&self, subflow: &Subflow, host: usize) -> [Vec<u8>; 3] {
         let ([own, others], [nonce, answer]) = ([self.keys[host], self.keys[1 - host]], subflow.nonces);
         let token = self.version.token(others);

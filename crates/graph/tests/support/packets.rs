@@ -21,8 +21,8 @@ pub fn packet(at_ns: u64, side: Side, network: &[u8]) -> Packet {
     packet
 }
 
-/// An Ethernet frame around an IP packet, or around tags with one behind them, from their first
-/// type on.
+/// Returns an Ethernet frame around an IP packet, or around tags and an IP packet, which begin with
+/// the first tag's type.
 pub fn frame(network: &[u8]) -> Vec<u8> {
     let ether_type: &[u8] = match network {
         [0x81, 0x00, ..] | [0x88, 0xa8 | 0x47 | 0x64, ..] => &[],
@@ -104,8 +104,8 @@ pub fn tcp_segment(
     ip(source.addr, destination.addr, 6, &segment)
 }
 
-/// A SYN, maybe with other flags beside, that offers windows of up to a gigabyte from then on (RFC
-/// 7323 2).
+/// Returns a SYN, with other flags if given, that offers windows of up to a gigabyte from then on
+/// (RFC 7323 2).
 pub fn tcp_syn_scaled(source: Endpoint, destination: Endpoint, flags: u8, numbers: [u32; 2]) -> Vec<u8> {
     tcp_with_options(source, destination, flags, numbers, &[3, 3, 14, 0])
 }
@@ -153,7 +153,8 @@ pub fn echo(source: Addr, destination: Addr, id: u16, reply: bool, payload: &[u8
     icmp(source, destination, &[&[kind, 0, 0, 0, high, low, 0, 1], payload].concat())
 }
 
-/// "Port unreachable" from `router`, about this packet, quoted as far as routers do.
+/// Returns "port unreachable" from `router` about this packet, quoted to the length that routers
+/// quote.
 pub fn unreachable(router: Addr, quoted: &[u8]) -> Vec<u8> {
     let v4 = quoted[0] >> 4 == 4;
     let to = if v4 {
@@ -177,7 +178,7 @@ fn icmp(source: Addr, destination: Addr, message: &[u8]) -> Vec<u8> {
     ip(source, destination, 58, &message)
 }
 
-/// An IP packet cut into fragments whose payloads have up to `size` bytes, a multiple of 8.
+/// Cuts an IP packet into fragments with payloads of up to `size` bytes, a multiple of 8.
 pub fn fragments(whole: &[u8], id: u16, size: usize) -> Vec<Vec<u8>> {
     let v4 = whole[0] >> 4 == 4;
     let address = |at: usize| match v4 {

@@ -47,7 +47,7 @@ struct Function {
     state: u32,
     /// Bytes of these that change between replicas: chosen so that a delta is as large as the
     /// largest of our functions' ([decision
-    /// 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)). For an IDS, whose deltas
+    /// 18](../../../../docs/decisions/0018-delta-replication.md)). For an IDS, whose deltas
     /// vary, it is two thirds; its deltas have half.
     changes: u32,
     /// Published rate for K = 3, in bit/s.

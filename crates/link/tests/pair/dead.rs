@@ -146,13 +146,13 @@ fn a_peer_is_told_that_the_link_has_ended() {
         PeerLink::new(Config::default(), &KEYS.reversed(), 0).unwrap().receive_id()
     );
     let (now_ns, mut datagram) = (pair.now_ns, Vec::new());
-    assert!(ended.tell(now_ns, &mut datagram));
-    assert!(!ended.tell(now_ns + 1, &mut Vec::new()), "not for each datagram of a burst");
+    assert!(ended.notify(now_ns, &mut datagram));
+    assert!(!ended.notify(now_ns + 1, &mut Vec::new()), "not for each datagram of a burst");
     let link = &mut pair.links[0];
     link.handle_datagram(now_ns, &mut datagram).unwrap();
     assert_eq!(link.dead(), Some(DeadReason::Closed));
     assert_eq!(link.poll_event(), Some(LinkEvent::Dead(DeadReason::Closed)));
-    assert!(ended.tell(now_ns + SECOND_NS, &mut datagram), "it may have been lost");
+    assert!(ended.notify(now_ns + SECOND_NS, &mut datagram), "it may have been lost");
 }
 
 #[test]

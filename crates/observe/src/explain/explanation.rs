@@ -421,11 +421,17 @@ impl fmt::Display for Explanation {
 impl StepExplanation {
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {} ({}): {}", self.function, self.kind, self.verdict)?;
-        for text in [self.reason, self.meaning].into_iter().flatten() {
-            write!(f, ": {text}")?;
+        if let Some(reason) = self.reason {
+            write!(f, ": {reason}")?;
         }
-        if let Some(rule) = &self.decided_by {
-            write!(f, ", by {}", rule.label)?;
+        match (self.meaning, &self.decided_by) {
+            (Some(meaning), Some(rule)) => {
+                let sentence = meaning.strip_suffix('.').unwrap_or(meaning);
+                write!(f, ": {sentence}, by {}.", rule.label)?;
+            }
+            (Some(meaning), None) => write!(f, ": {meaning}")?,
+            (None, Some(rule)) => write!(f, ", by {}", rule.label)?,
+            (None, None) => {}
         }
         writeln!(f)?;
         for HeaderChange { field, before, after } in &self.changes {

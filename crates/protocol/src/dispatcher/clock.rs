@@ -15,7 +15,7 @@ impl Clock {
         Clock { now_ns: 0, next_timeout_ns: 0, bucket_ns }
     }
 
-    /// Returns the given time, or an earlier one that is later.
+    /// Returns the latest time given so far, including this one.
     #[inline]
     pub fn at(&mut self, now_ns: u64) -> u64 {
         self.now_ns = self.now_ns.max(now_ns);
@@ -34,18 +34,18 @@ impl Clock {
         self.next_timeout_ns
     }
 
-    /// Moves the deadline forward to this time, if it is later.
+    /// Brings the deadline forward to this time, if it is later.
     #[inline]
     pub fn bring_forward(&mut self, deadline_ns: u64) {
         self.next_timeout_ns = self.next_timeout_ns.min(deadline_ns);
     }
 
-    /// Moves the deadline forward to one bucket after this time: units or drops have changed.
+    /// Brings the deadline forward to one bucket after this time: units or drops have changed.
     pub fn wake(&mut self, now_ns: u64) {
         self.bring_forward(now_ns.saturating_add(self.bucket_ns));
     }
 
-    /// Sets the next deadline after one that has been handled.
+    /// Sets the next deadline, once the previous one was handled.
     pub fn set_next(&mut self, deadline_ns: u64) {
         self.next_timeout_ns = deadline_ns;
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use packet::memory::OutOfMemory;
 
-/// Limit on the units that a flowlet's state is replicated to, unless to all: this many fit into a
+/// Limit on the units that a flowlet's state is replicated to, unless to all: as many as fit into a
 /// flow's entry.
 pub const TARGETS_COUNT_MAX: u8 = 11;
 
@@ -46,21 +46,21 @@ pub struct Config {
     /// K, the number of such units (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are
     /// active.
     pub targets_count: u8,
-    /// Share of B from which on every packet of a flowlet repeats the targets, with the mark to
-    /// replicate [at once](crate::message::ReplicaTargets::at_once): a flowlet that is cut by its
-    /// size leaves no silence to do so (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the
-    /// last one. Above 0, below 1; `None` marks no packet, as in the papers.
+    /// Share of B above which every packet of a flowlet repeats the targets, with the mark to
+    /// replicate [at once](crate::message::ReplicaTargets::at_once): a flowlet cut by its size
+    /// leaves no silence for replication (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks
+    /// the last one. Above 0, below 1; `None` marks no packet, as in the papers.
     pub push_at: Option<f32>,
     /// Load, as a share of capacity, below which a unit keeps the next flowlets of its flows,
-    /// without a choice; above 0, up to 1. No room is needed: the load contains what the flow
-    /// brings. From that load on, a flowlet after a gap goes to the least loaded unit below it that
-    /// has the state, if there is one. One after a cut by size stays until its unit is overloaded,
-    /// unless its state is [pushed](Config::push_at): the state could not be elsewhere in time
-    /// (S62). `None` assigns every flowlet again, as in the papers.
+    /// without a choice; above 0, up to 1. No room is needed: the load contains the flow's rate. At
+    /// higher load, a flowlet after a gap goes to the least loaded unit below `stay_below` that has
+    /// the state, if there is one. A flowlet after a cut by size stays until its unit is
+    /// overloaded, unless its state is [pushed](Config::push_at): the state could not be elsewhere
+    /// in time (S62). `None` assigns every flowlet again, as in the papers.
     pub stay_below: Option<f32>,
-    /// Load, as a share of capacity, from which on the states of a unit's flowlets are replicated;
+    /// Load, as a share of capacity, above which the states of a unit's flowlets are replicated;
     /// above 0, up to [`stay_below`](Config::stay_below), which it requires: below that load
-    /// flowlets stay, and nobody would ask for replicas. For [`Granularity::Flowlet`] only. `None`
+    /// flowlets stay, and replicas would be useless. For [`Granularity::Flowlet`] only. `None`
     /// replicates all (S51).
     pub copy_from: Option<f32>,
     /// Capacity of a unit, in bits per second on the wire (S41). At least 1.
@@ -72,7 +72,7 @@ pub struct Config {
     /// Load, as a share of capacity, above which all active units must be for another one to start
     /// (S42); above 0, up to 1.
     pub start_at: f32,
-    /// The rule by which units start and are drained.
+    /// The rule for starting and draining units.
     pub scaling: ScalingRule,
     /// Time without packets after which a unit is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
@@ -82,17 +82,16 @@ pub struct Config {
     pub bucket_ns: u64,
     /// Number of buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
     pub buckets: usize,
-    /// Number of buckets of a second, shorter measurement. Where its load is higher it counts, so
-    /// that a burst keeps flowlets away from its unit at once. Starting and draining use the long
-    /// one. 0 disables it, as in the papers, whose limit this is (S105); at most
-    /// [`buckets`](Config::buckets).
+    /// Number of buckets of a second, shorter measurement. The higher of both loads counts, so that
+    /// a burst keeps flowlets away from its unit at once. Starting and draining use the long one. 0
+    /// disables it, as in the papers (a limitation, S105); at most [`buckets`](Config::buckets).
     pub alarm_buckets: usize,
     /// Capacity of the flow table; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
     /// Policy for new flows when the table is full.
     pub when_full: WhenFlowsFull,
-    /// Silence after which a flow ends without a proposal, in ns: a flow whose packets were all
-    /// lost is known to no unit. At least [`DISPLACED_AFTER_NS`]; it should exceed the time after
+    /// Silence after which a flow ends without a proposal, in ns: if all packets of a flow were
+    /// lost, no unit knows it. At least [`DISPLACED_AFTER_NS`]; it should exceed the time after
     /// which units propose ends. `None` disables it.
     pub forget_after_ns: Option<u64>,
     /// Seed of the random choice of targets (S56).
@@ -101,9 +100,9 @@ pub struct Config {
     /// owner, whatever the mode.
     pub affinity_groups: Option<u16>,
     /// The state of a flow is copied to its next owner before it moves from a draining unit, while
-    /// packets go on (pre-copy). Worth it if states take long to travel.
+    /// packets continue (pre-copy). Useful if the transfer of a state takes long.
     pub pre_copy: bool,
-    /// Another unit starts for one that an operator drains, if fewer than `units_min` would stay.
+    /// Another unit starts if an operator drains a unit and fewer than `units_min` would stay.
     /// Otherwise the operator may leave fewer, as on one machine.
     pub replaces_drained: bool,
 }
@@ -238,7 +237,7 @@ impl fmt::Display for UnitChoice {
     }
 }
 
-/// The rule by which units start and are drained.
+/// The rule for starting and draining units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScalingRule {
     /// As published for flowlets: a unit starts for a flowlet without room, or if all are nearly

@@ -44,10 +44,10 @@ pub struct Counters {
     /// demand](crate::dispatcher::ScalingRule::Demand) and it was not full.
     pub assignments_without_room: u64,
 
-    /// Packets dropped because their units were behind.
+    /// Packets dropped because their units were too slow.
     pub drops: u64,
 
-    /// Packets that ask to replicate at once (S62).
+    /// Packets with the mark to replicate at once (S62).
     pub pushes: u64,
 
     /// Flows returned to the holder of a state that the owner refused.

@@ -174,8 +174,8 @@ impl Evacuation {
         owners.moving_with(index).all(|index| silence_ns(index) >= silent_ns)
     }
 
-    /// Asks for replicas of a flow, or of all flows of its affinity group, at the unit to which it
-    /// will move. Returns their number.
+    /// Requests replicas of a flow, or of all flows of its affinity group, at the unit that it will
+    /// move to. Returns their number.
     fn copy_ahead(&mut self, index: u32, to: UnitId, owners: &Owners, step: &mut Step<'_>) -> u64 {
         self.copied.push((owners.flows().id(index), to));
         self.copied_ns = step.now_ns();

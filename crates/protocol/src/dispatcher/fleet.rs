@@ -36,7 +36,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Creates the units, of which the first `units_min` are active.
+    /// Creates the units; the first `units_min` are active.
     ///
     /// # Errors
     ///
@@ -134,8 +134,8 @@ impl Fleet {
         self.assigner.choose(self.meter.loads(), estimate_bps, having_state, self.units.active().len())
     }
 
-    /// Returns the lowest unit with room for a flowlet with this estimated rate, or a near one that
-    /// has the state.
+    /// Returns the lowest unit with room for a flowlet with this estimated rate, or a near unit
+    /// with the state.
     pub fn lowest_with_room(&self, estimate_bps: f32, targets: &TargetList) -> Option<UnitId> {
         let chosen = self.assigner.choose_like(
             UnitChoice::LowestId,
@@ -194,7 +194,7 @@ impl Fleet {
         self.meter.activate(unit, now_ns);
         self.set_state(unit, UnitState::Active, now_ns);
         self.note_active();
-        // Buckets of lost units that nobody could take.
+        // Buckets of lost units that no unit could take.
         match (&mut self.rss, self.units.active()) {
             (Some(rss), [_]) => rss.hand_all(unit),
             _ => 0,
@@ -278,8 +278,8 @@ impl Fleet {
         true
     }
 
-    /// Notes that nothing is heard from a unit, or that it is heard again. Returns the number of
-    /// buckets of flows that move to others.
+    /// Notes that a unit is silent, or no longer. Returns the number of buckets of flows that move
+    /// to others.
     pub fn suspect(&mut self, now_ns: u64, unit: UnitId, is_suspect: bool) -> u64 {
         self.units.set_suspect(unit, is_suspect);
         let event = match is_suspect {

@@ -8,10 +8,10 @@ use crate::dispatcher::owners::Owners;
 use crate::dispatcher::units::{UnitState, Units};
 use crate::message::UnitId;
 
-/// The reason for which a flowlet of a known flow begins.
+/// The reason for a new flowlet of a known flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowletCut {
-    /// A gap came before it (S29).
+    /// A gap precedes it (S29).
     Gap,
     /// The previous one reached its size limit (S29).
     Size,
@@ -21,7 +21,7 @@ pub(crate) enum FlowletCut {
     Drain,
 }
 
-/// The rules by which flows are cut into flowlets.
+/// The rules for cutting flows into flowlets.
 pub(crate) struct Cuts {
     mode: Granularity,
     /// T, in ns.
@@ -30,8 +30,7 @@ pub(crate) struct Cuts {
     size_max: u64,
     /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
     push_above: u64,
-    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes in which anything may
-    /// be cut.
+    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes without such a size.
     midst_end: u64,
     /// Longest silence within a flowlet, in ns.
     midst_gap_ns: u64,

@@ -32,11 +32,11 @@ pub(crate) struct Flows {
     /// Position of the search for a flow to displace.
     hand: u32,
     ahead: Ahead,
-    /// Changes of aliases that nobody has taken yet; `None` if nobody will.
+    /// Changes of aliases that were not taken yet; `None` if they are not noted.
     alias_changes: Option<Vec<AliasChange>>,
 }
 
-/// A change of the keys by which packets of flows arrive beside those that they began with.
+/// A change of a flow's alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AliasChange {
     /// The flow with this index has this alias.
@@ -91,7 +91,7 @@ pub struct AliasConflict {
     pub by: FlowId,
 }
 
-/// The reason for which an alias was not set.
+/// The reason to refuse an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AliasRefused {
     Taken(AliasConflict),
@@ -103,11 +103,11 @@ pub(crate) enum AliasRefused {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowMatch {
     pub index: u32,
-    /// The hash of the key that the flow began with, whichever the packet has.
+    /// The hash of the flow's own key, even if the packet has the alias.
     pub hash: u64,
 }
 
-/// The likely flow of a hash, and whether by key or by alias; or none.
+/// The likely flow of a hash, found by key or by alias; or none.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowGuess(u32);
 
@@ -125,8 +125,8 @@ impl FlowGuess {
 /// Number of flows sampled for displacement.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
-/// Packets per flowlet up to which flowlets are prefetched for all packets: one more line for each
-/// then costs about as much as waiting for the lines of some.
+/// Maximum number of packets per flowlet at which flowlets are prefetched for all packets: up to
+/// here, one more line for each packet costs no more than cache misses for some.
 const PACKETS_PER_FLOWLET: u64 = 6;
 
 /// Returns the index entry for a flow's key. Entries for aliases differ, so no number is used
@@ -413,8 +413,8 @@ impl Flows {
         Ok(())
     }
 
-    /// Returns the flow's alias, and whether its ends are turned, as far as that is known. Without
-    /// an alias they are not.
+    /// Returns the flow's alias, and whether its ends are turned: `None` if that is not known,
+    /// false without an alias.
     pub fn alias(&self, index: u32) -> (Option<FlowKey>, Option<bool>) {
         let back = &self.aliases[index as usize];
         match (back.alias == FlowKey::default(), back.order) {
@@ -501,7 +501,7 @@ mod tests {
             flows.remove(victim);
             create(&mut flows, port, 2, 20);
         }
-        // It is the only one that has been silent for so long.
+        // No other flow has been silent for that time.
         assert_eq!(flows.victim(1_000, 990), Some(idle));
     }
 }

@@ -1,8 +1,8 @@
 //! Affinity groups: all flows of a group have one owner, and move together.
 //!
-//! A group without flows has no owner; its next flow may begin at any unit. While a group
-//! moves, its new owner does not have all of its shared state yet, so flows of the group that
-//! begin have to wait. Packets of known flows go on.
+//! A group without flows has no owner; its next flow may begin at any unit. While a group moves,
+//! its new owner does not have all of its shared state yet, so flows of the group that begin have
+//! to wait. Packets of known flows continue.
 //!
 //! ```text
 //! no owner -- a flow begins --> owned <-- all states have arrived -- moving: new flows wait
@@ -14,7 +14,7 @@ use nf::AffinityGroup;
 
 use crate::message::UnitId;
 
-/// Difference of two units' groups from which on a group moves.
+/// Minimum difference of two units' groups for a group to move.
 const UNEVEN: usize = 2;
 
 /// The affinity groups of a dispatcher's flows.

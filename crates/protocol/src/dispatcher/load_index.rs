@@ -78,7 +78,7 @@ impl LoadIndex {
         }
     }
 
-    /// Returns the highest shelf up to this one that is not empty.
+    /// Returns the highest nonempty shelf up to this one.
     #[inline]
     pub fn highest(&self, up_to: usize) -> Option<usize> {
         let (word, bit) = (up_to / WORD, up_to % WORD);

@@ -16,8 +16,8 @@ pub struct LostFlow {
     pub key: FlowKey,
     /// The key of its packets after the functions, if it is another one.
     pub alias: Option<FlowKey>,
-    /// A packet whose key has its source first has an alias with its source last, or the other way
-    /// around. `None` if that is not known.
+    /// The alias has the ends of the key in the other order: if a packet's source is first in one,
+    /// it is last in the other. `None` if that is not known.
     pub is_turned: Option<bool>,
 }
 

@@ -93,7 +93,7 @@ impl Dispatcher {
         &self.config
     }
 
-    /// From now on, no flow may begin; or it may again. Known flows go on.
+    /// Refuses new flows from now on, or accepts them again. Known flows continue.
     pub fn refuse_flows(&mut self, refuses: bool) {
         self.refuses_flows = refuses;
     }
@@ -273,7 +273,7 @@ impl Dispatcher {
         outputs: &mut Vec<DispatcherOutput>,
     ) {
         let now_ns = self.clock.at(now_ns);
-        self.trace.note_report(now_ns, from, &message);
+        self.trace.note_at_dispatcher(now_ns, from, &message);
         let (owners, units) = (&mut self.owners, self.fleet.units());
         let step = &mut Step::new(now_ns, &mut self.counters, outputs);
         match message {

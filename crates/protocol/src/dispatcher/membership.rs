@@ -11,7 +11,7 @@ use crate::dispatcher::step::Step;
 use crate::dispatcher::units::UnitState;
 use crate::message::UnitId;
 
-/// The reason for which a unit is not drained or resumed.
+/// The reason not to drain or resume a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitRefused {
     /// There is no such unit.
@@ -163,8 +163,8 @@ impl<'a> Membership<'a> {
         }
     }
 
-    /// Nothing is heard from a unit, or it is heard again. While it is suspect, its flows stay, and
-    /// new ones go to others, if there are any.
+    /// Notes that a unit is silent, or no longer. While it is suspect, its flows stay, and new ones
+    /// go to other units, if there are any.
     pub fn suspect(&mut self, unit: UnitId, is_suspect: bool) {
         if self.fleet.units().has(unit) {
             let now_ns = self.clock.now_ns();

@@ -22,7 +22,7 @@ pub struct MigratedFlow {
     pub epoch: Epoch,
 }
 
-/// The reason for which a flow does not migrate.
+/// The reason not to migrate a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateError {
     /// The flow has ended.
@@ -103,10 +103,10 @@ impl<'a> Migrations<'a> {
         Ok(MigratedFlow { from, to, epoch: epoch.ok_or(MigrateError::Exhausted)? })
     }
 
-    /// Asks for a replica of a flow, or of all flows of its affinity group, at the unit to which
-    /// the flow is about to [migrate](Migrations::migrate), while packets go on (pre-copy). Returns
-    /// the unit, and adds the flows to those of which [`DispatcherOutput::Replicated`] will say
-    /// that the replica has come, unless a message is lost or the flow ends.
+    /// Requests replicas of a flow, or of all flows of its affinity group, at the unit that it will
+    /// [migrate](Migrations::migrate) to, while packets continue (pre-copy). Returns the unit. Adds
+    /// the flows to `asked`: [`DispatcherOutput::Replicated`] reports each replica, unless a
+    /// message is lost or the flow ends.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl<'a> Migrations<'a> {
         Ok(to)
     }
 
-    /// Returns the unit to which a flow would [migrate](Migrations::migrate).
+    /// Returns the unit that a flow would [migrate](Migrations::migrate) to.
     ///
     /// # Errors
     ///

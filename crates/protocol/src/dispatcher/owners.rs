@@ -101,7 +101,7 @@ impl Owners {
         &mut self.lost
     }
 
-    /// Returns a guessed flow, whose next packet can be numbered, if it has this key or alias.
+    /// Returns a guessed flow if it has this key or alias, so that its next packet can be numbered.
     #[inline(always)]
     pub fn find_guessed(&mut self, guess: FlowGuess, key: &FlowKey) -> Option<&mut Flow> {
         self.flows.find_guessed(guess, key)
@@ -127,8 +127,8 @@ impl Owners {
         (flow.owner(), flow.stamp(index, targets))
     }
 
-    /// Makes room for another flow, by the end of one that was silent for long enough, if the table
-    /// is full. Returns false if there is none.
+    /// Makes room for another flow if the table is full, by ending a flow that was silent for long
+    /// enough. Returns false if there is none.
     pub fn make_room(&mut self, units: &Units, step: &mut Step<'_>) -> bool {
         if self.flows.is_full()
             && let Some(silent_ns) = self.displaced_after_ns
@@ -244,7 +244,7 @@ impl Owners {
         self.flows.forget_refuser(index, unit);
     }
 
-    /// Asks the owner of a flow, or of all flows of its affinity group, for replicas at a unit.
+    /// Requests replicas at a unit from the owner of a flow, or of all flows of its affinity group.
     pub fn ask_for_replicas(
         &self,
         index: u32,
@@ -262,7 +262,7 @@ impl Owners {
         }
     }
 
-    /// Returns the flow and those that move with it: its affinity group.
+    /// Returns the flows that move together with this one: its affinity group, or only itself.
     pub fn moving_with(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let group = self.groups.as_ref().and_then(|groups| Some((groups, groups.of_flow(index)?)));
         let members = group.into_iter().flat_map(|(groups, group)| groups.flows(group));

@@ -10,7 +10,7 @@ use crate::dispatcher::flowlet::FlowletCut;
 use crate::dispatcher::owners::{NextFlowlet, Owners};
 use crate::dispatcher::step::Step;
 
-/// The rules by which flowlets stay or move.
+/// The rules for keeping or moving flowlets.
 pub(crate) struct Placement {
     mode: Granularity,
     choice: UnitChoice,
@@ -82,7 +82,7 @@ impl Placement {
         Some(chosen)
     }
 
-    /// The same for a flow whose state units have refused: these get it only if the owner is
+    /// Same for a flow with a state that units have refused: they get it only if the owner is
     /// draining and no other unit is active.
     #[cold]
     pub fn choose_another(
@@ -138,9 +138,9 @@ impl Placement {
         }
     }
 
-    /// Returns the unit to which a flow of a draining unit moves: the lowest with room, or a near
-    /// one that has the state; the next one in turn if flows are spread over all; for a flow of an
-    /// affinity group, the one with the fewest groups. `None` if all have refused the flow.
+    /// Returns the next unit for a flow of a draining unit: the lowest with room, or a near unit
+    /// with the state; the next one in turn if flows are spread over all units; for a flow of an
+    /// affinity group, the unit with the fewest groups. `None` if all have refused the flow.
     pub fn refuge(&mut self, index: u32, owners: &Owners, fleet: &mut Fleet) -> Option<UnitId> {
         if let Some(groups) = owners.groups()
             && let Some(group) = groups.of_flow(index)

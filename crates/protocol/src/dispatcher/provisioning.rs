@@ -7,7 +7,7 @@ use crate::dispatcher::load::rate_bps;
 /// of single flows start units; with more, it reacts late.
 const RATE_BUCKETS: usize = 60;
 
-/// Number of buckets for which a wanted unit is kept: 5 ms.
+/// Number of buckets that a wanted unit is kept: 5 ms.
 const HELD_BUCKETS: usize = 10;
 
 /// Recent demand, and the units that it needed. It does not depend on the distribution over units,

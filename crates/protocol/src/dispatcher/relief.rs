@@ -19,9 +19,9 @@ pub(crate) struct Relief {
     shift: Option<Shift>,
     /// Time since which there is a unit too many.
     spare_since_ns: Option<u64>,
-    /// Time for which a unit must be too many, in ns.
+    /// Minimum time with a unit too many, in ns.
     idle_ns: u64,
-    /// Least time over which a flow's rate is measured, in ns.
+    /// Minimum time to measure a flow's rate over, in ns.
     gap_ns: u64,
 }
 

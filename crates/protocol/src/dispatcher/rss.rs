@@ -86,7 +86,7 @@ impl Rss {
         moved
     }
 
-    /// Moves all buckets to the only active unit. Returns the number of those that were elsewhere.
+    /// Moves all buckets to the only active unit. Returns the number of moved buckets.
     pub fn hand_all(&mut self, unit: UnitId) -> u64 {
         let moved = self.owners.iter().filter(|&&owner| owner != unit).count() as u64;
         self.owners.fill(unit);

@@ -13,12 +13,14 @@ use crate::dispatcher::step::Step;
 /// that starts a unit: [on average, or of one of them](crate::dispatcher::DrainCondition).
 pub const DRAIN_BELOW: f32 = 0.8;
 
-/// The rule by which units start and are drained, with what it has measured.
+/// The rule for starting and draining units, with its measurements.
 pub(crate) struct Scaling {
     rule: Rule,
     units_min: usize,
-    /// Load of all units from which on another one starts, in bits per second.
+    /// Minimum load of all units for another one to start, in bits per second.
     start_from_bps: f32,
+    /// Load of the others up to which a unit is drained, in bits per second.
+    drain_below_bps: f32,
     drain_when: DrainCondition,
     idle_ns: u64,
     /// Bytes of packets that were dropped instead of being dispatched.
@@ -42,6 +44,7 @@ impl Scaling {
             },
             units_min: config.units_min.into(),
             start_from_bps: config.start_at * config.capacity_bps as f32,
+            drain_below_bps: DRAIN_BELOW * config.start_at * config.capacity_bps as f32,
             drain_when: config.drain_when,
             idle_ns: config.idle_ns,
             bytes_refused: 0,
@@ -71,14 +74,13 @@ impl Scaling {
 
     /// Starts and drains units, and moves load between them, as the rule has it.
     pub fn scale(&mut self, fleet: &mut Fleet, owners: &mut Owners, step: &mut Step<'_>) {
-        let drain_below_bps = DRAIN_BELOW * self.start_from_bps;
         match &mut self.rule {
             Rule::Room => {
                 start_ahead(self.start_from_bps, fleet, step);
-                self.drain_idle(drain_below_bps, fleet, step);
+                self.drain_idle(fleet, step);
             }
             Rule::Demand(provisioning) => follow(provisioning, self.units_min, fleet, step),
-            Rule::Drops(relief) => relief.relieve(drain_below_bps, fleet, owners, step),
+            Rule::Drops(relief) => relief.relieve(self.drain_below_bps, fleet, owners, step),
         }
     }
 
@@ -88,7 +90,7 @@ impl Scaling {
     }
 
     /// Drains the highest unit that has been idle long enough, if the others have room (S43).
-    fn drain_idle(&self, below_bps: f32, fleet: &mut Fleet, step: &mut Step<'_>) {
+    fn drain_idle(&self, fleet: &mut Fleet, step: &mut Step<'_>) {
         if !fleet.has_more_than_minimum() {
             return;
         }
@@ -99,9 +101,9 @@ impl Scaling {
             return;
         };
         let is_below = match self.drain_when {
-            DrainCondition::MeanIsBelow => fleet.is_one_too_many(below_bps),
+            DrainCondition::MeanIsBelow => fleet.is_one_too_many(self.drain_below_bps),
             DrainCondition::OneIsBelow => {
-                active.iter().any(|&unit| unit != idle && meter.sustained_bps(unit) <= below_bps)
+                active.iter().any(|&unit| unit != idle && meter.sustained_bps(unit) <= self.drain_below_bps)
             }
         };
         if is_below {

@@ -65,13 +65,13 @@ struct Unit {
     is_leaving: bool,
     /// An operator has drained it and wants no other one in its place.
     is_excused: bool,
-    /// Nothing is heard from it.
+    /// It is silent.
     is_suspect: bool,
     /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
     /// Limit on the reports that may still come: one for each `Drain`.
     reports: u32,
-    /// Of these, reports for drains from which it was resumed.
+    /// Of these, reports for cancelled drains.
     reports_stale: u32,
 }
 
@@ -119,14 +119,14 @@ impl Units {
         self.state(unit) == UnitState::Active
     }
 
-    /// Returns true if nothing is heard from an active unit, while others take new flows.
+    /// Returns true if an active unit is silent, and others take new flows.
     #[inline]
     pub fn is_passed_over(&self, unit: UnitId) -> bool {
         let is_suspect = self.units.get(unit.index()).is_some_and(|unit| unit.is_suspect);
         is_suspect && self.is_active(unit) && !self.active.contains(&unit)
     }
 
-    /// Notes that nothing is heard from a unit, or that it is heard again.
+    /// Notes that a unit is silent, or no longer.
     pub fn set_suspect(&mut self, unit: UnitId, is_suspect: bool) {
         self.units[unit.index()].is_suspect = is_suspect;
         self.count();
@@ -142,8 +142,8 @@ impl Units {
         self.draining
     }
 
-    /// Returns the number of units that get packets, or will once they have started, and stay, and
-    /// of the ones that an operator has drained to have fewer.
+    /// Returns the number of running and starting units that stay, plus the units that an operator
+    /// has drained without replacement.
     pub fn held(&self) -> usize {
         usize::from(self.running + self.starting - self.leaving + self.excused)
     }

@@ -106,8 +106,7 @@ impl StateDelta {
     ///
     /// # Errors
     ///
-    /// [`DamagedDelta`] if it is not what [`of`](StateDelta::of) wrote for that base, as far as
-    /// that can be seen.
+    /// [`DamagedDelta`] if it is visibly not the result of [`of`](StateDelta::of) for that base.
     pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, DamagedDelta> {
         let (.., rest) = self.split().ok_or(DamagedDelta)?;
         let (len, mut rest) = split_len(rest).filter(|&(len, _)| len <= CHANGING_MAX).ok_or(DamagedDelta)?;

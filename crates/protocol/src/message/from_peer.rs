@@ -194,8 +194,7 @@ impl FromPeer {
         }
     }
 
-    /// Returns the epoch that a pull or a state asks about, and that their answers name; `None` for
-    /// messages that are neither.
+    /// Returns the epoch of a pull or a state, and of their answers; `None` for other messages.
     pub fn epoch_of_exchange(&self) -> Option<Epoch> {
         match *self {
             FromPeer::Pull { epoch, .. }

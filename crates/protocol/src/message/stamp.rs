@@ -15,7 +15,7 @@ pub struct Stamp {
     /// The place of the state that the epoch begins with.
     pub handover: Handover,
     /// On the first packet of a flowlet: the targets of replicas when the flow falls silent (S54).
-    /// `None` on others, for which the earlier targets hold; or the same again, with the mark to
+    /// On others `None`, and the earlier targets hold; or the same again, with the mark to
     /// replicate [at once](ReplicaTargets::at_once).
     pub targets: Option<ReplicaTargets>,
 }

@@ -12,7 +12,7 @@ pub const AHEAD_MAX: u64 = 64;
 /// S59 has the highest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watermark {
-    /// The state covers every packet up to this seq, except those that were given up; 0 for a new
+    /// The state covers every packet up to this seq, except packets given up as lost; 0 for a new
     /// flow.
     pub contiguous: u64,
     /// Bit `i` stands for the packet with seq `contiguous` + 2 + `i`. The packet at `contiguous` +
@@ -46,7 +46,7 @@ pub enum SeqOutcome {
 }
 
 impl Watermark {
-    /// Creates one that covers all packets up to this seq.
+    /// Creates a watermark that covers all packets up to this seq.
     pub fn up_to(contiguous: u64) -> Watermark {
         Watermark { contiguous, ahead: 0 }
     }

@@ -11,7 +11,7 @@ pub struct Bill {
     pub total: Money,
     /// Per interval.
     pub intervals: Vec<Money>,
-    /// Number of intervals in which packets alone did not earn the cost of units.
+    /// Number of intervals with earnings from packets below the cost of units.
     pub intervals_below_cost_per_packet: u64,
     /// The same with flowlets charged as well.
     pub intervals_below_cost_per_packet_and_flowlet: u64,

@@ -2,8 +2,31 @@
 
 use std::fmt;
 
+use crate::message::UnitId;
+
 use super::event::TimelineEvent;
-use super::place::{FlowPlace, Machine};
+use super::place::FlowPlace;
+
+/// A machine of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Machine {
+    /// The dispatcher.
+    Dispatcher,
+    /// A unit.
+    Unit(UnitId),
+    /// The host itself: what its driver notes.
+    Host,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Machine::Dispatcher => f.write_str("dispatcher"),
+            Machine::Unit(unit) => unit.fmt(f),
+            Machine::Host => f.write_str("host"),
+        }
+    }
+}
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,29 +1,6 @@
-//! The machine and the subject of an event.
+//! The subject of an event.
 
-use std::fmt;
-
-use crate::message::{Epoch, FlowId, UnitId};
-
-/// A machine of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Machine {
-    /// The dispatcher.
-    Dispatcher,
-    /// A unit.
-    Unit(UnitId),
-    /// The host itself: what its driver notes.
-    Host,
-}
-
-impl fmt::Display for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Machine::Dispatcher => f.write_str("dispatcher"),
-            Machine::Unit(unit) => unit.fmt(f),
-            Machine::Host => f.write_str("host"),
-        }
-    }
-}
+use crate::message::{Epoch, FlowId};
 
 /// The subject of an event: a flow, an epoch of it, and a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::message::{FlowId, FromUnit, UnitId, UnitMessage};
 
 use super::event::TimelineEvent;
-use super::line::{TimelineLine, heading};
-use super::place::{FlowPlace, Machine};
+use super::line::{Machine, TimelineLine, heading};
+use super::place::FlowPlace;
 use super::summary::{MessagePeer, MessageSummary};
 
 /// The last events of one or more machines.
@@ -190,20 +190,9 @@ impl EventSink {
             to.note(at_ns, place, pending, event);
         }
     }
-}
 
-impl EventSink {
-    /// Notes a message of a unit that arrived at the dispatcher.
-    pub(crate) fn note_report(&self, now_ns: u64, from: UnitId, message: &FromUnit) {
-        if self.is_on() {
-            let message = MessageSummary::from(message);
-            let event = TimelineEvent::Received { message, from: MessagePeer::Unit(from) };
-            self.note(now_ns, message.place(), None, event);
-        }
-    }
-
-    /// Notes a message that arrived at a unit.
-    pub(crate) fn note_received(&self, now_ns: u64, message: &UnitMessage, pending: usize) {
+    /// Notes a message that arrived at a unit, where `pending` packets wait.
+    pub(crate) fn note_at_unit(&self, now_ns: u64, message: &UnitMessage, pending: usize) {
         if !self.is_on() {
             return;
         }
@@ -212,6 +201,15 @@ impl EventSink {
             UnitMessage::FromPeer(from, message) => (MessageSummary::from(message), MessagePeer::Unit(*from)),
         };
         self.note(now_ns, message.place(), Some(pending), TimelineEvent::Received { message, from });
+    }
+
+    /// Notes a message that arrived at the dispatcher.
+    pub(crate) fn note_at_dispatcher(&self, now_ns: u64, from: UnitId, message: &FromUnit) {
+        if self.is_on() {
+            let message = MessageSummary::from(message);
+            let event = TimelineEvent::Received { message, from: MessagePeer::Unit(from) };
+            self.note(now_ns, message.place(), None, event);
+        }
     }
 }
 

@@ -17,10 +17,10 @@ pub const OWNERSHIPS_MAX: usize = 1 << 16;
 /// not end them twice. The oldest are forgotten.
 pub const TOMBSTONES_MAX: usize = 1 << 16;
 
-/// Time after a flow's release at which its state is sent although nobody has asked for it, in
-/// units of [`reorder_timeout_ns`](Config::reorder_timeout_ns): every packet and message that could
-/// start the new owner may have been lost. It is at most [`retransmit_ns`](Config::retransmit_ns):
-/// the new owner may have a replica, and its acknowledgement may have been lost.
+/// Time after a flow's release at which its state is sent even without a pull, in units of
+/// [`reorder_timeout_ns`](Config::reorder_timeout_ns): every packet and message that could start
+/// the new owner may have been lost. It is at most [`retransmit_ns`](Config::retransmit_ns): the
+/// new owner may have a replica, and its acknowledgement may have been lost.
 pub const OFFER_AFTER_TIMEOUTS: u64 = 8;
 
 /// Limit on how often the retransmission timeout doubles.
@@ -70,8 +70,7 @@ impl Config {
         self.retransmit_ns.saturating_mul(1 << times.min(BACKOFF_DOUBLINGS_MAX))
     }
 
-    /// Returns the time after a release at which the state is sent although nobody has asked for
-    /// it.
+    /// Returns the time after a release at which the state is sent even without a pull.
     pub(crate) fn offer_after_ns(&self) -> u64 {
         self.reorder_timeout_ns.saturating_mul(OFFER_AFTER_TIMEOUTS).min(self.retransmit_ns)
     }

@@ -8,7 +8,7 @@ use crate::unit::DropCause;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Counters {
-    /// Packets processed, as far as it has been [notified](crate::unit::Unit::catch_up).
+    /// Packets processed, without those not yet [notified](crate::unit::Unit::catch_up).
     pub processed: u64,
     /// Handovers with a replica that was here before the first packet (S49).
     pub seamless: u64,
@@ -44,7 +44,7 @@ pub struct Counters {
     pub state_bytes_sent: u64,
     /// States retransmitted because no acknowledgement came.
     pub states_retransmitted: u64,
-    /// States sent that nobody had asked for.
+    /// States sent without a pull.
     pub states_offered: u64,
     /// States received and accepted.
     pub states_taken: u64,
@@ -62,7 +62,7 @@ pub struct Counters {
     pub expiries_proposed: u64,
     /// Flows that ended after a proposal of this unit.
     pub expiries_accepted: u64,
-    /// Ended flows whose awaited states did not come.
+    /// Ended flows with an awaited state that did not arrive.
     pub ends_given_up: u64,
     /// Tombstones forgotten for lack of room.
     pub tombstones_forgotten: u64,

@@ -1,18 +1,18 @@
-//! The engine: processes the packets of a unit, and yields what each of them brought about.
+//! The engine: processes the packets of a unit, and yields the outcome of each.
 
 use packet::FlowKey;
 
 use crate::message::{FlowId, RefuseReason};
 
-/// The states of flows, and what packets do to them. The unit decides when, the engine decides
-/// what.
+/// The states of flows, and the effect of packets on them. The unit decides when to process a
+/// packet, the engine how.
 ///
 /// A flow's state may be here while another flow has its index already.
 pub trait Engine {
     /// A packet, however it is carried.
     type Packet;
 
-    /// Output beside packets, such as alerts, of a packet or of a flow's end.
+    /// Output other than packets, such as alerts, of a packet or of a flow's end.
     type Effects;
 
     /// Accepts the next packet of a flow; begins the flow if it has no state here. The engine may
@@ -20,17 +20,17 @@ pub trait Engine {
     /// flow takes effect.
     fn process(&mut self, now_ns: u64, flow: FlowId, seq: u64, packet: Self::Packet);
 
-    /// Processes all accepted packets, and yields what they and the ends of flows have brought
-    /// about since the last call: per flow in order, and one [`Done`] for each accepted packet.
+    /// Processes all accepted packets, and yields the outcome of them and of ended flows since the
+    /// last call: per flow in order, and one [`Done`] for each accepted packet.
     ///
-    /// An engine whose units fail only together with their dispatcher has nobody to protect its
-    /// output for. It may send the output itself, and yields nothing.
+    /// If units fail only together with their dispatcher, output needs no protection. The engine
+    /// may then send it directly, and yields nothing.
     fn flush(&mut self, done: impl FnMut(Done<Self::Packet, Self::Effects>));
 
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
 
-    /// Replaces the flow's state by one that [`save`](Engine::save) wrote.
+    /// Replaces the flow's state by one saved with [`save`](Engine::save).
     ///
     /// # Errors
     ///
@@ -38,8 +38,8 @@ pub trait Engine {
     /// stays at the unit that sent the state.
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason>;
 
-    /// Discards the flow's state: it went elsewhere, or the flow has `ended`. At its end the flow
-    /// returns what it took from pools.
+    /// Discards the flow's state: it moved, or the flow has `ended`. At its end the flow returns
+    /// its shares of pools.
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);
 }
 
@@ -64,7 +64,7 @@ pub struct Done<P, F> {
 }
 
 impl<P, F> Done<P, F> {
-    /// Creates one that has brought nothing about.
+    /// Creates an empty outcome.
     pub fn new(flow: FlowId, seq: u64) -> Done<P, F> {
         Done { flow, seq, outputs: DoneOutputs::default(), alias: None, effects: None }
     }

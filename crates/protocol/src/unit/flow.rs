@@ -49,11 +49,11 @@ pub(crate) struct Flow {
 #[allow(clippy::vec_box, reason = "entries have their flows in boxes, and get these as they are")]
 pub(crate) struct FlowPool(Vec<Box<Flow>>);
 
-/// Limit on the finished flows of which the memory is kept.
+/// Limit on the finished flows that keep their memory.
 const SPARE_MAX: usize = 16;
 
 impl FlowPool {
-    /// Creates a flow about which nothing is known but its end.
+    /// Creates a flow with nothing known but its end.
     pub fn flow(&mut self, id: FlowId, ending: Ending, config: &Config) -> Box<Flow> {
         match self.0.pop() {
             Some(mut flow) => {
@@ -87,8 +87,8 @@ struct State {
 pub(crate) struct Unacceptable;
 
 impl Flow {
-    /// Creates a flow about which nothing is known but its end. It reuses the memory of
-    /// `ownerships`, which has none.
+    /// Creates a flow with nothing known but its end. It reuses the memory of `ownerships`, which
+    /// has none.
     fn new(id: FlowId, ending: Ending, config: &Config, ownerships: Ownerships) -> Flow {
         Flow {
             packets: Packets::new(id, config),

@@ -17,8 +17,7 @@ use crate::unit::{
     timers::NEVER_NS,
 };
 
-/// Everything that a unit knows of the flow that has an index: one cache line, even when there is
-/// nothing to do for the flow.
+/// Everything that a unit knows of the flow with an index, in one cache line.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
 pub(crate) struct FlowEntry {
@@ -30,7 +29,7 @@ pub(crate) struct FlowEntry {
     has_given_way: bool,
     /// The first epoch of this unit with a lost state; 0 if none is known to be lost.
     lost_from: Epoch,
-    /// The last epoch of which the state was here and has left.
+    /// The last epoch with a state that was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
     /// packet or message can begin the flow again (design.md 3.3).
@@ -150,8 +149,7 @@ impl FlowEntry {
         cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });
     }
 
-    /// Returns true if the state that an epoch begins with was to come from an epoch of this unit
-    /// whose state is lost.
+    /// Returns true if an epoch begins with the state of an epoch of this unit that is lost.
     fn is_lost_before(&self, epoch: Epoch) -> bool {
         self.lost_from != 0 && epoch > self.lost_from
     }
@@ -199,7 +197,7 @@ impl FlowEntry {
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
             if self.lost_from != 0 {
-                // The dispatcher may not have heard of it.
+                // The earlier report may be lost.
                 let Stamp { flow, epoch, .. } = stamp;
                 cx.out.to_dispatcher.push(FromUnit::Lost { flow, epoch });
             }
@@ -417,7 +415,7 @@ impl FlowEntry {
         }
     }
 
-    /// Returns the tombstone of an epoch whose state this unit refused.
+    /// Returns the tombstone of an epoch with a state that this unit refused.
     fn refused(&self, epoch: Epoch) -> Option<Tombstone> {
         self.gone.filter(|gone| gone.refused.is_some() && gone.epoch == epoch)
     }
@@ -444,8 +442,8 @@ impl FlowEntry {
         }
     }
 
-    /// Returns true if an arriving replica is worth keeping: not in place of the owner's state, nor
-    /// of one that this unit gave away, nor of a flow that lost its index.
+    /// Returns true if an arriving replica is useful: this unit does not have the state of its
+    /// epoch, has not given away a newer one, and the flow still has its index.
     fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
@@ -541,7 +539,7 @@ impl FlowEntry {
         }
     }
 
-    /// Releases a flow for which nothing is left to do. Returns the deadline of one that stays.
+    /// Releases a flow without work left. Returns the deadline if it stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ending().ended().unwrap_or(0));

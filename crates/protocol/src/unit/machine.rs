@@ -26,7 +26,7 @@ pub struct Unit<E: Engine> {
     /// By [`FlowId::index`].
     table: FlowTable,
     tombstones: Tombstones,
-    /// Entries of flows for which the unit has something to do.
+    /// Entries of flows with work left for the unit.
     here: usize,
     /// Pending packets of all flows.
     slab: PacketSlab<E::Packet>,
@@ -95,8 +95,8 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// Handles a packet from the dispatcher, or one that a unit forwarded ([`Outbox::forwarded`]).
-    /// Packets that were pending for it are processed after it, in the order of their seqs.
+    /// Handles a packet from the dispatcher or forwarded by a unit ([`Outbox::forwarded`]). Packets
+    /// that were pending for it are processed after it, in the order of their seqs.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -114,13 +114,13 @@ impl<E: Engine> Unit<E> {
         }
     }
 
-    /// Processes a packet if it is the next of a flow whose state is here, and that is all there is
-    /// to do, as nearly always. Returns the next deadline of the flow if it falls silent;
-    /// `u64::MAX` if there is none.
+    /// Processes a packet if it is the flow's next, its state is here, and nothing else must be
+    /// done, as nearly always. Returns the next deadline of the flow if it falls silent; `u64::MAX`
+    /// if there is none.
     ///
     /// # Errors
     ///
-    /// The packet, and nothing has changed, if more must be done: it is one for
+    /// The packet, and nothing has changed, if more must be done: call
     /// [`handle_packet`](Unit::handle_packet).
     #[inline(always)]
     pub fn handle_next_packet(
@@ -182,7 +182,7 @@ impl<E: Engine> Unit<E> {
 
     /// Handles a message from the dispatcher or from another unit.
     pub fn handle_message(&mut self, now_ns: u64, message: UnitMessage, out: &mut Outbox<E::Packet>) {
-        self.trace.note_received(now_ns, &message, self.slab.packets());
+        self.trace.note_at_unit(now_ns, &message, self.slab.packets());
         if message == UnitMessage::FromDispatcher(FromDispatcher::Drain) {
             return self.drain(now_ns, out);
         }
@@ -227,8 +227,8 @@ impl<E: Engine> Unit<E> {
         self.timers.next_timeout_ns()
     }
 
-    /// Returns the epoch in which this unit owns a flow, and the packets that its state covers;
-    /// `None` if the state is not here, or the next owner is known.
+    /// Returns this unit's epoch of a flow, and the packets that its state covers; `None` if the
+    /// state is not here, or the next owner is known.
     pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
         self.table.get(flow.index).filter(|entry| entry.is_of(flow))?.owned()
     }
@@ -273,8 +273,8 @@ impl<E: Engine> Unit<E> {
         &self.counters
     }
 
-    /// Reports once when no flow is left, now or later. A report for each request at most lets the
-    /// dispatcher distinguish those of a drain from which it has resumed the unit.
+    /// Reports once when no flow is left, now or later. There is at most one report for each
+    /// request, so that the dispatcher can recognize the reports of drains that it has cancelled.
     fn drain(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
         self.is_draining = self.here > 0;
         if !self.is_draining {

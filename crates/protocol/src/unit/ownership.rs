@@ -39,7 +39,7 @@ pub(crate) struct Successor {
 }
 
 impl Ownership {
-    /// Creates one of which only the epoch is known.
+    /// Creates an ownership with only its epoch known.
     pub fn new(epoch: Epoch) -> Ownership {
         Ownership { epoch, start: StateSource::Unknown, next: None }
     }
@@ -91,7 +91,7 @@ impl Ownership {
 }
 
 impl Successor {
-    /// Creates one of which only the owner and the last seq are known.
+    /// Creates a successor with only the owner and the last seq known.
     pub fn new(owner: UnitId, last: u64) -> Successor {
         Successor { owner, last, released_ns: None, asked: false, has: None, answered: None }
     }

@@ -182,7 +182,7 @@ impl PendingQueue {
         }
     }
 
-    /// The same if it is not the last of all, whose seq is `last`: searches from the nearer end.
+    /// Same if it is not the last of all, which has seq `last`: searches from the nearer end.
     #[cold]
     fn search<P>(&self, seq: u64, last: u64, slab: &PacketSlab<P>) -> u32 {
         let clock_at = |at: u32| slab.waiting(at).map(|waiting| waiting.stamp.seq);

@@ -7,9 +7,8 @@ use std::{
 
 use crate::message::{FlowRecord, ReplicaTargets, Version};
 
-/// Replicas, one per flow: the newest received of a flow that another unit owns; of one that is
-/// owned here, the version that other units have, if they get deltas. Bounded in bytes; the oldest
-/// are evicted.
+/// Replicas, one per flow: for a flow of another unit, the newest received; for a flow owned here,
+/// the version that other units have, if they get deltas. Bounded in bytes; the oldest are evicted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas {
     places: Vec<Place>,
@@ -94,8 +93,8 @@ impl Replicas {
         }
     }
 
-    /// Takes out the replica that covers exactly the packets up to this seq (S60). One that covers
-    /// less stays: changes to it may come.
+    /// Takes out the replica that covers exactly the packets up to this seq (S60). A replica that
+    /// covers less stays: changes to it may arrive.
     pub fn take_exact(
         &mut self,
         index: u32,

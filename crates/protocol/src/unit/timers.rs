@@ -38,8 +38,8 @@ impl Timers {
         Some(flow)
     }
 
-    /// Moves a flow's deadline forward. One that became later is looked at again when it comes:
-    /// packets in order touch no timer.
+    /// Brings a flow's deadline forward. If a deadline becomes later, the earlier one fires and is
+    /// corrected then: so packets in order touch no timer.
     #[inline]
     pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if deadline_ns < *armed_ns {
@@ -47,7 +47,7 @@ impl Timers {
         }
     }
 
-    /// The same; and removes the flow's deadline if it has none any more.
+    /// Same; also removes the flow's deadline if it no longer has any.
     pub fn update(&mut self, flow: FlowId, armed_ns: &mut u64, deadline_ns: u64) {
         if deadline_ns < *armed_ns || (deadline_ns == NEVER_NS && *armed_ns != NEVER_NS) {
             self.set(flow, armed_ns, deadline_ns);

@@ -6,8 +6,8 @@ use crate::message::FlowId;
 
 use crate::unit::flow_entry::FlowEntry;
 
-/// Flows that lost their index to another flow: those still in progress, and those that ended here
-/// or left, so that their states are not accepted again. The number of the latter is bounded; the
+/// Flows that lost their index to another flow: flows in progress, and flows that ended here or
+/// left, so that their states are not accepted again. The number of the latter is bounded; the
 /// oldest are forgotten.
 #[derive(Clone, Debug, Hash, Default)]
 pub(crate) struct Tombstones {

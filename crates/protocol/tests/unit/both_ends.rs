@@ -167,7 +167,7 @@ simulations! {
     fn flows_that_an_operator_migrates_lose_nothing(course in course()) {
         let course = Course { mode: Granularity::Flow, is_operated: true, steps: 250, units: (3, 3), ..course };
         let pair = course.run();
-        // A unit that is left alone has nobody to migrate to.
+        // A single unit has no unit to migrate to.
         prop_assert!(pair.migrated > 0 || pair.dispatcher.counters().units_stopped > 0);
         for flow in pair.flows.values() {
             prop_assert_eq!(pair.world.check_end(flow), 0);

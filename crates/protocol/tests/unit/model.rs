@@ -24,7 +24,7 @@ enum Step {
     Adopt(u16),
     /// The flow ends.
     End,
-    /// The flow ends, and its index has another, of which this many packets go to this unit.
+    /// The flow ends, and another one has its index; this many of its packets go to this unit.
     Next(u16, u64),
 }
 use Step::{Adopt, Ahead, End, Next, Packets};

@@ -27,7 +27,7 @@ struct Nature {
     pending_per_flow_max: usize,
     replica_bytes_max: usize,
     replicate_after_ns: u64,
-    /// Per 1,000 packets: those that ask to replicate at once.
+    /// Packets with the mark to replicate at once, per 1,000.
     at_once: u64,
     deltas: bool,
     /// Units that refuse arriving states, as bits.
@@ -126,7 +126,8 @@ impl Play {
         }
     }
 
-    /// Gives flows back whose new owners have refused their states. Returns true if there were any.
+    /// Gives flows back after their new owners have refused their states. Returns true if there
+    /// were any.
     fn take_refusals(&mut self) -> bool {
         let mut is_any = false;
         for (_, message) in std::mem::take(&mut self.world.to_dispatcher) {
@@ -172,8 +173,8 @@ impl Play {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Returns the flows whose last owner can know that it is one: it got a packet, or the previous
-    /// owner a release.
+    /// Returns the flows with a last owner that can know of its ownership: it got a packet, or the
+    /// previous owner a release.
     fn begun(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(|flow| {
             let is_known = self.world.units[flow.owner.index()].owned(flow.id).is_some();
@@ -217,7 +218,7 @@ simulations! {
         prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == DropCause::Stale), "they came twice");
     }
 
-    /// A flow whose state is refused continues where the state was, without a loss.
+    /// A flow with a refused state continues at the state's holder, without a loss.
     #[test]
     fn a_refused_state_costs_no_packet(nature in network(), refusing in 1u16..8) {
         let play = Play::new(Nature { refusing, ..nature }).run();

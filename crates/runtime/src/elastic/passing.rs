@@ -6,7 +6,7 @@ use packet::{FlowKey, Packet, PacketClass};
 use protocol::dispatcher::{AliasChange, PacketArrival};
 
 use super::{Elastic, is_fragment};
-use crate::transport::{Federation, Passage, Transport};
+use crate::transport::{Federation, Redirect, RouteStage, Transport};
 
 /// A packet that belongs to this dispatcher, with the key and hash of its flow, and the group.
 pub(super) type KeptPacket = (Packet, (FlowKey, u64), Option<AffinityGroup>);
@@ -19,18 +19,18 @@ impl<T: Transport> Elastic<T> {
 
     /// Finds the flow of a packet. `None` if the packet is of no flow, or belongs to another
     /// dispatcher: then it is on its way.
-    pub(super) fn keep(&mut self, mut packet: Packet, passage: Passage) -> Option<KeptPacket> {
-        if is_fragment(&packet) && passage < Passage::Datagram && self.has_others() {
+    pub(super) fn keep(&mut self, mut packet: Packet, stage: RouteStage) -> Option<KeptPacket> {
+        if is_fragment(&packet) && stage < RouteStage::Datagram && self.has_others() {
             let hash = self.transport.core().graph.classifier().datagram_hash(&packet);
             if let Some(others) = self.transport.federation()
-                && let Some(to) = others.datagram_elsewhere(hash)
+                && let Some(dispatcher) = others.redirect_datagram(hash)
             {
-                others.pass_on((to, Passage::Datagram), packet);
+                others.pass_on(Redirect { dispatcher, stage: RouteStage::Datagram }, packet);
                 return None;
             }
         }
         // The dispatcher that knows the fragments of its datagram has found its flow.
-        let is_found = packet.meta().class == PacketClass::LaterFragment && passage > Passage::Datagram;
+        let is_found = packet.meta().class == PacketClass::LaterFragment && stage > RouteStage::Datagram;
         let lookup = match is_found {
             true => FlowLookup::Flow { key: packet.meta().key, hash: packet.meta().hash },
             false => self.transport.core().flow_of(&mut packet),
@@ -44,7 +44,7 @@ impl<T: Transport> Elastic<T> {
                 true => of_packet,
                 false => {
                     // It is about a flow of another dispatcher, or a flow of its own addresses.
-                    packet = self.keep_of(packet, of_packet, group, passage)?;
+                    packet = self.keep_of(packet, of_packet, group, stage)?;
                     (key, hash)
                 }
             },
@@ -53,7 +53,7 @@ impl<T: Transport> Elastic<T> {
                 return None;
             }
         };
-        let packet = self.keep_of(packet, (key, hash), group, passage)?;
+        let packet = self.keep_of(packet, (key, hash), group, stage)?;
         Some((packet, (key, hash), group))
     }
 
@@ -63,13 +63,13 @@ impl<T: Transport> Elastic<T> {
         packet: Packet,
         (key, hash): (FlowKey, u64),
         group: Option<AffinityGroup>,
-        passage: Passage,
+        stage: RouteStage,
     ) -> Option<Packet> {
         if !self.has_others() || self.dispatcher.flows().find(hash, &key).is_some() {
             return Some(packet);
         }
         let others = self.transport.federation();
-        let Some(to) = others.and_then(|others| others.elsewhere(&key, hash, group, passage)) else {
+        let Some(to) = others.and_then(|others| others.redirect(&key, hash, group, stage)) else {
             return Some(packet);
         };
         if packet.meta().class == PacketClass::FirstFragment {
@@ -82,7 +82,7 @@ impl<T: Transport> Elastic<T> {
     /// Dispatches packets that other dispatchers have passed on. Returns true if there were any.
     pub(super) fn take_passed(&mut self) -> bool {
         let mut has_any = false;
-        while let Some((packet, passage)) = self.transport.federation().and_then(Federation::take_passed) {
+        while let Some((packet, stage)) = self.transport.federation().and_then(Federation::take_passed) {
             has_any = true;
             self.arrive(&packet);
             let meta = packet.meta();
@@ -94,7 +94,7 @@ impl<T: Transport> Elastic<T> {
                 None if is_whole && self.dispatcher.flows().find(meta.hash, &meta.key).is_some() => {
                     self.dispatch_known(packet);
                 }
-                None => self.dispatch_from(packet, passage),
+                None => self.dispatch_from(packet, stage),
             }
         }
         has_any

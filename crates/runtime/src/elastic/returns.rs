@@ -36,7 +36,7 @@ impl<T: Transport> Elastic<T> {
             }
             UnitChange::Retire(unit) => self.dispatcher.membership().retire(unit),
             UnitChange::Suspect(unit) => self.dispatcher.membership().suspect(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.membership().suspect(unit, false),
+            UnitChange::Alive(unit) => self.dispatcher.membership().suspect(unit, false),
         }
         self.execute_outputs();
     }

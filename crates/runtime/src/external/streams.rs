@@ -8,12 +8,14 @@ mod frame;
 
 use std::sync::{Arc, OnceLock};
 
+use nf::stage::Stage;
 use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Attribute, Context, Descriptor, EndReason, EventValue, Maturity, NetworkFunction,
     PacketView, Scaling, Setup, Verdict,
 };
 use packet::{Direction, DropReason};
+use policy::{Diagnostic, Policy};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use values::ConfigError;
@@ -101,8 +103,28 @@ impl SharedBoard {
 }
 
 impl StreamNode {
-    pub(crate) fn new(name: &str, port: u16, spec: io::port::PortSpec, board: SharedBoard) -> StreamNode {
-        StreamNode { name: name.to_owned(), port, port_name: format!("{name}.streams"), spec, board }
+    /// Makes the function of a native node that delivers streams, and what its port needs.
+    ///
+    /// # Errors
+    /// The fault of its configuration, or that there is no such port number.
+    pub(crate) fn assemble(
+        policy: &Policy,
+        instance: &policy::Nf,
+        port: u32,
+        setup: Setup,
+    ) -> Result<(StreamNode, Box<dyn Stage>), Box<Diagnostic>> {
+        let config: StreamConfig = policy.config(&instance.config)?;
+        let span = instance.config.get("port").map_or(instance.span, |value| value.span);
+        let spec = config.port.parse().map_err(|error| Box::new(Diagnostic::error(error, span)))?;
+        let Ok(port) = u16::try_from(port) else {
+            let message = format!("no port number is left for `{}`", instance.name);
+            return Err(Box::new(Diagnostic::error(message, instance.span)));
+        };
+        let board = SharedBoard::default();
+        let stage = nf::stage::load::<StreamDelivery>(DeliveryConfig { board: board.clone() }, setup);
+        let stage = stage.map_err(|error| Box::new(Diagnostic::error(error, instance.span)))?;
+        let (name, port_name) = (instance.name.clone(), format!("{}.streams", instance.name));
+        Ok((StreamNode { name, port, port_name, spec, board }, stage))
     }
 
     /// Shares answers with the same node of another worker, which must have had no packets.

@@ -7,25 +7,25 @@ use packet::{FlowKey, Packet};
 use protocol::dispatcher::{AliasChange, FlowGuess, NumberedPacket};
 use protocol::message::{FlowId, FromUnit, Stamp, UnitId};
 
-use super::{Barrier, Elsewhere, FastLane, Federation, Passage, UnitNodes};
+use super::{Barrier, FastLane, Federation, Redirect, RouteStage, UnitNodes};
 
 /// A missing part of a transport. It has no value, so it is never called, and no code is generated.
 pub enum Absent {}
 
 impl Federation for Absent {
-    fn datagram_elsewhere(&self, _: u64) -> Option<u16> {
+    fn redirect_datagram(&self, _: u64) -> Option<u16> {
         match *self {}
     }
 
-    fn elsewhere(&mut self, _: &FlowKey, _: u64, _: Option<AffinityGroup>, _: Passage) -> Option<Elsewhere> {
+    fn redirect(&mut self, _: &FlowKey, _: u64, _: Option<AffinityGroup>, _: RouteStage) -> Option<Redirect> {
         match *self {}
     }
 
-    fn pass_on(&mut self, _: Elsewhere, _: Packet) {
+    fn pass_on(&mut self, _: Redirect, _: Packet) {
         match *self {}
     }
 
-    fn take_passed(&mut self) -> Option<(Packet, Passage)> {
+    fn take_passed(&mut self) -> Option<(Packet, RouteStage)> {
         match *self {}
     }
 
@@ -111,15 +111,15 @@ impl FastLane for Absent {
         match *self {}
     }
 
-    fn skips_unit(&mut self, _: &NumberedPacket) -> bool {
+    fn bypasses_unit(&mut self, _: &NumberedPacket) -> bool {
         match *self {}
     }
 
-    fn skip_unit(&mut self, _: u32, _: Packet) {
+    fn bypass_unit(&mut self, _: u32, _: Packet) {
         match *self {}
     }
 
-    fn skip_unit_all(&mut self, _: &[FlowGuess], _: impl Iterator<Item = Packet>) {
+    fn bypass_unit_all(&mut self, _: &[FlowGuess], _: impl Iterator<Item = Packet>) {
         match *self {}
     }
 

@@ -15,14 +15,14 @@ pub trait FastLane {
     fn prefetch_flow(&self, unit: UnitId, index: u32);
 
     /// Returns whether the next packet of a flowlet may be processed without its unit's being
-    /// notified; if so, it is counted as sent, and `skip_unit` follows.
-    fn skips_unit(&mut self, packet: &NumberedPacket) -> bool;
+    /// notified; if so, it is counted as sent, and `bypass_unit` follows.
+    fn bypasses_unit(&mut self, packet: &NumberedPacket) -> bool;
 
-    /// Processes a packet after `skips_unit` returned true for it.
-    fn skip_unit(&mut self, index: u32, packet: Packet);
+    /// Processes a packet after `bypasses_unit` returned true for it.
+    fn bypass_unit(&mut self, index: u32, packet: Packet);
 
     /// Processes several such packets, of the flows that were guessed.
-    fn skip_unit_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>);
+    fn bypass_unit_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>);
 
     /// Delivers the next packet of a flowlet to its unit.
     fn continue_flowlet(&mut self, now_ns: u64, numbered: &NumberedPacket, stamp: Stamp, packet: Packet);

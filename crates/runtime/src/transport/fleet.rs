@@ -38,7 +38,7 @@ pub enum UnitChange {
     /// The unit is silent: its flows stay, and new ones go to others.
     Suspect(UnitId),
     /// The unit answers again.
-    Heard(UnitId),
+    Alive(UnitId),
 }
 
 /// Outcome of starting a unit.

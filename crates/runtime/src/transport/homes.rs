@@ -11,7 +11,7 @@
 //!                                                        returned: the home of its key
 //! ```
 //!
-//! Each arrow leads to a later way, so no packet goes round.
+//! Each arrow leads to a later stage, so no route has a loop.
 
 use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
@@ -21,23 +21,23 @@ use protocol::dispatcher::AliasChange;
 pub trait Federation {
     /// Returns the dispatcher that tracks a datagram, by the hash of its fragments; none if it is
     /// this one.
-    fn datagram_elsewhere(&self, hash: u64) -> Option<u16>;
+    fn redirect_datagram(&self, hash: u64) -> Option<u16>;
 
     /// Returns the dispatcher that must number a packet of a flow that this one does not have; none
     /// if it is this one.
-    fn elsewhere(
+    fn redirect(
         &mut self,
         key: &FlowKey,
         hash: u64,
         group: Option<AffinityGroup>,
-        passage: Passage,
-    ) -> Option<Elsewhere>;
+        stage: RouteStage,
+    ) -> Option<Redirect>;
 
     /// Passes a packet on to another dispatcher.
-    fn pass_on(&mut self, to: Elsewhere, packet: Packet);
+    fn pass_on(&mut self, to: Redirect, packet: Packet);
 
     /// Returns the next packet that another dispatcher has passed on to this one.
-    fn take_passed(&mut self) -> Option<(Packet, Passage)>;
+    fn take_passed(&mut self) -> Option<(Packet, RouteStage)>;
 
     /// Makes a change of an alias known to other dispatchers. What units have reported with it
     /// leaves once they know it.
@@ -47,10 +47,10 @@ pub trait Federation {
     fn poll_claimed(&mut self) -> Option<FlowKey>;
 }
 
-/// The way of a packet to a dispatcher.
+/// The stage of a packet's route between dispatchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Passage {
+pub enum RouteStage {
     /// It arrived at an interface.
     Arrived = 0,
     /// It is a fragment, and this dispatcher knows the others of its datagram.
@@ -63,13 +63,25 @@ pub enum Passage {
     Returned = 4,
 }
 
-impl Passage {
-    /// Returns the way with this number.
-    pub fn of_number(number: u8) -> Option<Passage> {
-        let all = [Passage::Arrived, Passage::Datagram, Passage::Home, Passage::Owner, Passage::Returned];
-        all.into_iter().find(|way| *way as u8 == number)
+impl RouteStage {
+    /// Returns the stage with this number.
+    pub fn of_number(number: u8) -> Option<RouteStage> {
+        let all = [
+            RouteStage::Arrived,
+            RouteStage::Datagram,
+            RouteStage::Home,
+            RouteStage::Owner,
+            RouteStage::Returned,
+        ];
+        all.into_iter().find(|stage| *stage as u8 == number)
     }
 }
 
-/// The place where a packet must go: a dispatcher's number, and the way that it has come then.
-pub type Elsewhere = (u16, Passage);
+/// The dispatcher that a packet must be passed on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// Its number.
+    pub dispatcher: u16,
+    /// The stage of the packet's route at that dispatcher.
+    pub stage: RouteStage,
+}

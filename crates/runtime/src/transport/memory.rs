@@ -16,7 +16,7 @@ use protocol::trace::Machine;
 use protocol::unit::{Counters, Outbox, Unit};
 
 use super::shared_table::{SharedEngine, SharedTable};
-use super::unheard::Unheard;
+use super::unreported::Unreported;
 use super::{
     Absent, FastLane, Fleet, LocalGraph, Return, Started, Transport, UnitChange, UnitLink, UnitReports,
 };
@@ -29,7 +29,7 @@ pub struct Memory {
     units: Vec<Unit<SharedEngine>>,
     table: Rc<RefCell<SharedTable>>,
     /// Packets that were processed without notifying their units.
-    unheard: Unheard,
+    unreported: Unreported,
     outbox: Outbox<Packet>,
     /// In flight between units.
     mails: VecDeque<(UnitId, Mail)>,
@@ -60,7 +60,7 @@ impl Memory {
         Ok(Memory {
             units: (0..config.units_max).map(UnitId).map(unit).collect(),
             table: Rc::clone(&table),
-            unheard: Unheard::default(),
+            unreported: Unreported::default(),
             outbox: Outbox::default(),
             mails: VecDeque::new(),
             messages: VecDeque::new(),
@@ -74,7 +74,7 @@ impl Memory {
     /// called before anything else happens to the flow there.
     fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
         let unit = &mut self.units[unit.index()];
-        self.unheard.notify(flow.index, |clock| unit.catch_up(flow, clock));
+        self.unreported.notify(flow.index, |clock| unit.catch_up(flow, clock));
     }
 
     /// Delivers a packet that does not just continue its flow at its unit.
@@ -297,7 +297,7 @@ impl UnitReports for Memory {
 impl FastLane for Memory {
     #[inline(always)]
     fn prefetch_index(&self, index: u32) {
-        self.unheard.prefetch(index);
+        self.unreported.prefetch(index);
     }
 
     fn prefetch_flow(&self, unit: UnitId, index: u32) {
@@ -305,17 +305,17 @@ impl FastLane for Memory {
     }
 
     #[inline(always)]
-    fn skips_unit(&mut self, packet: &NumberedPacket) -> bool {
-        self.unheard.add(packet)
+    fn bypasses_unit(&mut self, packet: &NumberedPacket) -> bool {
+        self.unreported.add(packet)
     }
 
     #[inline(always)]
-    fn skip_unit(&mut self, index: u32, packet: Packet) {
+    fn bypass_unit(&mut self, index: u32, packet: Packet) {
         self.table.borrow_mut().add(index, packet);
     }
 
     #[inline]
-    fn skip_unit_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
+    fn bypass_unit_all(&mut self, guesses: &[FlowGuess], packets: impl Iterator<Item = Packet>) {
         self.table.borrow_mut().add_all(guesses, packets);
     }
 
@@ -325,7 +325,7 @@ impl FastLane for Memory {
         self.now_ns = now_ns;
         let to = &mut self.units[numbered.unit.index()];
         match to.handle_next_packet(now_ns, &stamp, packet) {
-            Ok(u64::MAX) => self.unheard.begin(numbered),
+            Ok(u64::MAX) => self.unreported.begin(numbered),
             Ok(_) => self.due_ns = self.due_ns.min(to.next_timeout_ns()),
             Err(packet) => self.deliver(numbered.unit, stamp, packet),
         }

@@ -118,7 +118,7 @@ impl Faulty {
             FromDispatcher::Release { flow, owner, .. } => self.set_owner(flow, owner),
             FromDispatcher::Adopt { flow, .. } => self.set_owner(flow, unit),
             FromDispatcher::Drain => self.members.drain(unit),
-            FromDispatcher::Replicate { .. } | FromDispatcher::End { .. } => {}
+            _ => {} // No owner is named.
         }
     }
 

@@ -123,9 +123,9 @@ impl<'de> Visitor<'de> for Points {
     }
 }
 
-/// The arrival times of given numbers of bits; the numbers never decrease.
+/// A map of increasing numbers of bits to their arrival times along a rate curve.
 #[derive(Clone, Debug)]
-pub struct Warp {
+pub struct TimeWarp {
     curve: RateCurve,
     /// The curve's segment of the last answer.
     segment: Segment,
@@ -145,11 +145,11 @@ struct Segment {
     slope: f64,
 }
 
-impl Warp {
+impl TimeWarp {
     /// Follows this curve, from time 0.
-    pub fn new(curve: RateCurve) -> Warp {
+    pub fn new(curve: RateCurve) -> TimeWarp {
         let segment = segment(&curve, 0, 0.0, 0.0);
-        Warp { curve, segment }
+        TimeWarp { curve, segment }
     }
 
     /// Returns the time in ns when this many bits have arrived. They must not be fewer than in the
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn packets_come_when_their_bits_have() {
         let curve = RateCurve::up_and_down();
-        let mut warp = Warp::new(curve.clone());
+        let mut warp = TimeWarp::new(curve.clone());
         let mut last = 0;
         for time_ns in (0..12_000_000_000).step_by(1_234_567) {
             let bits = curve.bits_until(time_ns);

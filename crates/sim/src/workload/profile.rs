@@ -69,7 +69,7 @@ impl Shape {
     }
 
     /// Returns the distributions of this shape's packets and flows.
-    pub fn fitted(&self, bursts: BurstSizes) -> Fitted {
+    pub fn distributions(&self, bursts: BurstSizes) -> TraceDistributions {
         let sizes = packet_sizes(self.quantiles);
         let gaps = Table::log_normal(sizes.mean() * 8.0 / BURST_RATE, GAP_SIGMA);
         let pauses = Table::log_normal(PAUSE_NS, PAUSE_SIGMA);
@@ -89,7 +89,7 @@ impl Shape {
         let larges_per_ns = larges_per_ns(&large);
         let flows_per_ns = smalls_per_ns + larges_per_ns;
         let longest_ns = life.ns(self.largest);
-        Fitted {
+        TraceDistributions {
             sizes,
             gaps,
             pauses,
@@ -106,7 +106,7 @@ impl Shape {
 
 /// Distributions of a made-up trace; times are at its natural speed, 1 Gbps.
 #[derive(Clone, Debug)]
-pub struct Fitted {
+pub struct TraceDistributions {
     /// Bytes of packets.
     pub sizes: Table,
     /// ns between the packets of a burst.

@@ -2,7 +2,7 @@
 
 use crate::arriving::Arriving;
 use crate::random::Random;
-use crate::scenario::{PacketSpacing, SteadyTraffic, Warp};
+use crate::scenario::{PacketSpacing, SteadyTraffic, TimeWarp};
 
 /// Packets of one size at one rate, in order of time.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct SteadyPackets {
 /// An additional flow with gaps that follow a rate.
 #[derive(Clone, Debug)]
 struct Elephant {
-    warp: Warp,
+    warp: TimeWarp,
     sent: u64,
     /// Time of its next packet.
     next_ns: u64,
@@ -52,7 +52,7 @@ impl SteadyPackets {
             sent: 0,
             next_ns: 0.0,
             elephant: steady.elephant.clone().map(|rate| Elephant {
-                warp: Warp::new(rate),
+                warp: TimeWarp::new(rate),
                 sent: 0,
                 next_ns: 0,
             }),

@@ -2,11 +2,11 @@
 
 use packet::memory::prefetch;
 
-use super::profile::{Fitted, Shape, WINDOW};
+use super::profile::{Shape, TraceDistributions, WINDOW};
 use crate::arriving::Arriving;
 use crate::event::EventQueue;
 use crate::random::Random;
-use crate::scenario::{Adversary, BurstSizes, SyntheticTrace, Warp};
+use crate::scenario::{Adversary, BurstSizes, SyntheticTrace, TimeWarp};
 
 /// Least bytes of a packet.
 const PACKET_MIN: f64 = 60.0;
@@ -22,10 +22,10 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 /// R5).
 #[derive(Clone, Debug)]
 pub struct TracePackets {
-    fitted: Fitted,
+    distributions: TraceDistributions,
     bursts: BurstSizes,
     adversary: Option<Adversary>,
-    warp: Warp,
+    warp: TimeWarp,
     random: Random,
     flows: Vec<Flow>,
     /// Places in `flows` of ended flows.
@@ -54,18 +54,18 @@ struct Flow {
 impl TracePackets {
     /// Creates the packets of this seed.
     pub fn new(trace: &SyntheticTrace, seed: u64) -> TracePackets {
-        let fitted = Shape::of(trace.profile).fitted(trace.bursts);
+        let distributions = Shape::of(trace.profile).distributions(trace.bursts);
         let mut packets = TracePackets {
             bursts: trace.bursts,
             adversary: trace.adversary,
-            warp: Warp::new(trace.curve.clone()),
+            warp: TimeWarp::new(trace.curve.clone()),
             random: Random::new(seed, "trace"),
             flows: Vec::new(),
             free: Vec::new(),
             queue: EventQueue::new(),
             next_flow_ns: 0.0,
             begun: 0,
-            fitted,
+            distributions,
         };
         packets.begin_before();
         packets.next_flow_ns = packets.until_next_flow();
@@ -75,11 +75,11 @@ impl TracePackets {
     /// Begins the flows that are in progress at the first moment.
     fn begin_before(&mut self) {
         let mut ago_ns = self.until_next_flow();
-        while ago_ns < self.fitted.longest_ns {
+        while ago_ns < self.distributions.longest_ns {
             let bytes = self.draw_bytes();
-            let life_ns = self.fitted.life.ns(bytes);
+            let life_ns = self.distributions.life.ns(bytes);
             if ago_ns < life_ns {
-                let pause_ns = self.random.share() * self.fitted.pauses.draw(&mut self.random);
+                let pause_ns = self.random.share() * self.distributions.pauses.draw(&mut self.random);
                 self.begin(pause_ns, bytes, bytes * (1.0 - ago_ns / life_ns));
             }
             ago_ns += self.until_next_flow();
@@ -87,12 +87,12 @@ impl TracePackets {
     }
 
     fn until_next_flow(&mut self) -> f64 {
-        self.random.exponential() / self.fitted.flows_per_ns
+        self.random.exponential() / self.distributions.flows_per_ns
     }
 
     fn draw_bytes(&mut self) -> f64 {
-        let is_large = self.random.happens(self.fitted.large_share);
-        let sizes = if is_large { &self.fitted.large } else { &self.fitted.small };
+        let is_large = self.random.happens(self.distributions.large_share);
+        let sizes = if is_large { &self.distributions.large } else { &self.distributions.small };
         sizes.draw(&mut self.random)
     }
 
@@ -100,7 +100,7 @@ impl TracePackets {
     fn begin(&mut self, at_ns: f64, bytes: f64, rest: f64) {
         let number = self.begun;
         self.begun = self.begun.wrapping_add(1);
-        let end = 1.0 / self.fitted.life.burst(bytes);
+        let end = 1.0 / self.distributions.life.burst(bytes);
         let (left, extra) = (self.window(), self.extra(number));
         let flow = Flow { number, bytes: rest, end, left, extra };
         let place = match self.free.pop() {
@@ -142,7 +142,7 @@ impl TracePackets {
             flow.extra -= 1;
             return (flow.number, adversary.packet_size.0 as f64, Some(ADVERSARY_GAP_NS));
         }
-        let len = self.fitted.sizes.draw(&mut self.random).min(flow.bytes).max(PACKET_MIN);
+        let len = self.distributions.sizes.draw(&mut self.random).min(flow.bytes).max(PACKET_MIN);
         flow.bytes -= len;
         let number = flow.number;
         if flow.bytes <= 0.0 {
@@ -156,12 +156,12 @@ impl TracePackets {
             }
         };
         if !is_over {
-            return (number, len, Some(self.fitted.gaps.draw(&mut self.random)));
+            return (number, len, Some(self.distributions.gaps.draw(&mut self.random)));
         }
         let (left, extra) = (self.window(), self.extra(number));
         let flow = &mut self.flows[place as usize];
         (flow.left, flow.extra) = (left, extra);
-        (number, len, Some(self.fitted.pauses.draw(&mut self.random)))
+        (number, len, Some(self.distributions.pauses.draw(&mut self.random)))
     }
 }
 

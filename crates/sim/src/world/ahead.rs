@@ -4,11 +4,11 @@ use protocol::message::UnitId;
 
 use super::Event;
 use crate::checks::Checks;
-use crate::server::{Parcel, Server, Slab};
+use crate::server::{Delivery, Server, Slab};
 
 /// The data that coming events need.
 pub(super) struct Ahead<'a> {
-    pub parcels: &'a Slab<Parcel>,
+    pub deliveries: &'a Slab<Delivery>,
     pub servers: &'a [Server],
     pub checks: &'a Checks,
     /// Units and flow indexes; a field only to reuse its memory.
@@ -20,9 +20,9 @@ impl Ahead<'_> {
     /// requested before any second one.
     pub fn show(&mut self, events: &[(u64, Event)]) {
         let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
-        arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));
-        let indexes =
-            arrivals().filter_map(|(unit, parcel)| Some((unit, self.parcels.get(parcel)?.flow_index()?)));
+        arrivals().for_each(|(_, delivery)| self.deliveries.prefetch(delivery));
+        let indexes = arrivals()
+            .filter_map(|(unit, delivery)| Some((unit, self.deliveries.get(delivery)?.flow_index()?)));
         self.coming.clear();
         self.coming.extend(indexes);
         for &(unit, index) in &*self.coming {

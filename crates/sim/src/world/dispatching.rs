@@ -4,18 +4,18 @@ use protocol::dispatcher::{Dispatched, DispatcherOutput, PacketArrival};
 use protocol::message::{FromDispatcher, ReplicaTargets, UnitId, UnitMessage};
 
 use super::{Event, World};
-use crate::arrivals::Coming;
+use crate::arrivals::NextArrival;
 use crate::checks::Violation;
 use crate::engine::Packet;
 use crate::link::Carried;
 use crate::scenario::DropPlace;
-use crate::server::Parcel;
+use crate::server::Delivery;
 use crate::store::Store;
 
 impl World {
     /// Dispatches the next packet.
     pub(super) fn arrive(&mut self) -> Result<(), Violation> {
-        let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.dispatcher) else {
+        let Some(&NextArrival { arriving, ref key, hash }) = self.arrivals.next(&self.dispatcher) else {
             return Ok(());
         };
         self.workload.add(&arriving);
@@ -53,8 +53,8 @@ impl World {
             return self.checks.lost(stamp.flow, stamp.seq);
         };
         let packet = Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, seq: stamp.seq, len: arriving.len };
-        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
-        self.events.push(arrives_ns, Event::Arrived { unit, parcel });
+        let delivery = self.deliveries.add(Delivery::Packet { stamp, packet, has_read: false });
+        self.events.push(arrives_ns, Event::Arrived { unit, delivery });
         Ok(())
     }
 
@@ -96,13 +96,13 @@ impl World {
         let arrives_ns = self.links.message(now_ns, unit);
         let lane = message.lane();
         self.messages += 1;
-        let parcel = self.parcels.add(Parcel::ToUnit(UnitMessage::FromDispatcher(message)));
-        self.events.push(arrives_ns, Event::to_unit(unit, parcel, lane));
+        let delivery = self.deliveries.add(Delivery::ToUnit(UnitMessage::FromDispatcher(message)));
+        self.events.push(arrives_ns, Event::to_unit(unit, delivery, lane));
     }
 
     /// Handles a message at the dispatcher.
-    pub(super) fn come_back(&mut self, parcel: u32) {
-        if let Some(Parcel::ToDispatcher(from, message)) = self.parcels.take(parcel) {
+    pub(super) fn come_back(&mut self, delivery: u32) {
+        if let Some(Delivery::ToDispatcher(from, message)) = self.deliveries.take(delivery) {
             self.messages -= 1;
             self.dispatcher.handle_message(self.now_ns, from, message, &mut self.orders);
             self.carry_out_orders(self.now_ns);

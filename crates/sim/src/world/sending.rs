@@ -6,7 +6,7 @@ use protocol::unit::DropCause;
 use super::{Event, World};
 use crate::checks::Violation;
 use crate::link::{Cargo, Carried};
-use crate::server::Parcel;
+use crate::server::Delivery;
 
 impl World {
     pub(super) fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
@@ -15,8 +15,8 @@ impl World {
             let arrivals = self.links.message_to_dispatcher(now_ns, unit);
             for arrives_ns in arrivals.into_iter().flatten() {
                 self.messages += 1;
-                let parcel = self.parcels.add(Parcel::ToDispatcher(unit, message.clone()));
-                self.events.push(arrives_ns, Event::Returned { parcel });
+                let delivery = self.deliveries.add(Delivery::ToDispatcher(unit, message.clone()));
+                self.events.push(arrives_ns, Event::Returned { delivery });
             }
         }
         for (to, message) in outbox.to_units.drain(..) {
@@ -40,8 +40,8 @@ impl World {
         for (to, stamp, packet) in outbox.forwarded.drain(..) {
             match self.links.packet_between(now_ns, unit, to) {
                 Carried::At(arrives_ns) => {
-                    let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
-                    self.events.push(arrives_ns, Event::Arrived { unit: to, parcel });
+                    let delivery = self.deliveries.add(Delivery::Packet { stamp, packet, has_read: false });
+                    self.events.push(arrives_ns, Event::Arrived { unit: to, delivery });
                 }
                 Carried::Lost => {
                     self.tally.lost += 1;
@@ -75,8 +75,8 @@ impl World {
         let [first_ns, again_ns] = self.links.message_between(now_ns, from, to, cargo);
         let lane = message.lane();
         let mut send = |arrives_ns, message| {
-            let parcel = self.add_message(from, message);
-            self.events.push(arrives_ns, Event::to_unit(to, parcel, lane));
+            let delivery = self.add_message(from, message);
+            self.events.push(arrives_ns, Event::to_unit(to, delivery, lane));
         };
         if let Some(again_ns) = again_ns {
             send(again_ns, message.clone());
@@ -88,6 +88,6 @@ impl World {
 
     pub(super) fn add_message(&mut self, from: UnitId, message: FromPeer) -> u32 {
         self.messages += 1;
-        self.parcels.add(Parcel::ToUnit(UnitMessage::FromPeer(from, message)))
+        self.deliveries.add(Delivery::ToUnit(UnitMessage::FromPeer(from, message)))
     }
 }

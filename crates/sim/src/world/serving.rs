@@ -5,44 +5,44 @@ use protocol::message::{FromDispatcher, UnitId, UnitMessage};
 use super::{Event, World};
 use crate::checks::Violation;
 use crate::engine::Processed;
-use crate::server::Parcel;
+use crate::server::Delivery;
 
 impl World {
     /// Handles the arrival of a packet at a unit.
-    pub(super) fn arrive_at_unit(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+    pub(super) fn arrive_at_unit(&mut self, unit: UnitId, delivery: u32) -> Result<(), Violation> {
         if self.servers[unit.index()].queued() < self.queue_max {
-            return self.queue(unit, parcel);
+            return self.queue(unit, delivery);
         }
-        let Some(Parcel::Packet { stamp, .. }) = self.parcels.take(parcel) else { return Ok(()) };
+        let Some(Delivery::Packet { stamp, .. }) = self.deliveries.take(delivery) else { return Ok(()) };
         self.tally.queue_full += 1;
         self.dispatcher.count_drops(self.now_ns, unit, 1);
         self.checks.dropped(stamp.flow, stamp.seq)
     }
 
-    /// Adds a parcel to a unit's queue.
+    /// Adds a delivery to a unit's queue.
     #[inline]
-    pub(super) fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
-        let index = self.flow_index_of(parcel);
+    pub(super) fn queue(&mut self, unit: UnitId, delivery: u32) -> Result<(), Violation> {
+        let index = self.flow_index_of(delivery);
         let server = &mut self.servers[unit.index()];
-        server.queue(parcel, index, self.now_ns);
+        server.queue(delivery, index, self.now_ns);
         self.intervals.queued(server.queued());
         self.serve(unit)
     }
 
-    /// Adds a parcel before a unit's queue.
+    /// Adds a delivery before a unit's queue.
     #[inline]
-    pub(super) fn deliver(&mut self, unit: UnitId, parcel: u32) {
-        let index = self.flow_index_of(parcel);
-        self.servers[unit.index()].deliver(parcel, index);
+    pub(super) fn deliver(&mut self, unit: UnitId, delivery: u32) {
+        let index = self.flow_index_of(delivery);
+        self.servers[unit.index()].deliver(delivery, index);
     }
 
-    /// Returns the index of a parcel's flow; any if it has none.
+    /// Returns the index of a delivery's flow; any if it has none.
     #[inline]
-    fn flow_index_of(&self, parcel: u32) -> u32 {
-        self.parcels.get(parcel).and_then(Parcel::flow_index).unwrap_or_default()
+    fn flow_index_of(&self, delivery: u32) -> u32 {
+        self.deliveries.get(delivery).and_then(Delivery::flow_index).unwrap_or_default()
     }
 
-    /// Serves a unit's parcels and timers, one after the other, until one takes time.
+    /// Serves a unit's deliveries and timers, one after the other, until one takes time.
     pub(super) fn serve(&mut self, unit: UnitId) -> Result<(), Violation> {
         let now_ns = self.now_ns;
         loop {
@@ -55,10 +55,10 @@ impl World {
             if !has_message && server.unit.next_timeout_ns() <= now_ns {
                 server.unit.handle_timeout(now_ns, &mut self.outbox);
                 self.follow_up(unit)?;
-            } else if let Some((parcel, since_ns)) = server.next() {
-                server.prefetch(&self.parcels);
-                if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel, since_ns) {
-                    self.handle(unit, parcel, since_ns)?;
+            } else if let Some((delivery, since_ns)) = server.next() {
+                server.prefetch(&self.deliveries);
+                if self.store.is_none() || has_message || !self.waits_for_store(unit, delivery, since_ns) {
+                    self.handle(unit, delivery, since_ns)?;
                 }
             } else {
                 break;
@@ -68,12 +68,12 @@ impl World {
         Ok(())
     }
 
-    /// Handles a parcel that was in the unit's queue since then.
+    /// Handles a delivery that was in the unit's queue since then.
     #[inline]
-    fn handle(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> Result<(), Violation> {
+    fn handle(&mut self, unit: UnitId, delivery: u32, since_ns: u64) -> Result<(), Violation> {
         let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
-        match self.parcels.take(parcel) {
-            Some(Parcel::Packet { stamp, mut packet, has_read }) => {
+        match self.deliveries.take(delivery) {
+            Some(Delivery::Packet { stamp, mut packet, has_read }) => {
                 packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
                 server.unit.handle_packet(now_ns, stamp, packet, &mut self.outbox);
                 self.follow_up(unit)?;
@@ -82,7 +82,7 @@ impl World {
                 }
                 Ok(())
             }
-            Some(Parcel::ToUnit(message)) => {
+            Some(Delivery::ToUnit(message)) => {
                 self.messages -= 1;
                 let released = match message {
                     UnitMessage::FromDispatcher(FromDispatcher::Release {
@@ -97,7 +97,7 @@ impl World {
                 }
                 self.follow_up(unit)
             }
-            Some(Parcel::ToDispatcher(..)) | None => Ok(()),
+            Some(Delivery::ToDispatcher(..)) | None => Ok(()),
         }
     }
 

@@ -13,19 +13,19 @@ use super::{Event, World};
 use crate::checks::Violation;
 use crate::engine::Processed;
 use crate::scenario::StatePlace;
-use crate::server::Parcel;
+use crate::server::Delivery;
 use crate::store::{Fetch, Request};
 
 impl World {
-    /// Returns true if a parcel must wait for the store, or for an earlier parcel that does.
-    pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> bool {
+    /// Returns true if a delivery must wait for the store, or for an earlier delivery that does.
+    pub(super) fn waits_for_store(&mut self, unit: UnitId, delivery: u32, since_ns: u64) -> bool {
         let Some(store) = &mut self.store else { return false };
-        let flow = match self.parcels.get_mut(parcel) {
-            Some(Parcel::Packet { stamp, packet, .. }) => {
+        let flow = match self.deliveries.get_mut(delivery) {
+            Some(Delivery::Packet { stamp, packet, .. }) => {
                 packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
                 stamp.flow
             }
-            Some(Parcel::ToUnit(
+            Some(Delivery::ToUnit(
                 UnitMessage::FromDispatcher(
                     FromDispatcher::Release { flow, .. } | FromDispatcher::End { flow },
                 )
@@ -34,15 +34,15 @@ impl World {
             _ => return false,
         };
         if let Some(line) = store.line(unit, flow) {
-            line.parcels.push_back(parcel);
+            line.deliveries.push_back(delivery);
             return true;
         }
-        self.reads(unit, parcel)
+        self.reads(unit, delivery)
     }
 
     /// Begins to read the state for a packet, if necessary.
-    fn reads(&mut self, unit: UnitId, parcel: u32) -> bool {
-        let Some(Parcel::Packet { stamp, .. }) = self.parcels.get(parcel) else { return false };
+    fn reads(&mut self, unit: UnitId, delivery: u32) -> bool {
+        let Some(Delivery::Packet { stamp, .. }) = self.deliveries.get(delivery) else { return false };
         let stamp = *stamp;
         if !self.is_to_read(unit, &stamp) {
             return false;
@@ -50,7 +50,7 @@ impl World {
         if let Some(store) = &mut self.store {
             store.begin(unit, stamp.flow);
         }
-        self.ask_store(self.now_ns, unit, Request::Read { unit, parcel });
+        self.ask_store(self.now_ns, unit, Request::Read { unit, delivery });
         true
     }
 
@@ -155,8 +155,8 @@ impl World {
         }
         for (Fetch { unit, epoch, flow, previous, .. }, record) in ready {
             let arrives_ns = self.links.answer(done_ns, unit);
-            let parcel = self.add_message(previous, FromPeer::State { flow, epoch, record });
-            self.events.push(arrives_ns, Event::Delivered { unit, parcel });
+            let delivery = self.add_message(previous, FromPeer::State { flow, epoch, record });
+            self.events.push(arrives_ns, Event::Delivered { unit, delivery });
         }
     }
 
@@ -165,11 +165,11 @@ impl World {
         let Some(answered) = self.requests.take(request) else { return Ok(()) };
         self.messages -= 1;
         match answered {
-            Request::Read { unit, parcel } => {
-                if let Some(Parcel::Packet { has_read, .. }) = self.parcels.get_mut(parcel) {
+            Request::Read { unit, delivery } => {
+                if let Some(Delivery::Packet { has_read, .. }) = self.deliveries.get_mut(delivery) {
                     *has_read = true;
                 }
-                self.deliver(unit, parcel);
+                self.deliver(unit, delivery);
                 self.serve(unit)
             }
             Request::Write { unit, done, .. } => {
@@ -181,14 +181,14 @@ impl World {
         }
     }
 
-    /// Finishes an access, and resumes parcels that waited for it.
+    /// Finishes an access, and resumes deliveries that waited for it.
     pub(super) fn accessed(&mut self, unit: UnitId, flow: FlowId) {
         if let Some(store) = &mut self.store {
             store.finish(unit, flow);
         }
-        while let Some(parcel) = self.store.as_mut().and_then(|store| store.next_in_line(unit, flow)) {
-            if !self.reads(unit, parcel) {
-                self.deliver(unit, parcel);
+        while let Some(delivery) = self.store.as_mut().and_then(|store| store.next_in_line(unit, flow)) {
+            if !self.reads(unit, delivery) {
+                self.deliver(unit, delivery);
             }
         }
     }

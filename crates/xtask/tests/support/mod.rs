@@ -34,3 +34,18 @@ pub fn sources(extension: &str) -> Vec<(PathBuf, String)> {
     assert!(found.len() > 50, "the search is broken: {} files", found.len());
     found
 }
+
+/// Returns the `Cargo.toml` of each crate, by its name, in order.
+#[allow(dead_code, reason = "each test program uses a part of this file")]
+pub fn manifests() -> Vec<(String, String)> {
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<(String, String)> = folders
+        .filter_map(|folder| {
+            let text = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+            Some((folder.file_name()?.to_string_lossy().into_owned(), text))
+        })
+        .collect();
+    found.sort();
+    assert!(found.len() > 20, "the search is broken: {} crates", found.len());
+    found
+}

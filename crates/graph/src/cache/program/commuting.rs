@@ -1,9 +1,9 @@
 //! The complete rule for running state functions of different functions at the same time (B18).
 //!
-//! Two batches commute if neither writes a payload that the other one reads or writes, and if no
-//! header field that the later one reads is written between them. Memory they do not share: each
-//! has its own part of a flow's record, and what flows share belongs to one function (B20). They
-//! decide nothing, and their reports keep their order.
+//! Two batches commute if neither writes a payload that the other reads or writes, and if no header
+//! field that the later one reads is written between them. They share no memory: each has its own
+//! part of a flow's record, and what flows share belongs to one function (B20). They decide
+//! nothing, and their reports keep their order.
 
 use nf::{Access, Field, Recording};
 
@@ -12,7 +12,7 @@ use super::Step;
 /// The accesses of one function's state functions to a packet (B17).
 #[derive(Clone, Copy)]
 struct Manners {
-    /// With its payload: the most that any of them does.
+    /// The strongest access of any of them to the payload.
     payload: Access,
     /// The header fields that any of them reads.
     reads: Fields,
@@ -42,18 +42,19 @@ impl Fields {
     }
 }
 
-/// Returns true if what two batches do with the payload is the same in either order, and at once.
+/// Returns true if two batches' accesses to the payload have the same effect in either order, and
+/// in parallel.
 fn payloads_commute(one: Access, other: Access) -> bool {
     matches!((one, other), (Access::Ignore, _) | (_, Access::Ignore) | (Access::Read, Access::Read))
 }
 
-/// Moves the state functions of a program that commute to the first ones that they do with, and
-/// puts a step before them that says so. `recordings`: what was recorded of each function.
+/// Moves state functions that commute next to the first of their set, and puts [`Step::Together`]
+/// before the set. `recordings`: each function's recording.
 ///
-/// The steps that they are moved across still apply to the packets, after them: other functions
-/// count them, and headers are written that they do not read. Whatever may drop a packet or change
-/// how long it is, they are not moved across. The write of ends is none of that: packets that were
-/// parsed have ends, and programs whose state functions read ends that are written there are none.
+/// They pass only steps that do not affect them: counters of other functions, edges, and writes of
+/// fields that they do not read. They pass no step that may drop or resize a packet. A rewrite of
+/// endpoints does neither: every parsed packet has endpoints, and no program has state functions
+/// that read rewritten ones.
 pub(crate) fn put_together(steps: &mut Vec<Step>, recordings: &[Option<Recording>]) {
     let manners = |stage: usize| Some(Manners::of(recordings.get(stage)?.as_ref()?));
     let mut together: Vec<Manners> = Vec::new();
@@ -97,7 +98,7 @@ mod tests {
     use super::super::Batch;
     use super::*;
 
-    /// The state functions of functions, by their places: what each does with the payload, and what
+    /// Recordings with one state function each, with its access to the payload and the fields that
     /// it reads.
     fn recordings(of: &[(Access, &'static [Field])]) -> Vec<Option<Recording>> {
         let recording = |&(access, reads): &(Access, &'static [Field])| {
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(put(&[a, dscp, reader]), [a, dscp, reader]);
         assert_eq!(put(&[a, dscp, c]), [Step::Together(2), a, c, dscp]);
         assert_eq!(put(&[reader, dscp, a]), [Step::Together(2), reader, a, dscp], "it reads what was there");
-        // A later one is not moved across one that stays: it begins a set of its own with that.
+        // A later batch does not pass one that stays: both form another set.
         assert_eq!(put(&[a, dscp, reader, c]), [a, dscp, Step::Together(2), reader, c]);
         assert_eq!(
             put(&[a, Step::Pass(5), ends, c, Step::Pass(6), reader]),

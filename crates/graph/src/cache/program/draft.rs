@@ -1,4 +1,4 @@
-//! Writing a program from what functions recorded.
+//! Writing a program from recordings.
 
 use nf::record::CacheLines;
 use nf::stage::Stage;
@@ -78,7 +78,7 @@ impl Draft {
         }
     }
 
-    /// State functions that commute are put together in programs from now on.
+    /// Puts state functions that commute together in programs from now on.
     pub fn put_together(&mut self) {
         self.puts_together = true;
     }
@@ -251,12 +251,13 @@ impl Draft {
         })
     }
 
-    /// The longest packet that is treated so, in bytes of its IP packet.
+    /// Returns the length of the longest packet that follows the program, in bytes of its IP
+    /// packet.
     pub fn len_max(&self) -> u16 {
         self.len_max
     }
 
-    /// Returns the tags for which packets must have room.
+    /// Returns the tags that packets must have room for.
     pub fn tags(&self) -> TagRoom {
         self.tags.1
     }
@@ -267,10 +268,9 @@ impl Draft {
     }
 
     /// Returns true if the function's actions on outer headers and tags hold for all packets of the
-    /// program. What it added must be all that can be there other than the tags of packets on
-    /// arrival. What it removed or looked up must be what all packets arrive with, or was added
-    /// before and not seen by any function since (B14): a state function of its own would have seen
-    /// it.
+    /// program. Layers that it added must be the only ones other than the packets' tags on arrival.
+    /// Layers that it removed or looked up must be on all packets on arrival, or were added before
+    /// and not seen by any function since (B14), not even by its own state functions.
     fn holds_for_all(&self, recording: &Recording) -> bool {
         let mut open = self.pushed[self.unseen..].to_vec();
         let seen = |stack| self.pushed[..self.unseen].iter().any(|(_, pushed)| pushed.stack() == stack);

@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct QueueId(u8);
 
 impl QueueId {
-    /// The queue of a record that is in none.
+    /// The value for a record without a queue.
     const NONE: QueueId = QueueId(u8::MAX);
 
     /// Returns the queue of a class's conversations, or that of its other flows.
@@ -30,7 +30,7 @@ struct Place {
 
 const NOWHERE: Place = Place { next: NONE, previous: NONE, queued_ns: 0, queue: QueueId::NONE };
 
-/// First and last flow of a queue, and how many it has.
+/// First and last flow of a queue, and its length.
 #[derive(Clone, Copy)]
 struct Queue {
     first: u32,
@@ -40,9 +40,9 @@ struct Queue {
 
 /// The queues of all classes. A record is in one of them, or in none.
 pub(super) struct Queues {
-    /// By record; grows with the records in use.
+    /// For each record; grows with the records in use.
     places: Vec<Place>,
-    /// By [`QueueId`].
+    /// For each [`QueueId`].
     queues: [Queue; 2 * FlowClass::COUNT],
 }
 
@@ -65,12 +65,12 @@ impl Queues {
         Some(self.queues[usize::from(queue.0)].first).filter(|&record| record != NONE)
     }
 
-    /// Checks if a flow is in a queue of another class.
+    /// Returns true if a flow is in a queue of another class.
     pub fn is_of_other_class(&self, record: u32, class: FlowClass) -> bool {
         self.places.get(record as usize).is_some_and(|place| place.queue.0 >> 1 != class as u8)
     }
 
-    /// Returns the time that [`push`](Queues::push) was given.
+    /// Returns the time passed to [`push`](Queues::push).
     pub fn queued_ns(&self, record: u32) -> u64 {
         self.places.get(record as usize).map_or(0, |place| place.queued_ns)
     }

@@ -76,7 +76,7 @@ fn a_flood_displaces_itself() {
 fn open_connections_give_way_to_each_other_only_and_the_silent_first() {
     let mut table = Table::new(100);
     let records: Vec<u32> = (0..100).map(|i| table.add(i, 6, IDLE, u64::from(i % 16))).collect();
-    // Of the first 16, that of time 0 is the one silent longest.
+    // Of the first 16, the flow of time 0 has the longest silence.
     assert_eq!(table.evict().record, records[0]);
     // A handshake takes its place: its class may have 20.
     table.add(500, 6, Connection::SYN_SENT, 999);
@@ -94,7 +94,7 @@ fn of_a_class_the_source_above_its_share_gives_way() {
     let victims: Vec<Victim> = (0..300).map(|_| table.evict()).collect();
     let of_others = victims.iter().filter(|victim| others.contains(&victim.record)).count();
     assert!(of_others <= 1 + 500 / (SAMPLE * (SAMPLES_MAX - 1)) as usize, "{of_others}");
-    // Within its share it is one like all others.
+    // Within its share it is treated like all others.
     (0..100).for_each(|_| {
         table.evict();
     });
@@ -126,8 +126,8 @@ fn a_conversation_outlives_queries() {
     }
 }
 
-/// Short flows one after another, half as many at once as there is room for: those that are over
-/// give way, and none that goes on, however many packets a flow has.
+/// Short flows one after another, with half of the table live at any time: only finished flows give
+/// way, however many packets a flow has.
 #[test]
 fn flows_that_are_over_give_way_to_live_ones() {
     for length in [1, 2, 3, 4, 5, 6, 16, 64] {
@@ -135,7 +135,7 @@ fn flows_that_are_over_give_way_to_live_ones() {
             let mut table = Table::new(200);
             let (mut random, mut begun, mut evicted_live) = (1, 0, 0);
             let mut next = |n: u64| packet::split_mix(&mut random) % n;
-            // Of each flow, its record, if it has one, and its packets to come.
+            // For each flow, its record, if it has one, and the number of its later packets.
             let mut flows: Vec<(Option<u32>, u64)> = (0..100).map(|_| (None, 1 + next(length))).collect();
             let mut order: Vec<usize> = (0..flows.len()).collect();
             for round in 0..10 * length.max(20) {
@@ -165,8 +165,8 @@ fn flows_that_are_over_give_way_to_live_ones() {
     }
 }
 
-/// Conversations that are over are kept up to half of their class's share, which a flood of
-/// queries does not take.
+/// Finished conversations are kept up to half of their class's share; a flood of queries does not
+/// take it.
 #[test]
 fn conversations_are_kept_up_to_half_their_share() {
     let mut table = Table::new(1000);

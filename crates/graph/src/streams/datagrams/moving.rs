@@ -1,4 +1,4 @@
-//! A flow's datagrams on their way to another unit, with the fragments that are held back.
+//! Moves a flow's datagrams to another unit, with their held fragments.
 
 use packet::{Direction, FlowKey, LinkType, Packet, PacketClass, Side};
 use zerocopy::{FromBytes, IntoBytes};
@@ -14,7 +14,7 @@ impl Datagrams {
         }
     }
 
-    /// The flow is elsewhere, and so are its datagrams.
+    /// Forgets the datagrams of a flow that moved to another unit.
     pub fn forget(&mut self, flow: u32) {
         while let Some(at) = self.flows.first(flow) {
             self.moved -= self.table.get(at as u32).held.len() as i64;
@@ -55,13 +55,13 @@ impl Datagrams {
         }
     }
 
-    /// Of what is restored from now on, datagrams whose time was over by then are gone.
+    /// Sets the time up to which restored datagrams count as expired.
     pub fn set_gone_until(&mut self, time_ns: u64) {
         self.gone_until_ns = time_ns;
     }
 
-    /// Takes over what [`Datagrams::save`] wrote of one datagram. `lost` is how many others are
-    /// given up for it, or this one, if there is no room for it.
+    /// Restores a datagram saved by [`Datagrams::save`]. `lost` counts displaced datagrams, or this
+    /// one if there is no room.
     pub(in crate::streams) fn restore(
         &mut self,
         flow: u32,
@@ -95,7 +95,7 @@ impl Datagrams {
         }
         self.moved += i64::from(count);
         let mut condemned = condemned != 0;
-        // Another flow's of the same name: this one's is going on.
+        // Another flow has a datagram with this identity: the restored one replaces it.
         if let Some(other) = self.table.find(&datagram) {
             condemned |= self.table.get(other).condemned;
             self.give_up(other, lost);
@@ -120,7 +120,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Holds fragments back that were held back elsewhere.
+    /// Holds fragments that another unit held.
     fn hold_all(&mut self, number: u32, held: Vec<Packet>, lost: &mut u64) {
         let more = held.iter().map(weight).sum();
         if !held.is_empty() && (!self.inline || !self.make_weight(number, more, lost)) {
@@ -138,7 +138,7 @@ fn read_words(bytes: &[u8]) -> Vec<u64> {
     words.map(u64::from_le_bytes).collect()
 }
 
-/// Adds a fragment, and what is known of it once it is through, to `out`.
+/// Adds a fragment and its metadata after the functions to `out`.
 fn save_packet(packet: &Packet, out: &mut Vec<u8>) {
     let meta = packet.meta();
     let transit = &meta.transit;
@@ -164,7 +164,7 @@ fn save_packet(packet: &Packet, out: &mut Vec<u8>) {
     out.extend_from_slice(packet.data());
 }
 
-/// Makes the fragment again of which [`save_packet`] wrote.
+/// Restores a fragment written by [`save_packet`].
 fn restore_packet(rest: &mut Rest<'_>) -> Result<Packet, StreamRestoreError> {
     let damaged = StreamRestoreError::Damaged(rest.at());
     let key = FlowKey::read_from_bytes(rest.take(size_of::<FlowKey>())?).map_err(|_| damaged)?;

@@ -41,9 +41,9 @@ impl TcpStreams {
         if half.has(Half::CUT) { bytes.max(half.offset(half.fin)) } else { bytes }
     }
 
-    /// The receiver has everything before this sequence number. Missing bytes before queued ones
-    /// will never arrive. While none are queued they may: a capture may have the acknowledgement
-    /// before the bytes.
+    /// Notes that the receiver has all bytes before this sequence number. Missing bytes before
+    /// queued ones will never arrive. While none are queued they may: a capture may have the
+    /// acknowledgement before the bytes.
     pub(super) fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
         if !half.has(Half::BEGUN) {
             return;

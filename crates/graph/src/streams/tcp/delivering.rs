@@ -74,8 +74,8 @@ impl TcpStreams {
         self.skip_acknowledged(direction, half);
     }
 
-    /// Announces a gap up to the first queued bytes, at most up to `until`, and delivers what
-    /// follows.
+    /// Announces a gap up to the first queued bytes, at most up to `until`, and delivers the bytes
+    /// after it.
     pub(super) fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
         let hole = self.early.front(half).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
@@ -148,7 +148,7 @@ impl TcpStreams {
         }
     }
 
-    /// Takes the next byte, which is urgent and at the front of the queue, out of the stream: the
+    /// Removes the next byte, which is urgent and at the front of the queue, from the stream: the
     /// host reads it elsewhere.
     #[cold]
     fn take_out(&mut self, half: &mut Half) {
@@ -159,7 +159,7 @@ impl TcpStreams {
         self.current.counters.urgent += 1;
     }
 
-    /// Ends the stream. Hosts discard what is queued after its end; if they did not accept the end,
+    /// Ends the stream. Hosts discard bytes queued after its end; if they did not accept the end,
     /// these bytes count.
     pub(super) fn finish(&mut self, direction: Direction, half: &mut Half) {
         self.pieces.add(direction, half.next, StreamPieceKind::Finished);

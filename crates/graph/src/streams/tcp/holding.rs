@@ -7,7 +7,7 @@ use crate::streams::held::New;
 use crate::streams::{Half, MemoryOf, doubt};
 
 impl TcpStreams {
-    /// Queues doubtful bytes. Without room, those that may count are taken as undoubted.
+    /// Queues doubtful bytes. Without room, bytes that may count lose their doubt.
     #[cold]
     pub(super) fn hold_doubtful(&mut self, new: New<'_>, half: &mut Half) {
         self.current.counters.doubtful += 1;

@@ -1,11 +1,11 @@
-//! The doubt about a segment, and the options that its receiver takes from it.
+//! The doubt about a segment, and the options that its receiver accepts.
 
 use super::TcpStreams;
 use crate::streams::{Half, Segment, Streams, Urgent, doubt};
 
 impl TcpStreams {
-    /// Returns the doubt that the receiver takes a segment, apart from its checksum and what it
-    /// acknowledges.
+    /// Returns the doubt whether the receiver accepts a segment, apart from its checksum and its
+    /// acknowledgment.
     pub(super) fn doubt(&mut self, segment: &Segment<'_>, streams: &Streams) -> u8 {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
@@ -14,7 +14,7 @@ impl TcpStreams {
         if segment.ignored {
             return doubt::IGNORED;
         }
-        // Until its SYN is answered, a host takes nothing but a SYN or a reset (RFC 9293 3.10.7.3).
+        // Until its SYN is answered, a host accepts only a SYN or a reset (RFC 9293 3.10.7.3).
         let has_only_asked = other.has(Half::OPENED) && !other.has(Half::OVER_SYN | Half::ANSWERED);
         if has_only_asked
             && !half.has(Half::BEGUN | Half::CLAIMED)
@@ -41,11 +41,11 @@ impl TcpStreams {
             self.current.counters.old += 1;
             return doubt::IGNORED;
         }
-        // Most hosts drop the bytes of a SYN (RFC 7413). In line they count at once anyway,
-        // because a host may take them from this very packet: should it ask for them again, they
-        // must be the same.
+        // Most hosts drop the bytes of a SYN (RFC 7413). In line they count at once anyway, because
+        // a host may accept them from this very packet. If they are retransmitted, they must be the
+        // same.
         let is_early = is_syn && !self.current.options().inline;
-        // Some drop what is authenticated without their asking.
+        // Some hosts drop authenticated segments without an agreement.
         if is_early || options.authenticated && !segment.has(Segment::RST) && !other.has(Half::SIGNED) {
             return doubt::UNLIKELY;
         }
@@ -67,7 +67,7 @@ impl TcpStreams {
         if is_unsure { doubt::UNSURE } else { doubt::NONE }
     }
 
-    /// Notes what the receiver takes from a segment that it does not ignore.
+    /// Notes the options of a segment that the receiver does not ignore.
     pub(super) fn note_options(&mut self, segment: &Segment<'_>, half: &mut Half) {
         if let Some(timestamp) = segment.options.timestamp
             && half.has(Half::STAMPED)

@@ -1,5 +1,5 @@
-//! Opening and resetting connections: which SYNs hosts heed, which of several attempts to open
-//! they take, and which resets.
+//! Opening and resetting connections: the SYNs and resets that hosts accept, also with several
+//! attempts to open.
 
 use nf::stream::StreamPieceKind;
 use packet::DropReason;
@@ -21,13 +21,13 @@ impl TcpStreams {
             return true;
         }
         if half.has(Half::DAMAGED) && segment.intact == Some(true) {
-            // Hosts send none like those before.
+            // Hosts do not send segments like the damaged ones.
             self.restart(segment, streams);
             return true;
         }
         let other = &streams.halves[1 - from];
-        // Any of its SYNs may be answered. If one were remembered, another could hide the one that
-        // a host took.
+        // The host may have answered any of its SYNs. If only one were remembered, another SYN
+        // could hide the accepted one.
         let is_of_another = |number| number != other.base || half.base != first;
         if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(is_of_another) {
             self.restart(segment, streams);
@@ -36,14 +36,14 @@ impl TcpStreams {
         let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
         if half.base == first && !(over && half.next > 0) {
             self.choose(segment, false, streams);
-            return true; // The same one again.
+            return true; // A retransmission.
         }
-        // Nobody answered yet, so it is another attempt; or the connection has ended, and the ports
-        // are used again (RFC 9293 3.6.1). To any other one, hosts answer by what they have, and go
-        // on (RFC 5961 4.2); of two answers to one SYN, the first counts.
+        // Without an answer yet, it is another attempt; or the connection has ended, and its ports
+        // are reused (RFC 9293 3.6.1). Hosts acknowledge any other SYN, and continue their
+        // connection (RFC 5961 4.2). Of two answers to one SYN, the first counts.
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
         if over && !is_closed && other.has(Half::BEGUN) {
-            // A reset may be forged, the other half continues after one end, and this SYN may be
+            // The reset may be forged, the other half continues after one FIN, and this SYN may be
             // forged, too: another connection begins once it is answered.
             if segment.has(Segment::ACK) {
                 self.current.counters.refused += 1;
@@ -69,9 +69,9 @@ impl TcpStreams {
         true
     }
 
-    /// Of several attempts to open, a SYN/ACK shows which one its sender took, until it is
-    /// acknowledged itself. Bytes that came before it were sent `in_vain` if they acknowledge
-    /// another one; so were those of attempts that were not taken.
+    /// Chooses one of several attempts to open: a SYN/ACK shows the attempt that its sender
+    /// accepted, until it is acknowledged itself. Earlier bytes were sent `in_vain` if they
+    /// acknowledge another SYN/ACK; so were the bytes of other attempts.
     fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, mut other) = (streams.halves[from], streams.halves[1 - from]);
@@ -90,8 +90,8 @@ impl TcpStreams {
         }
     }
 
-    /// All bytes so far belong to no connection, or to one that has ended: another one begins with
-    /// this SYN.
+    /// Begins another connection with this SYN: all bytes so far belong to none, or to an ended
+    /// one.
     fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         self.forget(streams);
@@ -110,9 +110,9 @@ impl TcpStreams {
         }
     }
 
-    /// A reset, if it is where a host would heed it: exactly at the next byte, or after all that
-    /// waits (RFC 5961 3.2, and Linux), or in answer to a SYN, which it acknowledges (RFC 9293
-    /// 3.10.7.3). Whatever it is, from then on bytes count once they are acknowledged.
+    /// Applies a reset if a host would accept it: exactly at the next byte, or after all queued
+    /// bytes (RFC 5961 3.2, and Linux), or as the answer to a SYN, which it acknowledges (RFC 9293
+    /// 3.10.7.3). In any case, later bytes count once they are acknowledged.
     pub(super) fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
@@ -138,7 +138,7 @@ impl TcpStreams {
         }
     }
 
-    /// A SYN or a reset was refused. Before its sender has sent anything else, such a one may end a
+    /// Notes a refused SYN or reset. Before its sender has sent anything else, it may end a
     /// connection that is not established yet: then bytes count once they are acknowledged.
     fn suspect(&mut self, from: usize, streams: &mut Streams) {
         if self.is_empty(&streams.halves[from]) {
@@ -151,7 +151,7 @@ impl TcpStreams {
         }
     }
 
-    /// Returns true if nothing of it came yet, but for what is doubtful.
+    /// Returns true if only doubtful bytes of it have arrived.
     fn is_empty(&self, half: &Half) -> bool {
         let has_come = Half::ENDED | Half::ACKNOWLEDGED;
         half.next == 0 && !half.has(has_come) && self.early.list(half).all(|block| block.doubt > 0)

@@ -1,4 +1,4 @@
-//! Streams on their way to another unit: their state and queued bytes.
+//! Streams in transfer to another unit: their state and queued bytes.
 
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -34,8 +34,8 @@ impl Fleet {
         if self.units.starting() > 0 { None } else { self.start_next(step) }
     }
 
-    /// Starts units until `units_min` of them run or start, whatever the load. Those that leave do
-    /// not count, those that an operator wants fewer do.
+    /// Starts units until `units_min` of them run or start, at any load. Leaving units do not
+    /// count; units that an operator has drained without replacement do.
     pub fn hold_minimum(&mut self, step: &mut Step<'_>) {
         while self.units.held() < usize::from(self.units_min) {
             if self.start_next(step).is_none() {

@@ -72,7 +72,7 @@ impl Owners {
         }
     }
 
-    /// Ends a flow whose owner knows that its state is lost.
+    /// Ends a flow after its owner reported the loss of its state.
     pub fn lost(&mut self, from: UnitId, (id, epoch): (FlowId, Epoch), units: &Units, step: &mut Step<'_>) {
         let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch() == epoch;
         if self.flows.live(id).filter(is_owner).is_some() {

@@ -30,7 +30,7 @@ impl Bench {
         self.try_packet(now_ns, flow, len).unwrap()
     }
 
-    /// The same for a packet whose outcome does not matter.
+    /// Same, but ignores the outcome.
     pub fn feed(&mut self, now_ns: u64, flow: u32, len: u32) {
         let _ = self.try_packet(now_ns, flow, len);
     }
@@ -82,7 +82,7 @@ pub const fn send(to: u16, message: FromDispatcher) -> DispatcherOutput {
     DispatcherOutput::Send { to: UnitId(to), message }
 }
 
-/// The release of an owner whose epoch began with `start`.
+/// The release of an owner with an epoch that began with `start`.
 pub fn release(flow: (FlowId, Epoch), owner: UnitId, last: u64, start: Handover) -> FromDispatcher {
     let (flow, epoch) = flow;
     FromDispatcher::Release { flow, epoch, owner, last, start }

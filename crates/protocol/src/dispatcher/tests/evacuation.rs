@@ -5,8 +5,8 @@ use crate::message::{FlowId, FromDispatcher, FromUnit, UnitId};
 use super::bench::{Bench, MS};
 use crate::dispatcher::*;
 
-/// Two units, the second of which drains, now. Returns its flows: of these, recent ones have just
-/// had a packet, and others are silent.
+/// Two units; the second one drains now. Returns its flows: recent ones have just had a packet,
+/// others are silent.
 fn draining(flows: u32, is_recent: impl Fn(usize) -> bool) -> (Bench, u64, Vec<FlowId>) {
     let config = Config {
         mode: Granularity::Flow,
@@ -35,7 +35,7 @@ fn draining(flows: u32, is_recent: impl Fn(usize) -> bool) -> (Bench, u64, Vec<F
     (bench, now_ns, of_second.into_iter().map(|(_, flow)| flow).collect())
 }
 
-/// The flows that the outputs copy, and those that they move.
+/// The flows that the outputs copy, and the flows that they move.
 fn copied_and_moved(outputs: &[DispatcherOutput]) -> [Vec<FlowId>; 2] {
     let of = |copied: bool| {
         let flows = outputs.iter().filter_map(|output| match *output {

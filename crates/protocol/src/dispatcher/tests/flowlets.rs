@@ -143,7 +143,7 @@ fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
     );
 }
 
-/// Four units; the first has flow 1, whose state is replicated to the next two. By `now_ns`, other
+/// Four units; the first has flow 1, with its state replicated to the next two. By `now_ns`, other
 /// flows have loaded the units to these Mbit/s.
 fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 2, ..config });

@@ -89,7 +89,7 @@ fn units_min_run_whatever_happens_to_units() {
         });
         started.collect::<Vec<_>>()
     };
-    // Several at once, of which one is lost before it has started.
+    // Several at once; one of them is lost before it has started.
     bench.dispatcher.membership().lose(1, UnitId(0), &mut bench.outputs);
     bench.dispatcher.membership().lose(1, UnitId(1), &mut bench.outputs);
     assert_eq!(starts(&mut bench), [3, 4]);
@@ -97,7 +97,7 @@ fn units_min_run_whatever_happens_to_units() {
     assert_eq!(starts(&mut bench), [5]);
     bench.dispatcher.membership().started(3, UnitId(4));
     bench.dispatcher.membership().started(3, UnitId(5));
-    // One that an operator drains, and resumes while its replacement starts.
+    // An operator drains a unit, and resumes it while its replacement starts.
     bench.dispatcher.membership().drain(4, UnitId(2), &mut bench.outputs).unwrap();
     assert_eq!(starts(&mut bench), [6]);
     bench.dispatcher.membership().resume(5, UnitId(2)).unwrap();

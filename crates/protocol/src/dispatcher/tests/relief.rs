@@ -1,4 +1,4 @@
-//! NFActor's assignment: units in turn, or the least loaded one, and relief of those that drop
+//! NFActor's assignment: units in turn, or the least loaded one, and relief of units that drop
 //! packets.
 
 use crate::message::{FromDispatcher, FromUnit, UnitId};

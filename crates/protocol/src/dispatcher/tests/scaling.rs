@@ -317,7 +317,7 @@ fn units_come_and_go_with_all_that_comes() {
     // 1.28 Gbit/s.
     assert!(run(&mut bench, 100, 4_000).contains(&DispatcherOutput::Start(UnitId(1))));
     assert_eq!([bench.state(1), bench.state(2)], [UnitState::Active, UnitState::Off]);
-    // 640 Mbit/s, of which each unit has its share: none is idle.
+    // 640 Mbit/s, and each unit has its share: none is idle.
     let outputs = run(&mut bench, 140, 2_000);
     assert!(outputs.contains(&send(1, FromDispatcher::Drain)), "{outputs:?}");
     run(&mut bench, 20, 2_000);

@@ -102,14 +102,15 @@ impl<E: Engine> Context<'_, E> {
         Ok(())
     }
 
-    /// Notifies the dispatcher that the state that an epoch begins with is here, if it asks.
+    /// Notifies the dispatcher that the state that an epoch begins with is here, if flows have
+    /// affinity groups.
     pub fn report_arrival(&mut self, epoch: Epoch) {
         if self.config.has_groups && epoch > 1 {
             self.out.to_dispatcher.push(FromUnit::Arrived { flow: self.flow, epoch });
         }
     }
 
-    /// Asks a unit for the state that an epoch begins with.
+    /// Pulls the state that an epoch begins with from a unit.
     pub fn pull(&mut self, from: UnitId, epoch: Epoch, last: u64) {
         self.counters.pulls_sent += 1;
         event::handover_asked(&self.flow, epoch.into(), &from);
@@ -117,7 +118,7 @@ impl<E: Engine> Context<'_, E> {
         self.out.to_units.push((from, pull));
     }
 
-    /// Asks a unit once more for the state that an epoch begins with.
+    /// Repeats the pull of the state that an epoch begins with.
     pub fn pull_again(&mut self, from: UnitId, epoch: Epoch, last: u64) {
         self.counters.pulls_retransmitted += 1;
         let pull = self.pull_of(epoch, last, true);

@@ -11,12 +11,12 @@ pub(crate) struct Ending {
     over_since_ns: Option<u64>,
     /// Time at which another flow took the index.
     gave_way_ns: Option<u64>,
-    /// The epoch whose state ended here.
+    /// The epoch with the state that ended here.
     ended: Option<Epoch>,
 }
 
 impl Ending {
-    /// Creates that of a flow that may have ended, or given way to another one.
+    /// Creates the ending of a flow that may have ended, or given way to another one.
     pub fn new(over_since_ns: Option<u64>, gave_way_ns: Option<u64>) -> Ending {
         Ending { proposed_ns: None, over_since_ns, gave_way_ns, ended: None }
     }
@@ -27,13 +27,12 @@ impl Ending {
         self.over_since_ns.is_some()
     }
 
-    /// Returns true if the flow has not ended, as far as known here: otherwise replicas are
-    /// worthless.
+    /// Returns true if the flow is not known to have ended: otherwise replicas are useless.
     pub fn may_be_copied(&self) -> bool {
         !self.is_over() && self.gave_way_ns.is_none()
     }
 
-    /// Returns the epoch whose state ended here.
+    /// Returns the epoch with the state that ended here.
     pub fn ended(&self) -> Option<Epoch> {
         self.ended
     }
@@ -49,7 +48,7 @@ impl Ending {
         self.gave_way_ns.get_or_insert(now_ns);
     }
 
-    /// Notes the epoch whose state ended here.
+    /// Notes the epoch with the state that ended here.
     pub fn finish(&mut self, epoch: Option<Epoch>) {
         self.ended = epoch;
     }
@@ -64,8 +63,8 @@ impl Ending {
         self.proposed_ns = None;
     }
 
-    /// Returns the time since which the flow, of which a packet came at `seen_ns`, was neither seen
-    /// nor proposed to be ended.
+    /// Returns the time of the last packet, `seen_ns`, or of the last proposal to end the flow, if
+    /// that is later.
     pub fn silent_since_ns(&self, seen_ns: u64) -> u64 {
         seen_ns.max(self.proposed_ns.unwrap_or(0))
     }

@@ -147,8 +147,8 @@ impl Flow {
         self.packets.begin(epoch, mark, cx);
     }
 
-    /// Returns the epoch, previous owner and last seq before it of the next ownership, if its state
-    /// must come from another unit.
+    /// Returns the epoch, previous owner and last seq before it of the next ownership, if another
+    /// unit has its state.
     #[inline]
     pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
         self.ownerships.awaited(self.packets.state().is_some(), cx.id())
@@ -170,8 +170,8 @@ impl Flow {
         }
     }
 
-    /// Requests the next state from another unit if it had to come from an epoch of this unit that
-    /// has turned out to be the other's.
+    /// Requests the next state from another unit if its source was an epoch of this unit that has
+    /// turned out to be the other's.
     pub(super) fn start_at<E: Engine>(&mut self, owner: UnitId, cx: &mut Context<'_, E>) {
         if let Some(first) = self.ownerships.first_mut()
             && let StateSource::From { previous, last } = first.start()

@@ -125,9 +125,9 @@ impl Ownerships {
         self.0.iter().any(|ownership| ownership.starts_at_or_behind(seq))
     }
 
-    /// Returns the epoch, previous owner and last seq before it of the next ownership, if its state
-    /// must come from another unit than `me`. While the next owner of a state that is here is
-    /// unknown, it may never be handed on.
+    /// Returns the epoch, previous owner and last seq before it of the next ownership, if a unit
+    /// other than `me` has its state. While the next owner of a state that is here is unknown, it
+    /// may never be handed on.
     #[inline]
     pub fn awaited(&self, is_state_here: bool, me: UnitId) -> Option<(Epoch, UnitId, u64)> {
         let first = self.0.front()?;
@@ -142,8 +142,8 @@ impl Ownerships {
         }
     }
 
-    /// Returns the last epoch that begins with exactly this replica, and its previous owner, of
-    /// those that `is_candidate` accepts.
+    /// Returns the last epoch accepted by `is_candidate` that begins with exactly this replica, and
+    /// its previous owner.
     pub fn beginning_with(
         &self,
         version: Version,

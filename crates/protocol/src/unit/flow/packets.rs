@@ -9,8 +9,8 @@ use crate::unit::{
     pending::{PacketSlab, PendingPacket, PendingQueue},
 };
 
-/// The state that is here, the packets that are processed with it in order, and the ones that wait
-/// for it or for earlier packets.
+/// The state that is here, the progress of packets through it, and the packets pending for it or
+/// for earlier packets.
 ///
 /// Fields are in the order of use: nearly every packet needs only the first cache line, and the
 /// first packet of a flowlet the second one, too.

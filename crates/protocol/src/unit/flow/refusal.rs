@@ -21,8 +21,8 @@ use crate::unit::{
 };
 
 impl Flow {
-    /// Gives an epoch back to the holder of its state, forwards the epoch's packets there, and asks
-    /// it for the next owner's state. Returns the tombstone.
+    /// Gives an epoch back to the holder of its state, forwards the epoch's packets there, and
+    /// pulls the next owner's state from it. Returns the tombstone.
     pub fn give_back<E: Engine>(
         &mut self,
         epoch: Epoch,

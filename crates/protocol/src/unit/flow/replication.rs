@@ -123,8 +123,8 @@ impl<E: Engine> Context<'_, E> {
         }
     }
 
-    /// Keeps an accepted replica as a base of deltas if it came from the previous owner, which has
-    /// it, too.
+    /// Keeps an accepted replica as a base of deltas if the previous owner sent it, and so has it,
+    /// too.
     pub(super) fn keep_taken(
         &mut self,
         version: Version,

@@ -15,8 +15,8 @@ pub(crate) struct Tombstone {
     pub owner: UnitId,
     /// The last seq before it.
     pub last: u64,
-    /// The reason for which this unit, the owner of that epoch, refused the state, which stayed
-    /// with `owner`.
+    /// The reason for this unit's refusal of the state: this unit was the owner of that epoch, and
+    /// the state stayed with `owner`.
     pub refused: Option<RefuseReason>,
 }
 

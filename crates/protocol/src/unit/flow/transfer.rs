@@ -1,4 +1,4 @@
-//! States on their way: the one that the unit waits for, and the one that it has sent.
+//! States in transfer: the awaited state, and the sent state.
 
 use crate::message::{Epoch, FlowRecord};
 use crate::unit::Config;
@@ -47,7 +47,7 @@ pub(super) struct Sent {
     /// The state, and the epoch that it begins, if it may have to be sent again: the engine does
     /// not have it any more.
     state: Option<Box<(Epoch, FlowRecord)>>,
-    /// The epoch whose owner has the state already, before the dispatcher's release came.
+    /// The epoch of the owner that has the state already, before the dispatcher's release.
     acknowledged: Option<Epoch>,
 }
 
@@ -72,7 +72,7 @@ impl Sent {
         self.acknowledged = Some(epoch);
     }
 
-    /// Returns the epoch whose owner has the state already.
+    /// Returns the epoch of the owner that has the state already.
     pub fn acknowledged(&self) -> Option<Epoch> {
         self.acknowledged
     }

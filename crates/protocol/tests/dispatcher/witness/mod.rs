@@ -259,9 +259,9 @@ pub struct Witness {
     flows: BTreeMap<FlowId, Seen>,
     ended: BTreeSet<FlowId>,
     now_ns: u64,
-    /// The flow whose end its owner proposes rightly.
+    /// The flow with an end that its owner rightly proposes.
     proposed: Option<FlowId>,
-    /// The flow whose state its owner has just refused.
+    /// The flow with a state that its owner has just refused.
     refused: Option<FlowId>,
     /// An operator has drained a unit.
     is_operated: bool,

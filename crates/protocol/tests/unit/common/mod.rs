@@ -1,4 +1,4 @@
-//! An engine whose states record everything that happened to them.
+//! An engine with states that record all their events.
 #![allow(dead_code)]
 
 pub mod link;

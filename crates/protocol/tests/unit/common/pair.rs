@@ -205,7 +205,7 @@ impl Pair {
         self.world.units.iter().map(|unit| unit.counters().given_up).sum()
     }
 
-    /// Dispatches packets whose affinity groups have settled.
+    /// Dispatches packets of affinity groups that have settled.
     fn dispatch_again(&mut self) {
         for (group, number, len) in std::mem::take(&mut self.again) {
             self.packet_of(number, len, Some(group.0));

@@ -94,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Asks the owner for a replica at another unit.
+    /// Requests a replica at another unit from the owner.
     pub fn copy_to(&self, to: UnitId, world: &mut World) {
         let copy = FromDispatcher::Replicate { flow: self.id, epoch: self.epoch, to };
         world.post(None, self.owner, dispatched(copy));

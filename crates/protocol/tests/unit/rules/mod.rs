@@ -1,5 +1,5 @@
 //! Each rule of the protocol by itself, at one unit.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test that panics fails.
 
 use protocol::message::{
     Epoch, FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets,
@@ -52,7 +52,7 @@ fn replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
     FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous), is_reported: false }
 }
 
-/// A replica that the dispatcher asked for.
+/// A replica requested by the dispatcher.
 fn asked_replica(epoch: Epoch, seqs: &[u64], contiguous: u64) -> FromPeer {
     FromPeer::Replicate { flow: FLOW, epoch, record: record(seqs, contiguous), is_reported: true }
 }
@@ -95,7 +95,7 @@ fn release(epoch: Epoch, owner: UnitId, last: u64) -> FromDispatcher {
     release_from(Handover::None, epoch, owner, last)
 }
 
-/// The release of an owner whose epoch began like this.
+/// The release of an owner with an epoch that began with `start`.
 fn release_from(start: Handover, epoch: Epoch, owner: UnitId, last: u64) -> FromDispatcher {
     FromDispatcher::Release { flow: FLOW, epoch, owner, last, start }
 }

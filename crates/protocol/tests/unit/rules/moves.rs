@@ -81,7 +81,7 @@ fn a_state_that_nobody_asks_for_is_offered_and_taken() {
     assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
     b.wait(100 * ORDER_NS);
     assert!(b.out.is_empty(), "once");
-    // The other side has heard nothing of the flow.
+    // The other side does not know the flow.
     let mut x = Bench::new(config());
     x.peer(Y, pull(3, Y, 4));
     x.peer(X, state(2, &[1, 2], 2));
@@ -101,7 +101,7 @@ fn a_release_names_the_holder_of_a_state_whose_packets_are_all_lost() {
     b.peer(X, state(2, &[1, 2], 2));
     b.wait(ORDER_NS);
     assert_eq!(b.sent(), [(X, taken(2)), (Y, state(3, &[1, 2], 4))]);
-    // X has crashed: Y hears of it.
+    // X has crashed: Y is notified.
     let mut lost = Bench::new(config());
     lost.dispatcher(release_from(from(X, 2), 3, Y, 4));
     lost.peer(X, no_state(2));

@@ -1,4 +1,4 @@
-//! The order in which packets are processed.
+//! The order of processing packets.
 
 use protocol::message::{FlowId, Handover, Stamp, Watermark};
 use protocol::unit::{Config, DropCause, Engine, FLOWS_MAX, OWNERSHIPS_MAX};
@@ -105,7 +105,7 @@ fn everything_is_bounded_and_counted() {
     b.peer(ME, taken(2));
     b.dispatcher(release(1, X, 0));
     assert_eq!(b.unit.counters().messages_refused, 3);
-    // The state of an epoch for which there was no room comes anyway.
+    // The state of an epoch without room arrives anyway.
     b.peer(X, state(3, &[1, 2], 2));
     assert_eq!(b.unit.owned(FLOW), Some((3, Watermark::up_to(2))));
 }

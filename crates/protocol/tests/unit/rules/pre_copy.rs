@@ -44,7 +44,7 @@ fn changes_are_sent_to_the_unit_with_this_very_replica_only() {
     b.dispatcher(copy(1, X));
     b.packet(1, Handover::None, 5);
     b.sent();
-    // Its replica came from elsewhere: in between, the state may have changed without a packet.
+    // Another unit sent its replica: in between, the state may have changed without a packet.
     b.dispatcher(release(2, Y, 5));
     b.peer(Y, pull_since((1, 4), 2, Y, 5, false));
     assert_eq!(b.sent(), [(Y, state(2, &[1, 2, 3, 4, 5], 5))]);

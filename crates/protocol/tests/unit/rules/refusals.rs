@@ -89,7 +89,7 @@ fn a_third_unit_gets_the_state_from_its_holder() {
     b.peer(X, state(3, &[1, 2, 3, 4], 4));
     assert_eq!(b.sent(), [(X, taken(3))]);
     assert_eq!(b.state(), [1, 2, 3, 4, 5]);
-    // The same at Y, which was asked before and after its refusal.
+    // Same at Y, which gets a pull before and after its refusal.
     let mut y = refusing();
     y.packet(2, from(X, 2), 3);
     y.peer(Y, pull(3, Y, 4));
